@@ -33,10 +33,10 @@ func (o opens) has(number uint64) bool {
 	return ok
 }
 
-// grantedBy sums up what is reserved in the account of id: the grants of open
-// delegations that belong to it and stand below no other open one, whose grant
-// covers them. One belongs when belongs says so of it or, since a delegation can
-// outlive the one that it was made in, of a settled one above it.
+// grantedBy sums up what is reserved in the account of id: the grants of open delegations that
+// belong to it and stand below no other open one, whose grant covers them. One belongs when belongs
+// says so of it or, since a delegation can outlive the one that it was made in, of a settled one
+// above it.
 func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, session int) bool) (Budget, error) {
 	var zero Spend
 	sum := zero.budget()
@@ -68,8 +68,8 @@ func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, se
 	return sum, nil
 }
 
-// account works out the account of a conversation. Below one whose own run has
-// ended, what it has left was given back: there its caller's account bounds it too.
+// account works out the account of a conversation. Below one whose own run has ended, what it has
+// left was given back: there its caller's account bounds it too.
 func (t *tx) account(id ID, r *record) (Account, error) {
 	ledger, err := t.LedgerOf(id, r)
 	if err != nil {
@@ -142,9 +142,9 @@ func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, err
 	return a, nil
 }
 
-// charge moves what a delegation has used into the account of its caller. Where
-// the caller's own delegation has ended before, it moves on from there. What
-// reaches the root counts in the session in which it was reserved.
+// charge moves what a delegation has used into the account of its caller. Where the caller's own
+// delegation has ended before, it moves on from there. What reaches the root counts in the session
+// in which it was reserved.
 func (t *tx) charge(d Delegation, s Spend) error {
 	session := d.Session
 	for {
@@ -195,11 +195,10 @@ func (v View) Account(ctx context.Context, id ID) (a Account, err error) {
 	return a, absent(err, id)
 }
 
-// Limit writes the limits of the present session of the conversation's ledger,
-// for a person who delegates on its behalf while nobody runs it. Those of the whole
-// run, and all of a turn that is open, only become narrower. While it runs
-// they stay as they are, and so they do where the conversation was delegated
-// itself.
+// Limit writes the limits of the present session of the conversation's ledger, for a person who
+// delegates on its behalf while nobody runs it. Those of the whole run, and all of a turn that is
+// open, only become narrower. While it runs they stay as they are, and so they do where the
+// conversation was delegated itself.
 func (s Scope) Limit(ctx context.Context, limits Limits) error {
 	err := s.f.write(ctx, func(t *tx) error {
 		r, err := t.loadWhole(s.root)
@@ -235,14 +234,12 @@ type Call struct {
 // callLost is the Stop of a ModelCall that was begun and not ended.
 const callLost = "lost"
 
-// Begin appends events, as Append does, and records in the same transaction that
-// a model is about to be called. It calls bound with what is left in the account:
-// the call it returns must fit in. It stands until a ModelCall is appended or the
-// turn ends; should the process end before that, it is charged. Where bound
-// returns nil no call is recorded: none shall be made.
+// Begin appends events, as Append does, and records in the same transaction that a model is about
+// to be called. It calls bound with what is left in the account: the call it returns must fit in.
+// It stands until a ModelCall is appended or the turn ends; should the process end before that, it
+// is charged. Where bound returns nil no call is recorded: none shall be made.
 //
-// In a conversation with a grant it fails while no delegation runs it: nobody would
-// be charged.
+// In a conversation with a grant it fails while no delegation runs it: nobody would be charged.
 func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Event) error {
 	return l.append(ctx, events, func(t *tx, r *record) error {
 		if r.Link == DelegationLink && r.Grant != nil && r.Run == nil {
@@ -260,9 +257,8 @@ func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Ev
 	})
 }
 
-// Limit narrows the limits of a turn that goes on: they were fixed when it started,
-// in its TurnStart, and nothing lifts them before its end. In a delegated
-// conversation it does nothing.
+// Limit narrows the limits of a turn that goes on: they were fixed when it started, in its
+// TurnStart, and nothing lifts them before its end. In a delegated conversation it does nothing.
 func (l *Log) Limit(ctx context.Context, limits Limits) error {
 	return l.write(ctx, func(t *tx, r *record) error {
 		if r.Link == DelegationLink {
@@ -273,8 +269,8 @@ func (l *Log) Limit(ctx context.Context, limits Limits) error {
 	})
 }
 
-// loseCall charges a call that was begun and never ended: an event says so, for
-// what is owed is what the events say.
+// loseCall charges a call that was begun and never ended: an event says so, for what is owed is
+// what the events say.
 func (t *tx) loseCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
@@ -282,9 +278,9 @@ func (t *tx) loseCall(id ID, r *record) error {
 	return t.noteEvent(id, r, t.Loss(id, r))
 }
 
-// Loss is the event that says so. It does not depend on when it is made: an export that holds
-// it, because nobody had stored it yet, and the store have the same one. Its ID is of no event of
-// the conversation, one that an import brought included, which would be taken for it.
+// Loss is the event that says so. It does not depend on when it is made: an export that holds it,
+// because nobody had stored it yet, and the store have the same one. Its ID is of no event of the
+// conversation, one that an import brought included, which would be taken for it.
 func (t *tx) Loss(id ID, r *record) Event {
 	name := fmt.Sprintf("lost-%d", r.LastSeq+1)
 	for n := 2; t.Bucket(db.EventIDs).Get(db.TextKey(id, name)) != nil; n++ {

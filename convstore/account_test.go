@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ledgerTree is a tree whose agents ask models and delegate as jp does, in one
-// process: it grants half of what is free, and a call's bound fits in what is left.
+// ledgerTree is a tree whose agents ask models and delegate as jp does, in one process: it grants
+// half of what is free, and a call's bound fits in what is left.
 type ledgerTree struct {
 	t     *testing.T
 	s     *Store
@@ -176,8 +176,7 @@ func (lt *ledgerTree) settle(rt *rapid.T) {
 	}
 }
 
-// lose lets a run die together with whoever could settle it: the next to look
-// finds it lost.
+// lose lets a run die together with whoever could settle it: the next to look finds it lost.
 func (lt *ledgerTree) lose(rt *rapid.T) {
 	r := lt.live(rt, "lose", func(r *ledgerRun) bool { return r.parent == nil })
 	lt.drop(r)
@@ -225,8 +224,8 @@ func (lt *ledgerTree) check(rt *rapid.T) {
 	}
 }
 
-// TestLedger runs agents of a tree in any order, some of which are killed, and
-// holds every account to what was granted.
+// TestLedger runs agents of a tree in any order, some of which are killed, and holds every account
+// to what was granted.
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := memoryDir(t)
@@ -259,8 +258,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// TestLostCall: a call that was begun and not ended is charged in full, once, by
-// an event.
+// TestLostCall: a call that was begun and not ended is charged in full, once, by an event.
 func TestLostCall(t *testing.T) {
 	s := openStore(t)
 	c := mustCreate(t, s, New{})
@@ -332,8 +330,8 @@ func TestLostCall(t *testing.T) {
 	}
 }
 
-// TestLateSettlement: what outlives the run it belongs to is charged on, up to
-// the session in which it was reserved; while it is open its grant is counted.
+// TestLateSettlement: what outlives the run it belongs to is charged on, up to the session in which
+// it was reserved; while it is open its grant is counted.
 func TestLateSettlement(t *testing.T) {
 	s := openStore(t)
 	root := mustCreate(t, s, New{})
@@ -414,8 +412,7 @@ func TestLateSettlement(t *testing.T) {
 	}
 }
 
-// dupLock returns another descriptor of a reserved child's run lock, as a child
-// process would have.
+// dupLock returns another descriptor of a reserved child's run lock, as a child process would have.
 func dupLock(t *testing.T, r *Reservation) *os.File {
 	t.Helper()
 	fd, err := syscall.Dup(int(r.LockFile().Fd()))

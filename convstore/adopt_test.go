@@ -10,8 +10,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// TestAdoptStore: a workspace takes over the store of one that is gone, by its path or
-// by the store's folder, and never one that is somebody's or beside its own.
+// TestAdoptStore: a workspace takes over the store of one that is gone, by its path or by the
+// store's folder, and never one that is somebody's or beside its own.
 func TestAdoptStore(t *testing.T) {
 	p := newPlaces(t)
 	env := p.env("XDG_STATE_HOME", p.path("state"))

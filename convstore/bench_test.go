@@ -26,8 +26,8 @@ func benchStore(b *testing.B) *Store {
 	return s
 }
 
-// flushLoop is the least that a durable commit of bbolt's kind needs: twice a page
-// written and flushed. It returns the time of one round.
+// flushLoop is the least that a durable commit of bbolt's kind needs: twice a page written and
+// flushed. It returns the time of one round.
 func flushLoop(b *testing.B) time.Duration {
 	b.Helper()
 	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
@@ -54,8 +54,8 @@ func flushLoop(b *testing.B) time.Duration {
 	return time.Since(start) / rounds
 }
 
-// BenchmarkAppend opens the store, appends one event of 2 KiB and closes it,
-// beside a raw loop of the same flushes.
+// BenchmarkAppend opens the store, appends one event of 2 KiB and closes it, beside a raw loop of
+// the same flushes.
 func BenchmarkAppend(b *testing.B) {
 	s := benchStore(b)
 	c, err := s.Create(b.Context(), New{})
@@ -91,8 +91,8 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkDelegation reserves and settles one child: the two transactions of the
-// ledger, beside a raw loop of the flushes of one commit.
+// BenchmarkDelegation reserves and settles one child: the two transactions of the ledger, beside a
+// raw loop of the flushes of one commit.
 func BenchmarkDelegation(b *testing.B) {
 	s := benchStore(b)
 	c, err := s.Create(b.Context(), New{})
@@ -128,8 +128,8 @@ func BenchmarkDelegation(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(raw), "x-raw-flushes")
 }
 
-// BenchmarkManyDelegations makes 10,000 delegations in one session and says how many
-// times the CPU time of the first hundred the last hundred took.
+// BenchmarkManyDelegations makes 10,000 delegations in one session and says how many times the CPU
+// time of the first hundred the last hundred took.
 func BenchmarkManyDelegations(b *testing.B) {
 	const each, all = 100, 10_000
 	for b.Loop() {
@@ -167,8 +167,8 @@ func BenchmarkManyDelegations(b *testing.B) {
 	}
 }
 
-// gapsProgram appends events at random gaps of 100 ms on average, and prints how
-// long each append took.
+// gapsProgram appends events at random gaps of 100 ms on average, and prints how long each append
+// took.
 func gapsProgram(args []string) error {
 	s, id, err := programStore(args)
 	if err != nil {

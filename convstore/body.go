@@ -11,9 +11,9 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Body is what an event says: one of the types of this file. Text that is not
-// UTF-8 is stored with U+FFFD in place of what is not; JSON fields must hold
-// valid JSON, whitespace between its tokens is not kept.
+// Body is what an event says: one of the types of this file. Text that is not UTF-8 is stored with
+// U+FFFD in place of what is not; JSON fields must hold valid JSON, whitespace between its tokens
+// is not kept.
 type Body interface {
 	// Type returns the name under which the body is stored.
 	Type() string
@@ -21,8 +21,8 @@ type Body interface {
 
 // TurnStart opens the next turn. Events before the first one belong to turn 0.
 type TurnStart struct {
-	// Limits are those of the session that begins, in a conversation that is the
-	// root of a ledger; nil = none. In a delegated one they are not used.
+	// Limits are those of the session that begins, in a conversation that is the root of a ledger;
+	// nil = none. In a delegated one they are not used.
 	Limits *Limits `json:"limits,omitempty"`
 }
 
@@ -46,8 +46,7 @@ type AssistantMessage struct {
 	Text string `json:"message"`
 }
 
-// Reasoning is a piece of the model's reasoning, with what its provider needs to
-// be shown it again.
+// Reasoning is a piece of the model's reasoning, with what its provider needs to be shown it again.
 type Reasoning struct {
 	Text      string          `json:"reasoning"`
 	Signature string          `json:"signature,omitempty"`
@@ -60,8 +59,8 @@ type Structured struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// ToolCall is a model's request to call a tool. Arguments are as the model wrote
-// them, and so possibly no JSON at all.
+// ToolCall is a model's request to call a tool. Arguments are as the model wrote them, and so
+// possibly no JSON at all.
 type ToolCall struct {
 	ID        string
 	Name      string
@@ -83,12 +82,11 @@ type ModelCall struct {
 	CostNano *int64 `json:"cost_nano"` // billionths of a dollar, nil = price unknown
 	Stop     string `json:"stop,omitempty"`
 
-	// Estimated: nobody said what it used, for it was cut off, or lost with its
-	// process. Usage is then what it may have been.
+	// Estimated: nobody said what it used, for it was cut off, or lost with its process. Usage is
+	// then what it may have been.
 	Estimated bool `json:"estimated,omitempty"`
 
-	// Replayed: a recording answered, so that nothing was paid. CostNano is what it
-	// would cost.
+	// Replayed: a recording answered, so that nothing was paid. CostNano is what it would cost.
 	Replayed bool `json:"replayed,omitempty"`
 
 	Duration time.Duration `json:"duration_ns,omitempty"`
@@ -100,10 +98,9 @@ type TurnEnd struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ConfigDelta says what changed in the configuration. Appending one also replaces
-// the conversation's stored Config with Resolved, its Model with that of Resolved, and
-// what it is named to be with Named. None of that is part of the event and there when
-// it is read back.
+// ConfigDelta says what changed in the configuration. Appending one also replaces the
+// conversation's stored Config with Resolved, its Model with that of Resolved, and what it is named
+// to be with Named. None of that is part of the event and there when it is read back.
 type ConfigDelta struct {
 	Delta    json.RawMessage `json:"delta,omitempty"`
 	Reset    string          `json:"reset,omitempty"` // "none" or "workspace" where the state was reset first
@@ -131,30 +128,29 @@ type InquiryAnswer struct {
 	Answer json.RawMessage `json:"answer"`
 }
 
-// Note is a remark for whoever reads the conversation, such as that it went on
-// after a crash.
+// Note is a remark for whoever reads the conversation, such as that it went on after a crash.
 type Note struct {
 	Kind string `json:"kind"`
 	Text string `json:"text"`
 }
 
-// Compaction says what of the events before it a model is not sent any more as it
-// was. The events stay. What it says of them it says relative to its own place,
-// not counting ModelCall events, so that it holds in a fork too.
+// Compaction says what of the events before it a model is not sent any more as it was. The events
+// stay. What it says of them it says relative to its own place, not counting ModelCall events, so
+// that it holds in a fork too.
 type Compaction struct {
 	Reason  string   `json:"reason"`            // "asked", "window" or "provider"
 	Results []string `json:"results,omitempty"` // calls whose results are told in one line
 
-	// Summary is what a model wrote of all but the last Kept events before this
-	// one, and stands for them; "" = there is none. Covered is how many they are:
-	// where fewer are there, as in a fork of the last turns, it stands for nothing.
+	// Summary is what a model wrote of all but the last Kept events before this one, and stands for
+	// them; "" = there is none. Covered is how many they are: where fewer are there, as in a fork
+	// of the last turns, it stands for nothing.
 	Summary string `json:"summary,omitempty"`
 	Model   string `json:"model,omitempty"` // that wrote it
 	Covered int    `json:"covered,omitempty"`
 	Kept    int    `json:"kept,omitempty"`
 
-	// Conversations are those that the conversation had had made by then, for the
-	// summary may not name them.
+	// Conversations are those that the conversation had had made by then, for the summary may not
+	// name them.
 	Conversations []CompactedConversation `json:"conversations,omitempty"`
 
 	Before int64 `json:"tokens_before"` // of the next request, estimated
@@ -169,8 +165,8 @@ type CompactedConversation struct {
 	Title   string `json:"title,omitempty"`
 }
 
-// Opaque is a body of a type that this version does not know, or not in this
-// form. Raw is all of it, a JSON object with the member "type".
+// Opaque is a body of a type that this version does not know, or not in this form. Raw is all of
+// it, a JSON object with the member "type".
 type Opaque struct {
 	Name string
 	Raw  json.RawMessage
@@ -380,8 +376,8 @@ func encodeBody(b Body) ([]byte, error) {
 
 // DecodeBody reads a stored body. It keeps raw, without white space around it.
 //
-// It fails only on what is no JSON object with a string "type". A type that it
-// does not know, or that has other members than it expects, becomes Opaque.
+// It fails only on what is no JSON object with a string "type". A type that it does not know, or
+// that has other members than it expects, becomes Opaque.
 func DecodeBody(raw []byte) (Body, error) {
 	name, err := typeOf(raw)
 	if err != nil {
@@ -407,8 +403,7 @@ func kindNamed(name string, raw []byte) stored.Kind {
 	return stored.KindOpaque
 }
 
-// responseKind tells the three kinds of chat_response apart by the one member
-// that each must have.
+// responseKind tells the three kinds of chat_response apart by the one member that each must have.
 func responseKind(raw []byte) stored.Kind {
 	var has struct {
 		Message, Reasoning, Data json.RawMessage
@@ -458,8 +453,8 @@ func decodeInquiry(raw []byte) (Body, error) {
 	}, nil
 }
 
-// beginOf returns what the encoder begins a body of a kind with, "" where that does
-// not tell it from others.
+// beginOf returns what the encoder begins a body of a kind with, "" where that does not tell it
+// from others.
 func beginOf(k stored.Kind) string {
 	if k >= stored.KindCount {
 		return ""
@@ -467,9 +462,9 @@ func beginOf(k stored.Kind) string {
 	return kinds[k].begin
 }
 
-// BodyOf returns the body of a record. Where the record's kind and the bytes that
-// the body begins with say the same, the whole body is read but once: to find out
-// from the body alone what it is takes as long again, or twice that.
+// BodyOf returns the body of a record. Where the record's kind and the bytes that the body begins
+// with say the same, the whole body is read but once: to find out from the body alone what it is
+// takes as long again, or twice that.
 func BodyOf(s stored.Event) (Body, error) {
 	if begin := beginOf(s.Kind); begin != "" && len(s.Body) > len(begin) && string(s.Body[:len(begin)]) == begin {
 		if body, err := decodeKind(s.Kind, s.Body); err == nil {

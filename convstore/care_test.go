@@ -45,7 +45,8 @@ func holey(t testing.TB) (*Store, ID) {
 	return s, keep
 }
 
-// TestMuchIsFree: who writes to a store in which much is free is told, once, and nobody is told who reads or compacts it.
+// TestMuchIsFree: who writes to a store in which much is free is told, once, and nobody is told who
+// reads or compacts it.
 func TestMuchIsFree(t *testing.T) {
 	s, keep := holey(t)
 	for _, tt := range []struct {
@@ -71,8 +72,8 @@ func TestMuchIsFree(t *testing.T) {
 	}
 }
 
-// TestCompact: the free space goes, nothing else does, ids and delegations' numbers
-// go on where they were, and whoever waits meanwhile goes on with the new file.
+// TestCompact: the free space goes, nothing else does, ids and delegations' numbers go on where
+// they were, and whoever waits meanwhile goes on with the new file.
 func TestCompact(t *testing.T) {
 	s, keep := holey(t)
 	space, err := s.Space(t.Context())
@@ -286,9 +287,9 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestBackupBesideWriters: while a backup is copied others write. What has changed since is copied too, and
-// the backup is as the store is at the one moment in which it is read with its lock held. Nothing has
-// a name before it is complete.
+// TestBackupBesideWriters: while a backup is copied others write. What has changed since is copied
+// too, and the backup is as the store is at the one moment in which it is read with its lock held.
+// Nothing has a name before it is complete.
 func TestBackupBesideWriters(t *testing.T) {
 	for _, writes := range []int{0, 1, file.SnapshotRounds + 2} { // between what is copied ahead and the lock
 		s, keep := holey(t)
@@ -344,8 +345,8 @@ func TestBackupBesideWriters(t *testing.T) {
 	mustNot(t, file.Close())
 }
 
-// TestSalvage: of a sound store everything is found; of one with a broken page
-// everything that is not on it; of noise, nothing and an error.
+// TestSalvage: of a sound store everything is found; of one with a broken page everything that is
+// not on it; of noise, nothing and an error.
 func TestSalvage(t *testing.T) {
 	sample := sampleStore(t)
 	read := func(data []byte) (conversations, events, lost int, err error) {

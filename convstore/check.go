@@ -20,9 +20,9 @@ import (
 // second or two.
 const checkInPlace = 128 << 20
 
-// Check reads the whole store and reports, as a *DamagedError, everything that is
-// not as it must be: first the file's pages, then bbolt's own rules and, when
-// these hold, what the drawing in the package comment promises. A store that is not there is sound.
+// Check reads the whole store and reports, as a *DamagedError, everything that is not as it must
+// be: first the file's pages, then bbolt's own rules and, when these hold, what the drawing in the
+// package comment promises. A store that is not there is sound.
 //
 // Of a large store it makes a copy beside it, which vanishes afterwards, so that nobody waits for
 // longer than it takes to read the file once; where there is no room for one others wait as if a

@@ -57,9 +57,9 @@ func (c *checker) checkLedger(all []Delegation) {
 	}
 }
 
-// checkOwn compares what delegations say that their children used with what the
-// children's events say, which records agree with. Of a child that runs, or was
-// left, the last part is not settled yet.
+// checkOwn compares what delegations say that their children used with what the children's events
+// say, which records agree with. Of a child that runs, or was left, the last part is not settled
+// yet.
 func (c *checker) checkOwn(all []Delegation) {
 	own, open := make(map[ID]Spend), make(map[ID]bool)
 	for _, d := range all {

@@ -10,8 +10,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// Space is the size of the store's file in bytes. A file that was once full never
-// shrinks by itself: what was removed from it is used again by what comes.
+// Space is the size of the store's file in bytes. A file that was once full never shrinks by
+// itself: what was removed from it is used again by what comes.
 type Space = db.Space
 
 // Space returns the size of the store's file, zero when there is none.
@@ -26,12 +26,11 @@ func (s *Store) Space(ctx context.Context) (space Space, err error) {
 	return space, err
 }
 
-// Compact writes the store anew without its free space, and returns its size before
-// and after; where the new file would not be smaller, the old one stays, and the
-// two are the same. Others wait meanwhile, as for a long transaction, and find the new
-// file afterwards. Whenever it fails or is killed, the file is as it was; a damaged
-// file is refused. What was written is compared with the old file, entry by entry,
-// before it takes its place.
+// Compact writes the store anew without its free space, and returns its size before and after;
+// where the new file would not be smaller, the old one stays, and the two are the same. Others wait
+// meanwhile, as for a long transaction, and find the new file afterwards. Whenever it fails or is
+// killed, the file is as it was; a damaged file is refused. What was written is compared with the
+// old file, entry by entry, before it takes its place.
 func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 	if s.f.ReadOnly {
 		return before, after, ErrReadOnly
@@ -66,8 +65,8 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 	return before, after, err
 }
 
-// Backup copies the store, as it is at one moment, to a file that must not exist:
-// complete and flushed, or not at all. Writers wait for no longer than it takes to read
-// the store once, see file.Folder.CopyTo. The pages of the copy have been checked when it gets its name. An
-// error that wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
+// Backup copies the store, as it is at one moment, to a file that must not exist: complete and
+// flushed, or not at all. Writers wait for no longer than it takes to read the store once, see
+// file.Folder.CopyTo. The pages of the copy have been checked when it gets its name. An error that
+// wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
 func (s *Store) Backup(ctx context.Context, path string) error { return s.f.Backup(ctx, path) }

@@ -13,8 +13,8 @@ import (
 // Link says what joins a conversation to its parent.
 type Link uint8
 
-// The kinds of link. An agent's scope, its depth and its ledger follow
-// delegation links only; a person's reach follows all of them.
+// The kinds of link. An agent's scope, its depth and its ledger follow delegation links only; a
+// person's reach follows all of them.
 const (
 	NoLink         Link = iota // a root: no parent
 	ForkLink                   // a person forked it
@@ -50,14 +50,15 @@ func (u Usage) sub(v Usage) Usage {
 	return Usage{u.Input - v.Input, u.Output - v.Output, u.CacheRead - v.CacheRead, u.CacheWrite - v.CacheWrite}
 }
 
-// Grant is what a delegated conversation was given when it was forked or last
-// continued by its caller. A zero Deadline means no deadline. An empty Tools
-// means no tool at all.
+// Grant is what a delegated conversation was given when it was forked or last continued by its
+// caller. A zero Deadline means no deadline. An empty Tools means no tool at all.
 type Grant struct {
 	Tools []string `json:"tools"`
-	// Authority says of each tool what it was when it was granted; a tool of the same name that is something else was not.
+	// Authority says of each tool what it was when it was granted; a tool of the same name that is
+	// something else was not.
 	Authority map[string]string `json:"authority,omitempty"`
-	// Leave says of each tool what it may do unasked, in words of whoever grants; no leave is more than that of those above.
+	// Leave says of each tool what it may do unasked, in words of whoever grants; no leave is more
+	// than that of those above.
 	Leave       map[string]string `json:"leave,omitempty"`
 	MaxDepth    int               `json:"max_depth"`
 	MaxParallel int               `json:"max_parallel,omitzero"` // sub-agents of the whole tree that work at the same time
@@ -67,8 +68,8 @@ type Grant struct {
 	Caps        Budget            `json:"caps,omitzero"` // that its profile sets itself; no run is granted more
 }
 
-// Config is a conversation's stored configuration: bytes that this package keeps
-// exactly and never looks into, and the names of the tools that it holds.
+// Config is a conversation's stored configuration: bytes that this package keeps exactly and never
+// looks into, and the names of the tools that it holds.
 type Config struct {
 	JSON  json.RawMessage
 	Tools []string
@@ -83,9 +84,9 @@ type Conversation struct {
 	Root   ID // the topmost ancestor by all links; ID itself in a root
 	Link   Link
 
-	// Depth counts the delegations above this conversation. It is fixed when
-	// the conversation is made (one more than the caller's, or the same as the
-	// source of a fork) and never falls when it is moved.
+	// Depth counts the delegations above this conversation. It is fixed when the conversation is
+	// made (one more than the caller's, or the same as the source of a fork) and never falls when
+	// it is moved.
 	Depth int
 
 	Title      string
@@ -120,8 +121,8 @@ type Conversation struct {
 // Archived reports whether the conversation is archived.
 func (c Conversation) Archived() bool { return !c.ArchivedAt.IsZero() }
 
-// MarshalJSON encodes the published shape of a conversation. Ids and times that
-// are not there are null, costs are dollars.
+// MarshalJSON encodes the published shape of a conversation. Ids and times that are not there are
+// null, costs are dollars.
 func (c Conversation) MarshalJSON() ([]byte, error) {
 	labels := c.Labels
 	if labels == nil {

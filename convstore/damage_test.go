@@ -57,8 +57,8 @@ func touchEverything(t testing.TB, s *Store) (err error) {
 	return err
 }
 
-// sampleStore returns the bytes of a store that has something everywhere, and
-// more than a page of it.
+// sampleStore returns the bytes of a store that has something everywhere, and more than a page of
+// it.
 func sampleStore(t testing.TB) []byte {
 	t.Helper()
 	s, err := Open(filepath.Join(memoryDir(t), "store"), Options{})
@@ -104,8 +104,8 @@ func storeOf(t testing.TB, data []byte) *Store {
 	return s
 }
 
-// TestNoStore opens files that are no store, or only a piece of one. Each is
-// refused with the reason, and left as it is.
+// TestNoStore opens files that are no store, or only a piece of one. Each is refused with the
+// reason, and left as it is.
 func TestNoStore(t *testing.T) {
 	sample := sampleStore(t)
 	foreign := filepath.Join(t.TempDir(), "foreign.db")
@@ -167,8 +167,8 @@ func truncated(t testing.TB, sample []byte) []byte {
 	return sample[:(p.High-1)*p.PageSize]
 }
 
-// TestDamagedPages overwrites pieces of a sound store, wherever. Whatever they
-// were, the answer is a result or an error, and never a crash.
+// TestDamagedPages overwrites pieces of a sound store, wherever. Whatever they were, the answer is
+// a result or an error, and never a crash.
 func TestDamagedPages(t *testing.T) {
 	sample := sampleStore(t)
 	seed := rand.Uint64()
@@ -274,8 +274,8 @@ func TestCheckNotices(t *testing.T) {
 	}
 }
 
-// TestLostMeta: a store of which one meta makes no sense is read by the other, and says so; the next
-// write mends it.
+// TestLostMeta: a store of which one meta makes no sense is read by the other, and says so; the
+// next write mends it.
 func TestLostMeta(t *testing.T) {
 	sample := sampleStore(t)
 	for slot := range 2 {
@@ -469,8 +469,8 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// TestPanicInCallback lets a function that runs inside of a transaction panic. The
-// panic comes out, nothing is written, and the store can be used.
+// TestPanicInCallback lets a function that runs inside of a transaction panic. The panic comes out,
+// nothing is written, and the store can be used.
 func TestPanicInCallback(t *testing.T) {
 	s := openStore(t)
 	c := mustCreate(t, s, New{Title: "before"})

@@ -7,9 +7,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// Delegation is one run of a child conversation on behalf of a tool call. Its
-// record stands under the root of its ledger, and stays when the conversations
-// are removed.
+// Delegation is one run of a child conversation on behalf of a tool call. Its record stands under
+// the root of its ledger, and stays when the conversations are removed.
 type Delegation struct {
 	ID     string `json:"id"`
 	Root   ID     `json:"root_id"` // topmost ancestor of Caller by delegation links: owner of the ledger
@@ -45,8 +44,8 @@ type Delegation struct {
 
 	Within uint64 `json:"within,omitzero"` // number of the delegation that Caller ran or had run in; 0 = none
 
-	// Unstarted marks one that was lost before anything came of it: it counts for
-	// nothing, and its call may be made again.
+	// Unstarted marks one that was lost before anything came of it: it counts for nothing, and its
+	// call may be made again.
 	Unstarted bool `json:"unstarted,omitzero"`
 
 	// Replayed: a recording answers in it, and nothing is paid.
@@ -58,8 +57,8 @@ type Delegation struct {
 	Number uint64 `json:"-"` // its place under Root
 }
 
-// Standing is what a decision about delegating is made on: the state that the
-// transaction commits against.
+// Standing is what a decision about delegating is made on: the state that the transaction commits
+// against.
 type Standing struct {
 	Caller    Conversation
 	Ancestors []Conversation // of Caller by delegation links, nearest first
@@ -68,21 +67,21 @@ type Standing struct {
 	Calls     int     // delegations that Caller has made in its present turn, but for those Unstarted
 	Children  int     // conversations forked for the ledger's delegations, whoever made them, in the root's present turn
 
-	// Lookup finds a strict descendant of Caller by delegation links. Anything
-	// else is a *NotFoundError or a *ScopeError. Valid only inside admit.
+	// Lookup finds a strict descendant of Caller by delegation links. Anything else is a
+	// *NotFoundError or a *ScopeError. Valid only inside admit.
 	Lookup func(ID) (Conversation, error)
 
-	// Existing finds the delegation that a call of Caller has already made.
-	// Valid only inside admit.
+	// Existing finds the delegation that a call of Caller has already made. Valid only inside
+	// admit.
 	Existing func(call string) (Delegation, bool)
 
-	// Labelled returns Caller's own children by delegation that have this label,
-	// oldest first. Valid only inside admit.
+	// Labelled returns Caller's own children by delegation that have this label, oldest first.
+	// Valid only inside admit.
 	Labelled func(key, value string) ([]Conversation, error)
 }
 
-// Child is what an admitted delegation shall run: a conversation forked for it,
-// blank, or an existing one that goes on.
+// Child is what an admitted delegation shall run: a conversation forked for it, blank, or an
+// existing one that goes on.
 type Child struct {
 	Call string // the tool call's id, unique among all the caller's delegations
 	ID   ID     // 0 = fork a new one
@@ -105,10 +104,9 @@ type Child struct {
 	Replayed bool // as in Delegation
 }
 
-// Reservation is a delegation that was admitted and, unless it Existed, the
-// child's run lock. Its owner ends it with Scope.Settle, with Scope.Withdraw where
-// it may be that nothing came of it, or with Release when the process is about to
-// end anyway.
+// Reservation is a delegation that was admitted and, unless it Existed, the child's run lock. Its
+// owner ends it with Scope.Settle, with Scope.Withdraw where it may be that nothing came of it, or
+// with Release when the process is about to end anyway.
 type Reservation struct {
 	Delegation Delegation
 	Child      Conversation
@@ -117,14 +115,14 @@ type Reservation struct {
 	lock *os.File
 }
 
-// LockFile returns the descriptor that holds the child's run lock, for the child
-// process to inherit and Adopt. The Reservation keeps owning it. It is nil when
-// the delegation existed, and after Settle or Release.
+// LockFile returns the descriptor that holds the child's run lock, for the child process to inherit
+// and Adopt. The Reservation keeps owning it. It is nil when the delegation existed, and after
+// Settle or Release.
 func (r *Reservation) LockFile() *os.File { return r.lock }
 
-// Release gives up this process's hold of the run lock without settling. It is
-// for a caller that cannot settle; the delegation counts as lost from the moment
-// that nobody holds the lock. Releasing again does nothing.
+// Release gives up this process's hold of the run lock without settling. It is for a caller that
+// cannot settle; the delegation counts as lost from the moment that nobody holds the lock.
+// Releasing again does nothing.
 func (r *Reservation) Release() error {
 	f := r.lock
 	r.lock = nil
@@ -144,8 +142,7 @@ func (r *Reservation) drop() error {
 	return file.DropRun(f)
 }
 
-// Outcome is how a delegation ended. What it has used is not part of that: the
-// store knows.
+// Outcome is how a delegation ended. What it has used is not part of that: the store knows.
 type Outcome struct {
 	State   State
 	Reason  string

@@ -1,35 +1,31 @@
-// Package convstore keeps conversations: a tree of append-only event logs in one
-// bbolt file that many short-lived processes share.
+// Package convstore keeps conversations: a tree of append-only event logs in one bbolt file that
+// many short-lived processes share.
 //
-// Open returns a Store, which is what people do. The View in it reads; Store.Lock
-// and Store.Adopt return the Log of one conversation, for the one process at a
-// time that runs it; and Log.Below returns the Scope of an agent, which sees its
-// strict descendants and delegates to them: Reserve, then Settle. Whoever serves
-// an agent holds a Log and a Scope and never the Store.
+// Open returns a Store, which is what people do. The View in it reads; Store.Lock and Store.Adopt
+// return the Log of one conversation, for the one process at a time that runs it; and Log.Below
+// returns the Scope of an agent, which sees its strict descendants and delegates to them: Reserve,
+// then Settle. Whoever serves an agent holds a Log and a Scope and never the Store.
 //
 // # What to know before changing anything
 //
-// Nothing stays open. Each call opens the file, does one transaction, and closes
-// it; a process that kept it open would keep all others out. So a function that
-// is handed into a transaction (Store.Edit, Scope.Reserve) must not call the
-// store: it would wait for itself until the deadline.
+// Nothing stays open. Each call opens the file, does one transaction, and closes it; a process that
+// kept it open would keep all others out. So a function that is handed into a transaction
+// (Store.Edit, Scope.Reserve) must not call the store: it would wait for itself until the deadline.
 //
-// There are two kinds of lock. The store's is held for one transaction, and
-// waited for. A conversation's run lock is held for as long as the conversation
-// runs, and never waited for; it guards the event stream, and nothing else needs
-// it. Where both are taken, a run lock is only ever tried while the store's is
-// held, so that nobody waits in a ring.
+// There are two kinds of lock. The store's is held for one transaction, and waited for. A
+// conversation's run lock is held for as long as the conversation runs, and never waited for; it
+// guards the event stream, and nothing else needs it. Where both are taken, a run lock is only ever
+// tried while the store's is held, so that nobody waits in a ring.
 //
-// What is counted is counted by the transaction that changes it, so that a
-// listing reads no events, and what can go stale is computed when it is read:
-// see Status. Store.Check knows every such promise.
+// What is counted is counted by the transaction that changes it, so that a listing reads no events,
+// and what can go stale is computed when it is read: see Status. Store.Check knows every such
+// promise.
 //
-// Four rooms below this package know nothing of conversations: internal/file has the
-// folder and its locks, internal/page the pages of bbolt's file, internal/db the
-// transactions, and the buckets and keys by their names, internal/stored the record of
-// an event without its body. Two are above it: archive, for conversations that leave a
-// store or come into one, and search. They reach transactions by View.Inside, and nobody
-// else can.
+// Four rooms below this package know nothing of conversations: internal/file has the folder and its
+// locks, internal/page the pages of bbolt's file, internal/db the transactions, and the buckets and
+// keys by their names, internal/stored the record of an event without its body. Two are above it:
+// archive, for conversations that leave a store or come into one, and search. They reach
+// transactions by View.Inside, and nobody else can.
 //
 // # The folder
 //
@@ -44,9 +40,8 @@
 //
 // # The file
 //
-// Integers are big-endian: u8, u32, u64; id is a conversation's ID as u64, secs a
-// time as seconds since 1970 with the sign bit turned round, and text runs to
-// the end.
+// Integers are big-endian: u8, u32, u64; id is a conversation's ID as u64, secs a time as seconds
+// since 1970 with the sign bit turned round, and text runs to the end.
 //
 //	bucket         key         value
 //	meta           "schema"    u64          version of this drawing
@@ -68,8 +63,8 @@
 //	imports        id          u64 json     being imported: the import, its record and what goes to imported
 //	imports        id u64      u64 json     the same of a delegation: root of the ledger, place in it
 //
-// The number of a delegation is the sequence of its bucket. The members of a
-// conversation are, those with a zero value being left out:
+// The number of a delegation is the sequence of its bucket. The members of a conversation are,
+// those with a zero value being left out:
 //
 //	parent link depth title hidden pinned archived_at expires_at labels
 //	created_at updated_at profile profile_arg profile_hash model role grant
@@ -77,14 +72,13 @@
 //	turn_open state reason run last run_state run_reason
 //	limits since below call made after
 //
-// An import writes the events, event_ids and turns of a conversation before there
-// is one, many transactions long, and in the last one all the rest. What it has
-// written so far is in imports under the import's own id, whose run lock it holds:
-// where nobody does, the import was cut off, and the next one clears it away.
+// An import writes the events, event_ids and turns of a conversation before there is one, many
+// transactions long, and in the last one all the rest. What it has written so far is in imports
+// under the import's own id, whose run lock it holds: where nobody does, the import was cut off,
+// and the next one clears it away.
 //
-// The rule for changing the drawing: what has been released is never given
-// another meaning. A member or a kind of event that older versions can do
-// without is added; anything else raises schemaVersion and adds a migration,
-// with a test that begins with a store of the version before. A store from a
-// later version is refused with a *SchemaError.
+// The rule for changing the drawing: what has been released is never given another meaning. A
+// member or a kind of event that older versions can do without is added; anything else raises
+// schemaVersion and adds a migration, with a test that begins with a store of the version before. A
+// store from a later version is refused with a *SchemaError.
 package convstore

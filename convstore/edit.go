@@ -12,18 +12,16 @@ func (s *Store) Edit(ctx context.Context, id ID, edit func(*Conversation) error)
 	return s.EditAll(ctx, []ID{id}, edit)
 }
 
-// EditAll changes conversations in one transaction, all or none: their title,
-// whether they are hidden, pinned or archived, their labels, their expiry and
-// their parent, 0 being none. It calls edit, inside the transaction, with each one
-// as it is; edit must not use the store. An error of edit undoes everything and is
-// returned as it is; a change of anything else is an error.
+// EditAll changes conversations in one transaction, all or none: their title, whether they are
+// hidden, pinned or archived, their labels, their expiry and their parent, 0 being none. It calls
+// edit, inside the transaction, with each one as it is; edit must not use the store. An error of
+// edit undoes everything and is returned as it is; a change of anything else is an error.
 //
-// A conversation that is given another parent takes along all that is below it. It
-// keeps its role, its grant and its depth; its link becomes a fork's, so that it is
-// in nobody's scope and its spending starts a ledger of its own, while what was
-// spent stays where it was. EditAll fails with a *CycleError when the parent is the
-// conversation itself or below it, and with a *BusyError while anything runs in
-// the tree it leaves or the one it comes to.
+// A conversation that is given another parent takes along all that is below it. It keeps its role,
+// its grant and its depth; its link becomes a fork's, so that it is in nobody's scope and its
+// spending starts a ledger of its own, while what was spent stays where it was. EditAll fails with
+// a *CycleError when the parent is the conversation itself or below it, and with a *BusyError while
+// anything runs in the tree it leaves or the one it comes to.
 func (s *Store) EditAll(ctx context.Context, ids []ID, edit func(*Conversation) error) error {
 	if len(ids) == 0 {
 		return nil

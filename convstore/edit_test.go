@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMove: a conversation takes its descendants along and keeps what it may and
-// what it has spent; links, counts and scopes follow.
+// TestMove: a conversation takes its descendants along and keeps what it may and what it has spent;
+// links, counts and scopes follow.
 func TestMove(t *testing.T) {
 	s := openStore(t)
 	ctx := t.Context()

@@ -12,24 +12,22 @@ import (
 // ErrClosed is returned by the methods of a Log that was closed.
 var ErrClosed = errors.New("conversation log: closed")
 
-// ErrReadOnly is returned by every writing method of a store that was opened
-// with Options.ReadOnly.
+// ErrReadOnly is returned by every writing method of a store that was opened with Options.ReadOnly.
 var ErrReadOnly = db.ErrReadOnly
 
-// ErrNoStore is returned by what needs a store's file before anything has been
-// written to it.
+// ErrNoStore is returned by what needs a store's file before anything has been written to it.
 var ErrNoStore = db.ErrNoStore
 
-// SchemaError says that the store was written by a newer version of this
-// package (Have > Want), or that it is older and may only be read (Have < Want).
+// SchemaError says that the store was written by a newer version of this package (Have > Want), or
+// that it is older and may only be read (Have < Want).
 type SchemaError = db.SchemaError
 
-// DamagedError says that the file at Path is no store, or no sound one. The file
-// was left as it was found.
+// DamagedError says that the file at Path is no store, or no sound one. The file was left as it was
+// found.
 type DamagedError = db.DamagedError
 
-// NotFoundError says that nothing bears the name that was asked for. ID is set
-// when the name was well formed; otherwise What is the name as it was given.
+// NotFoundError says that nothing bears the name that was asked for. ID is set when the name was
+// well formed; otherwise What is the name as it was given.
 type NotFoundError struct {
 	ID   ID
 	What string
@@ -47,9 +45,9 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("conversation %q: not found", e.What)
 }
 
-// ScopeError says that a conversation is not a strict descendant of Root by the
-// links that the scope follows. Root itself is outside its scope. That of an
-// agent does not say whether the conversation exists.
+// ScopeError says that a conversation is not a strict descendant of Root by the links that the
+// scope follows. Root itself is outside its scope. That of an agent does not say whether the
+// conversation exists.
 type ScopeError struct {
 	ID   ID
 	Root ID
@@ -59,8 +57,8 @@ func (e *ScopeError) Error() string {
 	return fmt.Sprintf("conversation %s: not below %s", e.ID, e.Root)
 }
 
-// BusyError says that someone else holds what was asked for: the run lock of
-// the conversation ID, or the store itself when ID is zero.
+// BusyError says that someone else holds what was asked for: the run lock of the conversation ID,
+// or the store itself when ID is zero.
 type BusyError struct {
 	ID     ID
 	Holder string        // who holds it, as far as the system tells; "" when it does not
@@ -87,8 +85,8 @@ func (e *BusyError) Unwrap() error {
 	return &file.BusyError{Run: int64(e.ID), Holder: e.Holder, Reads: e.Reads, Waited: e.Waited}
 }
 
-// ChildrenError says that a conversation was not removed because it has children
-// and nobody said what should become of them.
+// ChildrenError says that a conversation was not removed because it has children and nobody said
+// what should become of them.
 type ChildrenError struct {
 	ID       ID
 	Children int // direct children
@@ -102,8 +100,7 @@ func (e *ChildrenError) Error() string {
 	return fmt.Sprintf("conversation %s: has %d %s", e.ID, e.Children, noun)
 }
 
-// CycleError says that a conversation cannot go below Parent, which is itself or
-// below it.
+// CycleError says that a conversation cannot go below Parent, which is itself or below it.
 type CycleError struct {
 	ID, Parent ID
 }

@@ -20,12 +20,11 @@ import (
 
 // Event is the atomic, append-only unit of a conversation.
 //
-// It encodes to JSON as one flat object: event_id, seq, turn, timestamp, and the
-// fields of the body beside its type.
+// It encodes to JSON as one flat object: event_id, seq, turn, timestamp, and the fields of the body
+// beside its type.
 type Event struct {
-	// ID is chosen by the writer, 1 to 64 bytes of UTF-8, unique in its
-	// conversation: appending an ID that is there changes nothing. Append fills
-	// in an empty one.
+	// ID is chosen by the writer, 1 to 64 bytes of UTF-8, unique in its conversation: appending an
+	// ID that is there changes nothing. Append fills in an empty one.
 	ID string
 
 	Seq  uint64    // place in the conversation, from 1; set by Append
@@ -33,15 +32,14 @@ type Event struct {
 	Time time.Time // set by Append where zero; read back in UTC
 	Body Body
 
-	// raw is the body as stored. It keeps what Body cannot hold: the fields
-	// that a newer version or another program added.
+	// raw is the body as stored. It keeps what Body cannot hold: the fields that a newer version or
+	// another program added.
 	raw []byte
 }
 
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// NewEventID returns a fresh event id: 26 characters that sort by the moment they
-// were made.
+// NewEventID returns a fresh event id: 26 characters that sort by the moment they were made.
 func NewEventID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16)
@@ -49,8 +47,8 @@ func NewEventID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// body returns the JSON to store: the stored bytes as long as they still say what
-// Body says, else the encoding of Body.
+// body returns the JSON to store: the stored bytes as long as they still say what Body says, else
+// the encoding of Body.
 func (e Event) body() ([]byte, error) {
 	if e.Body == nil {
 		return nil, errors.New("event: no body")
@@ -76,8 +74,8 @@ type envelope struct {
 	Time time.Time `json:"timestamp,omitzero"`
 }
 
-// MarshalJSON encodes the event as one flat object. A body that was read from a
-// store keeps every field it was stored with.
+// MarshalJSON encodes the event as one flat object. A body that was read from a store keeps every
+// field it was stored with.
 func (e Event) MarshalJSON() ([]byte, error) {
 	head, err := jsondoc.Encode(envelope{e.ID, e.Seq, e.Turn, e.Time.UTC()})
 	if err != nil {
@@ -91,8 +89,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return append(append(head[:len(head)-1], ','), body...), nil
 }
 
-// UnmarshalJSON decodes what MarshalJSON wrote. Bodies of an unknown type become
-// Opaque; a later Append stores them as they were.
+// UnmarshalJSON decodes what MarshalJSON wrote. Bodies of an unknown type become Opaque; a later
+// Append stores them as they were.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var env envelope
 	if err := json.Unmarshal(data, &env); err != nil {
@@ -110,8 +108,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// withoutMembers returns a JSON object without some of its members, in whatever
-// case their names are, the others as they were.
+// withoutMembers returns a JSON object without some of its members, in whatever case their names
+// are, the others as they were.
 func withoutMembers(object []byte, names ...string) ([]byte, error) {
 	members, err := jsondoc.Members(object)
 	if err != nil {
@@ -138,8 +136,8 @@ func eventOf(s stored.Event, seq uint64) (Event, error) {
 	}, nil
 }
 
-// EncodeEvent makes the record of an event, without its turn. It fails where
-// the event cannot be kept as it is.
+// EncodeEvent makes the record of an event, without its turn. It fails where the event cannot be
+// kept as it is.
 func EncodeEvent(e Event) (stored.Event, error) {
 	if o, ok := e.Body.(Opaque); ok {
 		// What this version does know is stored as what it is.

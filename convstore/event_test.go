@@ -12,8 +12,7 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// codecTable holds every kind of body beside its stored form. Both ways must
-// hold exactly.
+// codecTable holds every kind of body beside its stored form. Both ways must hold exactly.
 var codecTable = []struct {
 	body Body
 	json string
@@ -77,8 +76,8 @@ func TestBodyCodec(t *testing.T) {
 	}
 }
 
-// TestStoredDecode reads records: also those whose kind and body do not say the
-// same, of which the body is right.
+// TestStoredDecode reads records: also those whose kind and body do not say the same, of which the
+// body is right.
 func TestStoredDecode(t *testing.T) {
 	raws := []string{
 		`{"type":"chat_response","message":"a","message":"b"}`, `{"type":"chat_response","message":"a","data":1}`, `{"type":"chat_response","message":7}`,
@@ -142,8 +141,8 @@ type foreignBody struct{}
 
 func (foreignBody) Type() string { return "foreign" }
 
-// TestEventKeepsWhatItDoesNotKnow stores an event with members that this version
-// does not have, under a type that it does.
+// TestEventKeepsWhatItDoesNotKnow stores an event with members that this version does not have,
+// under a type that it does.
 func TestEventKeepsWhatItDoesNotKnow(t *testing.T) {
 	s := openStore(t)
 	c := mustCreate(t, s, New{})
@@ -211,8 +210,7 @@ func TestAppendAgain(t *testing.T) {
 	if !bytes.Equal(before, mustRead(t, s.Path())) {
 		t.Error("appending again changed the file")
 	}
-	// With something new among them, only that is added; twice in one call counts
-	// once.
+	// With something new among them, only that is added; twice in one call counts once.
 	mixed := []Event{{ID: "b", Body: ModelCall{}}, {ID: "c", Body: TurnStart{}}, {ID: "c", Body: TurnStart{}}}
 	if err := l.Append(t.Context(), mixed...); err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ type EventIn struct {
 	Event
 }
 
-// EventsOf returns the events of several conversations, all of one before those
-// of the next, for whoever reads a tree: one opening of the file serves as many
-// conversations as it reads ahead. Else it is as Events.
+// EventsOf returns the events of several conversations, all of one before those of the next, for
+// whoever reads a tree: one opening of the file serves as many conversations as it reads ahead.
+// Else it is as Events.
 func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] {
 	return func(yield func(EventIn, error) bool) {
 		type part struct {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestEventsOf compares it with Events of one after the other, with more than one opening reads ahead.
+// TestEventsOf compares it with Events of one after the other, with more than one opening reads
+// ahead.
 func TestEventsOf(t *testing.T) {
 	s := openStore(t)
 	large := strings.Repeat("x", 700<<10)

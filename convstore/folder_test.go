@@ -15,8 +15,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// TestWriterIsNotStarved keeps a reader in the store while a writer waits. A
-// reader that comes later has to wait behind the writer.
+// TestWriterIsNotStarved keeps a reader in the store while a writer waits. A reader that comes
+// later has to wait behind the writer.
 func TestWriterIsNotStarved(t *testing.T) {
 	dir := filepath.Join(memoryDir(t), "store")
 	s := openStoreIn(t, dir, Options{})
@@ -55,8 +55,8 @@ func TestWriterIsNotStarved(t *testing.T) {
 	}
 }
 
-// awaitGate returns when somebody stands in the gate, and so waits for the lock of
-// the file, which the test holds.
+// awaitGate returns when somebody stands in the gate, and so waits for the lock of the file, which
+// the test holds.
 func awaitGate(t *testing.T, s *Store) {
 	t.Helper()
 	gate, err := file.OpenOwn(s.f.Path(file.GateName), os.O_RDONLY)
@@ -72,8 +72,8 @@ func awaitGate(t *testing.T, s *Store) {
 	}
 }
 
-// TestReplacedFile puts another store in the place of one that somebody waits
-// for. Whoever waited gets the one that is there then.
+// TestReplacedFile puts another store in the place of one that somebody waits for. Whoever waited
+// gets the one that is there then.
 func TestReplacedFile(t *testing.T) {
 	s, other := openStore(t), openStore(t)
 	mustCreate(t, s, New{Title: "old"})
@@ -136,8 +136,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestRunLocks takes locks here and there, alone and several at once, and asks
-// who runs, one by one and all together.
+// TestRunLocks takes locks here and there, alone and several at once, and asks who runs, one by one
+// and all together.
 func TestRunLocks(t *testing.T) {
 	s := openStore(t)
 	mustCreate(t, s, New{})
@@ -192,9 +192,9 @@ func TestRunLocks(t *testing.T) {
 	check(probe, false, slices.Concat(held, free)...)
 }
 
-// TestTakeOver continues, by hand, a child whose run was left unsettled. The end
-// of that delegation is not taken for the end of the new turn, and not put off
-// until the caller has a word: what the run had used is charged now.
+// TestTakeOver continues, by hand, a child whose run was left unsettled. The end of that delegation
+// is not taken for the end of the new turn, and not put off until the caller has a word: what the
+// run had used is charged now.
 func TestTakeOver(t *testing.T) {
 	for _, callerLives := range []bool{false, true} {
 		t.Run(fmt.Sprint("caller lives ", callerLives), func(t *testing.T) {
@@ -230,7 +230,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestMissingStoreIsTold: where there was a store and there is none, whoever asks for it is told, before a new one is made.
+// TestMissingStoreIsTold: where there was a store and there is none, whoever asks for it is told,
+// before a new one is made.
 func TestMissingStoreIsTold(t *testing.T) {
 	workspace := memoryDir(t)
 	if err := os.Mkdir(filepath.Join(workspace, ".jp"), 0o700); err != nil {

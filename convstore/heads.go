@@ -16,8 +16,8 @@ type Head struct {
 }
 
 // Heads returns the heads of the conversations with these ids or, without ids, of those that the
-// filter lets through, in preorder; the filter's order and limit do not count. It fails with the errors of
-// Get where there are ids.
+// filter lets through, in preorder; the filter's order and limit do not count. It fails with the
+// errors of Get where there are ids.
 func (v View) Heads(ctx context.Context, f Filter, ids []ID) (heads []Head, err error) {
 	add := func(id ID, e entry) error {
 		heads = append(heads, Head{id, string(e.title), time.Unix(0, e.updated).UTC(), !e.is(entryEvents)})

@@ -12,8 +12,7 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Imported says where a conversation came from, and what came with it and is not
-// used here.
+// Imported says where a conversation came from, and what came with it and is not used here.
 type Imported struct {
 	At     time.Time `json:"at"`
 	Parent ID        `json:"parent_id,omitzero"` // that it came with
@@ -22,8 +21,8 @@ type Imported struct {
 	Void
 }
 
-// Imported returns what came with a conversation, nil for one that was made here.
-// It fails as Get does.
+// Imported returns what came with a conversation, nil for one that was made here. It fails as Get
+// does.
 func (v View) Imported(ctx context.Context, id ID) (im *Imported, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		_, err := v.within(t, id)
@@ -48,9 +47,8 @@ func (t *tx) Imported(id ID) (*Imported, error) {
 	return &im, nil
 }
 
-// Void is what a conversation was allowed, and how it was set up, where it comes
-// from. Whoever imports it has given it none of that: it is kept, shown and
-// exported again, and never used.
+// Void is what a conversation was allowed, and how it was set up, where it comes from. Whoever
+// imports it has given it none of that: it is kept, shown and exported again, and never used.
 type Void struct {
 	Profile     string `json:"profile,omitzero"`
 	ProfileArg  string `json:"profile_arg,omitzero"`
@@ -74,8 +72,7 @@ func (v Void) Raw() []byte {
 	return v.Config
 }
 
-// staged is what an import keeps of a conversation or a delegation until its last
-// transaction.
+// staged is what an import keeps of a conversation or a delegation until its last transaction.
 type staged struct {
 	By         ID          `json:"-"` // the import
 	Record     *record     `json:"record,omitempty"`
@@ -140,8 +137,8 @@ func (f *base) sweepImports(ctx context.Context) error {
 	}
 }
 
-// abandonedImports returns the keys of things that imports which do not run any more have staged, at
-// most so many.
+// abandonedImports returns the keys of things that imports which do not run any more have staged,
+// at most so many.
 func (t *tx) abandonedImports(most int) (keys [][]byte, err error) {
 	runs := make(map[ID]bool)
 	err = t.Prefixed(db.Imports, nil, func(k, v []byte) error {

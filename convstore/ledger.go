@@ -6,9 +6,8 @@ import (
 	"math/bits"
 )
 
-// The arithmetic of the ledger: plain functions over plain numbers. Amounts are
-// whole tokens and billionths of a dollar. Of a limit, nil means unlimited and
-// zero means none.
+// The arithmetic of the ledger: plain functions over plain numbers. Amounts are whole tokens and
+// billionths of a dollar. Of a limit, nil means unlimited and zero means none.
 
 // Spend is what calls of models have used.
 type Spend struct {
@@ -17,12 +16,11 @@ type Spend struct {
 	Unpriced int   `json:"unpriced,omitzero"` // calls whose price is not
 }
 
-// Tokens returns those that count against limits: input, cache writes and output.
-// What is read from a cache does not.
+// Tokens returns those that count against limits: input, cache writes and output. What is read from
+// a cache does not.
 func (u Usage) Tokens() int64 { return add(add(u.Input, u.CacheWrite), u.Output) }
 
-// Cost returns the billionths of a dollar, nil when the price of a call is
-// unknown.
+// Cost returns the billionths of a dollar, nil when the price of a call is unknown.
 func (s Spend) Cost() *int64 {
 	if s.Unpriced > 0 {
 		return nil
@@ -46,9 +44,9 @@ func (s Spend) budget() Budget {
 	return Budget{Tokens: &tokens, CostNano: &cost}
 }
 
-// mostSpent bounds what a conversation has spent before a turn or a run of it begins. As much
-// again has room above it, so that what is spent from then on is never lost in the largest
-// number, and a limit on it holds.
+// mostSpent bounds what a conversation has spent before a turn or a run of it begins. As much again
+// has room above it, so that what is spent from then on is never lost in the largest number, and a
+// limit on it holds.
 const mostSpent = math.MaxInt64 / 2
 
 // bounded returns s with no amount above mostSpent.
@@ -69,8 +67,8 @@ func add(a, b int64) int64 {
 	return a + b
 }
 
-// Budget is an amount of tokens and one of money, in billionths of a dollar. Nil
-// is unlimited. One that is left over can be negative.
+// Budget is an amount of tokens and one of money, in billionths of a dollar. Nil is unlimited. One
+// that is left over can be negative.
 type Budget struct {
 	Tokens   *int64 `json:"tokens"`
 	CostNano *int64 `json:"cost_nano"`
@@ -81,8 +79,8 @@ func (b Budget) Min(c Budget) Budget {
 	return Budget{Tokens: lesser(b.Tokens, c.Tokens), CostNano: lesser(b.CostNano, c.CostNano)}
 }
 
-// Minus returns what is left of b. Of a limited amount nothing is left when an
-// unlimited one is taken from it.
+// Minus returns what is left of b. Of a limited amount nothing is left when an unlimited one is
+// taken from it.
 func (b Budget) Minus(c Budget) Budget {
 	return Budget{Tokens: minus(b.Tokens, c.Tokens), CostNano: minus(b.CostNano, c.CostNano)}
 }
@@ -128,8 +126,8 @@ func plus(a, b *int64) *int64 {
 	return &n
 }
 
-// Pool returns what one reply may hand down of what remains: remaining × share,
-// rounded down, nil when unlimited. A share has six decimals and is held to 0..1.
+// Pool returns what one reply may hand down of what remains: remaining × share, rounded down, nil
+// when unlimited. A share has six decimals and is held to 0..1.
 func Pool(remaining *int64, share float64) *int64 {
 	if remaining == nil {
 		return nil
@@ -145,9 +143,8 @@ func Pool(remaining *int64, share float64) *int64 {
 	return &pool
 }
 
-// Portion returns what each of n delegations that reserve together is given of a
-// pool: min(⌊pool / n⌋, limits...), nil when all are unlimited. Nothing can be
-// reserved when it is zero or less.
+// Portion returns what each of n delegations that reserve together is given of a pool: min(⌊pool /
+// n⌋, limits...), nil when all are unlimited. Nothing can be reserved when it is zero or less.
 func Portion(pool *int64, n int, limits ...*int64) *int64 {
 	if pool != nil {
 		each := *pool / int64(max(n, 1))
@@ -159,22 +156,21 @@ func Portion(pool *int64, n int, limits ...*int64) *int64 {
 	return clonePtr(pool)
 }
 
-// Limits are what a session may use: one turn of the root of a ledger, with all
-// that it delegates. They are written when the turn starts and not read from any
-// config after that.
+// Limits are what a session may use: one turn of the root of a ledger, with all that it delegates.
+// They are written when the turn starts and not read from any config after that.
 type Limits struct {
 	Budget        // of the sub-agents together
 	Run    Budget `json:"run"` // of everything, the root's own calls included
 
-	// Strict: a person has set CostNano, here or in Run, so that what has no known
-	// price is refused. Else it runs, and counts as nothing.
+	// Strict: a person has set CostNano, here or in Run, so that what has no known price is
+	// refused. Else it runs, and counts as nothing.
 	Strict   bool `json:"strict,omitzero"`
 	Children int  `json:"children"`          // conversations made by delegation
 	Parallel int  `json:"parallel,omitzero"` // of these, how many run at once; 0 = not said
 }
 
-// narrow holds the limits of a turn that is open to others as well: each is the
-// smaller of the two. Nil are none yet.
+// narrow holds the limits of a turn that is open to others as well: each is the smaller of the two.
+// Nil are none yet.
 func (l *Limits) narrow(by Limits) *Limits {
 	n := by.clone()
 	if l == nil {
@@ -207,8 +203,8 @@ type Account struct {
 	Below Spend  // of the delegations that it made and that have ended, with all below them
 	Open  Budget // granted to those that have not ended
 
-	// Left is what its own next calls may use, and may be negative. At the root it
-	// is limited only where the whole run is.
+	// Left is what its own next calls may use, and may be negative. At the root it is limited only
+	// where the whole run is.
 	Left Budget
 	// Free is what may be handed down, before the share is taken of it.
 	Free Budget

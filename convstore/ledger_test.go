@@ -74,9 +74,9 @@ func TestBudgetMinus(t *testing.T) {
 	}
 }
 
-// TestAccountLeft is the worked examples: of a limit of 8000 of which 2000 are
-// settled 3000 can be granted; three one by one get 4000, 2000 and 1000, and when
-// the first has settled at 500 the next gets 2250.
+// TestAccountLeft is the worked examples: of a limit of 8000 of which 2000 are settled 3000 can be
+// granted; three one by one get 4000, 2000 and 1000, and when the first has settled at 500 the next
+// gets 2250.
 func TestAccountLeft(t *testing.T) {
 	next := func(below, open int64) int64 {
 		zero := int64(0)
@@ -111,8 +111,8 @@ func TestAccountLeft(t *testing.T) {
 	}
 }
 
-// TestGrantsNeverExceedTheLimit hands down from one account in any order, and
-// settles at no more than what was granted.
+// TestGrantsNeverExceedTheLimit hands down from one account in any order, and settles at no more
+// than what was granted.
 func TestGrantsNeverExceedTheLimit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.Int64Range(0, 1<<50).Draw(rt, "limit")
@@ -148,7 +148,8 @@ func TestGrantsNeverExceedTheLimit(t *testing.T) {
 	})
 }
 
-// TestSumsDoNotOverflow: the largest number stands for all above it, so that no use turns into credit.
+// TestSumsDoNotOverflow: the largest number stands for all above it, so that no use turns into
+// credit.
 func TestSumsDoNotOverflow(t *testing.T) {
 	huge := Spend{Usage: Usage{math.MaxInt64, 10, math.MaxInt64, 1}, CostNano: math.MaxInt64}
 	if got := huge.Tokens(); got != math.MaxInt64 {

@@ -14,15 +14,15 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// entry is what choosing and ordering conversations needs to know of one. It is
-// stored apart from the record, so that a listing goes through a hundred thousand
-// of them in a few milliseconds and decodes the records of those it returns only:
+// entry is what choosing and ordering conversations needs to know of one. It is stored apart from
+// the record, so that a listing goes through a hundred thousand of them in a few milliseconds and
+// decodes the records of those it returns only:
 //
 //	flags u8, updated u64, turns u64, cost u64, title, labels
 //
-// updated is in nanoseconds since 1970 and cost in billionths of a dollar. The
-// title, and after it the name and the value of each label in the order of the
-// names, are a length as a uvarint and as many bytes.
+// updated is in nanoseconds since 1970 and cost in billionths of a dollar. The title, and after it
+// the name and the value of each label in the order of the names, are a length as a uvarint and as
+// many bytes.
 type entry struct {
 	flags   entryFlag
 	updated int64
@@ -115,8 +115,7 @@ func parseEntry(v []byte) (e entry, ok bool) {
 	return e, ok
 }
 
-// hasLabels reports whether the entry has all the labels of want; a value of ""
-// is any value.
+// hasLabels reports whether the entry has all the labels of want; a value of "" is any value.
 func (e entry) hasLabels(want map[string]string) bool {
 	found := 0
 	for rest := e.labels; len(rest) > 0 && found < len(want); {
@@ -223,8 +222,8 @@ func (a ranked) compare(b ranked) int {
 	return cmp.Or(cmp.Compare(a.by, b.by), strings.Compare(a.lower, b.lower), strings.Compare(a.title, b.title), cmp.Compare(a.id, b.id))
 }
 
-// first keeps the first ones, in order, of all that it is offered: as many as
-// limit, or all. It holds at most twice as many at a time.
+// first keeps the first ones, in order, of all that it is offered: as many as limit, or all. It
+// holds at most twice as many at a time.
 type first struct {
 	limit      int // 0 = no limit
 	descending bool
@@ -268,8 +267,7 @@ func (f *first) ids() []ID {
 	return ids
 }
 
-// choose returns the conversations in view that the filter lets through, in its
-// order.
+// choose returns the conversations in view that the filter lets through, in its order.
 func (v View) choose(t *tx, f Filter) ([]ID, error) {
 	enough := func(ids []ID) error {
 		if f.Limit > 0 && len(ids) == f.Limit {
@@ -313,8 +311,8 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 			return nil
 		}
 		if whole {
-			// What was made last is mostly what is active, has most turns and costs most:
-			// so it is met first when those are wanted.
+			// What was made last is mostly what is active, has most turns and costs most: so it is
+			// met first when those are wanted.
 			err = t.Entries().all(f.Descending, func(id ID, e entry) error {
 				if !f.admits(e) {
 					return nil
@@ -332,13 +330,13 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 	return ids, err
 }
 
-// fewest is how many matches a walk through the whole store is saved for: each
-// costs the records above it.
+// fewest is how many matches a walk through the whole store is saved for: each costs the records
+// above it.
 const fewest = 256
 
-// fewIn is choose for a filter that lets only few of the whole store through, in
-// the order of the tree: it goes through the entries as they lie and looks up
-// where in the tree those few stand. It gives up when they are more.
+// fewIn is choose for a filter that lets only few of the whole store through, in the order of the
+// tree: it goes through the entries as they lie and looks up where in the tree those few stand. It
+// gives up when they are more.
 func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
 	err = t.Entries().all(false, func(id ID, e entry) error {
 		if !f.admits(e) {

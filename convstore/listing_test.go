@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestList compares every kind of listing of a random tree with what a plain sort
-// of all conversations gives.
+// TestList compares every kind of listing of a random tree with what a plain sort of all
+// conversations gives.
 func TestList(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		now := time.UnixMilli(1_000_000_000).UTC()

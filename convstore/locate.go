@@ -7,11 +7,10 @@ import (
 // Env is what Locate looks at. The zero Env knows of no variable.
 type Env = file.Env
 
-// Locate returns the folder of a workspace's store: $JP_STORE, else the
-// Override, else one below $XDG_STATE_HOME/jp that is named after the workspace
-// and a hash of its path. A workspace that was renamed is recognised by its .jp
-// folder and keeps its store. One that lost it to another workspace, made at the
-// path that it had, gets a *TakenError.
+// Locate returns the folder of a workspace's store: $JP_STORE, else the Override, else one below
+// $XDG_STATE_HOME/jp that is named after the workspace and a hash of its path. A workspace that was
+// renamed is recognised by its .jp folder and keeps its store. One that lost it to another
+// workspace, made at the path that it had, gets a *TakenError.
 //
 // It makes nothing. Open judges whether the place is fit.
 func Locate(env Env, workspace string) (string, error) { return file.Locate(env, workspace) }

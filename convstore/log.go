@@ -15,9 +15,9 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// Log is one conversation whose run lock this process holds, alone or with the
-// parent that it inherited the lock from. Its methods are safe for concurrent
-// use; Close waits for those that are under way.
+// Log is one conversation whose run lock this process holds, alone or with the parent that it
+// inherited the lock from. Its methods are safe for concurrent use; Close waits for those that are
+// under way.
 type Log struct {
 	f  *base
 	id ID
@@ -39,8 +39,8 @@ func (l *Log) view() View { return View{f: l.f} }
 // Get returns the conversation.
 func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().Get(ctx, l.id) }
 
-// Taken returns the config that the conversation had when its run lock was taken.
-// It must not be changed.
+// Taken returns the config that the conversation had when its run lock was taken. It must not be
+// changed.
 func (l *Log) Taken() Config { return l.taken }
 
 // Blank reports, without looking at the store, that the conversation has no events.
@@ -71,8 +71,7 @@ func (l *Log) Close() error {
 	return file.DropRun(lock)
 }
 
-// write runs fn in a write transaction with the conversation's record, as long as
-// the log is open.
+// write runs fn in a write transaction with the conversation's record, as long as the log is open.
 func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -95,10 +94,9 @@ func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 	return absent(err, l.id)
 }
 
-// takeOver parts a conversation, whose run lock was free to take, from the
-// delegation that ran it, if any: it settles that one and what was left open below
-// it. Else its end would be taken for the end of a turn that somebody else began
-// since, and what it had used would be in no account.
+// takeOver parts a conversation, whose run lock was free to take, from the delegation that ran it,
+// if any: it settles that one and what was left open below it. Else its end would be taken for the
+// end of a turn that somebody else began since, and what it had used would be in no account.
 func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	if r.Run == nil {
 		return r, nil
@@ -132,8 +130,8 @@ func (l *Log) SetTitle(ctx context.Context, title string) error {
 	})
 }
 
-// Retitle changes the conversation's title from was and stores events with that.
-// Where the title is another one by now it does neither, and reports so.
+// Retitle changes the conversation's title from was and stores events with that. Where the title is
+// another one by now it does neither, and reports so.
 func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (changed bool, err error) {
 	err = l.append(ctx, events, func(t *tx, r *record) error {
 		if changed = r.Title == was; !changed {
@@ -145,14 +143,13 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 	return changed && err == nil, err
 }
 
-// Append stores events at the end of the conversation, all of them or none. When
-// it has returned nil they survive whatever happens to the process or, as far as
-// the disk keeps its word, to the machine.
+// Append stores events at the end of the conversation, all of them or none. When it has returned
+// nil they survive whatever happens to the process or, as far as the disk keeps its word, to the
+// machine.
 //
-// It sets the ID and Time of events that have none and, once they are stored,
-// the Seq and Turn of all: in the slice itself when one is passed. An event whose
-// ID is there already is passed over, so that an append whose acknowledgement
-// was lost can be repeated.
+// It sets the ID and Time of events that have none and, once they are stored, the Seq and Turn of
+// all: in the slice itself when one is passed. An event whose ID is there already is passed over,
+// so that an append whose acknowledgement was lost can be repeated.
 //
 // It waits for the store longer than ctx lives, by Options.Deadline: what has happened is recorded
 // also where that ends the run.
@@ -216,9 +213,9 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 	return nil
 }
 
-// Append stores one event and what follows from it in the record, which the
-// caller saves. It fills in the event's turn and returns its sequence number; an
-// event that is there already leaves everything as it is.
+// Append stores one event and what follows from it in the record, which the caller saves. It fills
+// in the event's turn and returns its sequence number; an event that is there already leaves
+// everything as it is.
 func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error) {
 	idKey := db.TextKey(id, string(s.ID))
 	if v := t.Bucket(db.EventIDs).Get(idKey); v != nil {

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestModel runs random operations on a store and on a plain map, and compares
-// what the two then say. Check runs after every sequence.
+// TestModel runs random operations on a store and on a plain map, and compares what the two then
+// say. Check runs after every sequence.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := memoryDir(t)
@@ -265,8 +265,8 @@ func (m *model) delegate(rt *rapid.T) {
 		rt.Fatalf("Reserve = %+v", rs)
 	}
 	if rapid.IntRange(0, 4).Draw(rt, "crash") == 0 {
-		// The next to touch this ledger settles it; an open turn stays open until
-		// then, so do it at once.
+		// The next to touch this ledger settles it; an open turn stays open until then, so do it at
+		// once.
 		must(rt, rs[0].Release())
 		_, err := scope.Reserve(m.t.Context(), admit())
 		must(rt, err)
@@ -278,8 +278,7 @@ func (m *model) delegate(rt *rapid.T) {
 	c.end(StatePartial)
 }
 
-// end is what settling does to a child, which has begun no turn since it was
-// reserved.
+// end is what settling does to a child, which has begun no turn since it was reserved.
 func (c *modelConversation) end(s State) {
 	if !c.open {
 		c.run = s

@@ -199,8 +199,8 @@ func TestLocateSwapped(t *testing.T) {
 	}
 }
 
-// TestLocateReplaced moves a workspace to where another one was, and makes its .jp
-// anew: the store of the other one is not its own.
+// TestLocateReplaced moves a workspace to where another one was, and makes its .jp anew: the store
+// of the other one is not its own.
 func TestLocateReplaced(t *testing.T) {
 	p := newPlaces(t)
 	makeWorkspace(t, p.path("a"))
@@ -245,8 +245,8 @@ func TestLocateMadeBeside(t *testing.T) {
 	}
 }
 
-// TestLocateMovedFar moves a workspace to where nobody looks for it, and makes another one at its path,
-// which is used first and so has its store: the one that was moved says so, and gets it back.
+// TestLocateMovedFar moves a workspace to where nobody looks for it, and makes another one at its
+// path, which is used first and so has its store: the one that was moved says so, and gets it back.
 func TestLocateMovedFar(t *testing.T) {
 	moved := func(t *testing.T) (p *places, env Env, dir string) {
 		p = newPlaces(t)
@@ -332,8 +332,8 @@ func TestLocateMovedFar(t *testing.T) {
 	})
 }
 
-// TestLocateOther makes a folder that might be taken for another one: made anew at
-// the same place, or copied.
+// TestLocateOther makes a folder that might be taken for another one: made anew at the same place,
+// or copied.
 func TestLocateOther(t *testing.T) {
 	p := newPlaces(t)
 	makeWorkspace(t, p.path("a"))

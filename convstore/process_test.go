@@ -129,8 +129,8 @@ func programStore(args []string) (*Store, ID, error) {
 	return s, id, err
 }
 
-// appendProgram appends batches of one to three events, and prints the ids of each
-// batch once the store has acknowledged it.
+// appendProgram appends batches of one to three events, and prints the ids of each batch once the
+// store has acknowledged it.
 func appendProgram(args []string) error {
 	s, id, err := programStore(args)
 	if err != nil {
@@ -159,9 +159,8 @@ func appendProgram(args []string) error {
 	return nil
 }
 
-// TestKilledWriters kills writers in the middle of their work. Every event that
-// was acknowledged is there, every batch is there as a whole or not at all, and
-// the store is sound.
+// TestKilledWriters kills writers in the middle of their work. Every event that was acknowledged is
+// there, every batch is there as a whole or not at all, and the store is sound.
 func TestKilledWriters(t *testing.T) {
 	s := openStore(t)
 	seed := rand.Uint64()
@@ -372,8 +371,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// checkHolder fails the test unless the holder is that process, as far as the
-// system tells.
+// checkHolder fails the test unless the holder is that process, as far as the system tells.
 func checkHolder(t *testing.T, what, holder string, p *process) {
 	t.Helper()
 	if want := fmt.Sprintf("process %d (", p.cmd.Process.Pid); runtime.GOOS == "linux" && !strings.HasPrefix(holder, want) {
@@ -424,8 +422,8 @@ func TestRunLockOfAnotherProcess(t *testing.T) {
 	mustLock(t, s, c.ID)
 }
 
-// adoptProgram is a child: it adopts descriptor 3 and runs a turn, the end of
-// which it leaves out when told so, until its input ends.
+// adoptProgram is a child: it adopts descriptor 3 and runs a turn, the end of which it leaves out
+// when told so, until its input ends.
 func adoptProgram(args []string) error {
 	s, id, err := programStore(args)
 	if err != nil {
@@ -450,8 +448,8 @@ func adoptProgram(args []string) error {
 	return l.Close()
 }
 
-// parentProgram delegates, and is killed before it settles: after reserving (0),
-// after starting the child (1), after the child has ended (2).
+// parentProgram delegates, and is killed before it settles: after reserving (0), after starting the
+// child (1), after the child has ended (2).
 func parentProgram(args []string) error {
 	s, id, err := programStore(args)
 	if err != nil {
@@ -588,8 +586,8 @@ func TestKilledParent(t *testing.T) {
 	}
 }
 
-// madeAgain holds a delegation of a new child that was reserved a second time to
-// what the first came to: nothing.
+// madeAgain holds a delegation of a new child that was reserved a second time to what the first
+// came to: nothing.
 func madeAgain(t *testing.T, s *Store, l *Log, r *Reservation, child ID) {
 	t.Helper()
 	d := r.Delegation
@@ -682,8 +680,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestRunLockIsFreeAtOnce frees run locks while other goroutines start processes,
-// each of which has for an instant a copy of every descriptor.
+// TestRunLockIsFreeAtOnce frees run locks while other goroutines start processes, each of which has
+// for an instant a copy of every descriptor.
 func TestRunLockIsFreeAtOnce(t *testing.T) {
 	s := openStore(t)
 	root := mustCreate(t, s, New{})
@@ -735,8 +733,8 @@ func busyID(err error) ID {
 	return busy.ID
 }
 
-// fillupProgram appends until the disk, which its limit on file sizes stands for,
-// is full, and prints how many events were acknowledged.
+// fillupProgram appends until the disk, which its limit on file sizes stands for, is full, and
+// prints how many events were acknowledged.
 func fillupProgram(args []string) error {
 	s, id, err := programStore(args)
 	if err != nil {

@@ -4,13 +4,12 @@ import (
 	"fmt"
 )
 
-// Range chooses turns: First to Last, both counted from 1 and both included. A
-// negative number counts from the end, -1 being the last turn; 0 leaves that
-// side open. The zero Range is everything, events before the first turn
-// included.
+// Range chooses turns: First to Last, both counted from 1 and both included. A negative number
+// counts from the end, -1 being the last turn; 0 leaves that side open. The zero Range is
+// everything, events before the first turn included.
 //
-// A Range that reaches beyond the turns there are is cut to them, except that a
-// single turn asked for by number must exist.
+// A Range that reaches beyond the turns there are is cut to them, except that a single turn asked
+// for by number must exist.
 type Range struct {
 	First, Last int
 	none        bool
@@ -60,8 +59,8 @@ func (r Range) String() string {
 // Sort is an order of conversations.
 type Sort uint8
 
-// The orders of a listing. SortTree is preorder: each conversation before its
-// children, siblings in the order of their creation.
+// The orders of a listing. SortTree is preorder: each conversation before its children, siblings in
+// the order of their creation.
 const (
 	SortTree Sort = iota
 	SortCreated

@@ -7,8 +7,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// Reconcile settles, in all ledgers, the delegations that nobody can settle any more,
-// as Reserve does in the one that it is about.
+// Reconcile settles, in all ledgers, the delegations that nobody can settle any more, as Reserve
+// does in the one that it is about.
 func (s *Store) Reconcile(ctx context.Context) error {
 	var ledgers []ID
 	err := s.f.read(ctx, func(t *tx) (err error) {

@@ -14,9 +14,8 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// record is a conversation's metadata as stored, JSON under its id. The counts
-// are kept by the transactions that append, fork and remove, so that a listing
-// reads no events.
+// record is a conversation's metadata as stored, JSON under its id. The counts are kept by the
+// transactions that append, fork and remove, so that a listing reads no events.
 type record struct {
 	Parent ID   `json:"parent,omitzero"`
 	Link   Link `json:"link,omitzero"`
@@ -66,8 +65,8 @@ type record struct {
 	Call   *Call    `json:"call,omitempty"`   // of a model, begun and not ended
 	Made   *tallied `json:"made,omitempty"`   // by delegations; nil = not counted yet
 
-	// The number of the last delegation when it was imported. Those up to it were made by, or for, a
-	// conversation of the same id that was here before: they are in no account of this one.
+	// The number of the last delegation when it was imported. Those up to it were made by, or for,
+	// a conversation of the same id that was here before: they are in no account of this one.
 	After uint64 `json:"after,omitzero"`
 }
 
@@ -81,8 +80,8 @@ func (r *record) rebase() Spend {
 	return s
 }
 
-// run is the delegation that runs it or, when none does, did so last; nil when
-// it was never delegated.
+// run is the delegation that runs it or, when none does, did so last; nil when it was never
+// delegated.
 func (r *record) run() *openRun {
 	if r.Run != nil {
 		return r.Run
@@ -93,8 +92,8 @@ func (r *record) run() *openRun {
 // ended leaves the delegation that ran it behind.
 func (r *record) ended() { r.Last, r.Run = r.Run, nil }
 
-// tallied counts what was made by delegations in the present turn of a conversation,
-// but for those that may be reserved again.
+// tallied counts what was made by delegations in the present turn of a conversation, but for those
+// that may be reserved again.
 type tallied struct {
 	Calls  int `json:"calls,omitzero"`  // delegations by the conversation itself
 	Forked int `json:"forked,omitzero"` // conversations for delegations of the ledger that it owns
@@ -137,8 +136,8 @@ func (t *tx) loadWhole(id ID) (*record, error) {
 	return r, err
 }
 
-// Ancestors walks up from a conversation, parent first. A parent that is gone or
-// a parent that was met before end it with an error in *err.
+// Ancestors walks up from a conversation, parent first. A parent that is gone or a parent that was
+// met before end it with an error in *err.
 func (t *tx) Ancestors(id ID, r *record, err *error) func(yield func(ID, *record) bool) {
 	return func(yield func(ID, *record) bool) {
 		// Brent's way to notice a ring without keeping what was seen.
@@ -252,9 +251,9 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 	return c, err
 }
 
-// status tells what a conversation is doing, from its run lock and its record.
-// The transaction keeps writers out, so what the lock says belongs to what the
-// record says: whoever ends a turn does so before letting go of the lock.
+// status tells what a conversation is doing, from its run lock and its record. The transaction
+// keeps writers out, so what the lock says belongs to what the record says: whoever ends a turn
+// does so before letting go of the lock.
 func (t *tx) status(id ID, r *record) (Status, string, error) {
 	held, err := t.Held(id)
 	if err != nil {
@@ -337,8 +336,8 @@ func clonePtr[T any](p *T) *T {
 	return &v
 }
 
-// A stored config is one line of JSON, the names of the tools, and then the
-// opaque bytes as they were given. No bytes at all after the line stands for nil.
+// A stored config is one line of JSON, the names of the tools, and then the opaque bytes as they
+// were given. No bytes at all after the line stands for nil.
 
 func (c Config) stored() ([]byte, error) {
 	tools := c.Tools

@@ -22,11 +22,10 @@ func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) (removed []I
 	return s.RemoveAll(ctx, []ID{id}, o)
 }
 
-// RemoveAll removes conversations one after the other in one transaction, all or
-// none, and returns what it removed, parents first. One that went with an earlier
-// one is passed over. It gives way, with a *BusyError, when one of them or anything
-// below runs, and with a *ChildrenError when there are children that are not among
-// ids and neither option is set. The records of delegations stay.
+// RemoveAll removes conversations one after the other in one transaction, all or none, and returns
+// what it removed, parents first. One that went with an earlier one is passed over. It gives way,
+// with a *BusyError, when one of them or anything below runs, and with a *ChildrenError when there
+// are children that are not among ids and neither option is set. The records of delegations stay.
 func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (removed []ID, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -69,8 +68,8 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 	return removed, nil
 }
 
-// removeNamed removes conversations whose run locks, and those below them, are
-// taken, when everything below them is named too.
+// removeNamed removes conversations whose run locks, and those below them, are taken, when
+// everything below them is named too.
 func (t *tx) removeNamed(ids []ID) ([]ID, error) {
 	named := make(map[ID]bool, len(ids))
 	for _, id := range ids {
@@ -101,8 +100,8 @@ func (t *tx) removeNamed(ids []ID) ([]ID, error) {
 	return gone, t.remove(gone)
 }
 
-// removeOne removes a conversation whose run locks, and those below it, are taken,
-// with one of the options.
+// removeOne removes a conversation whose run locks, and those below it, are taken, with one of the
+// options.
 func (t *tx) removeOne(id ID, o RemoveOptions) ([]ID, error) {
 	r, err := t.loadWhole(id)
 	if err != nil {
@@ -120,8 +119,7 @@ func (t *tx) removeOne(id ID, o RemoveOptions) ([]ID, error) {
 	return gone, t.remove(gone)
 }
 
-// withBelow returns conversations and all that is below them, parents first, each
-// once.
+// withBelow returns conversations and all that is below them, parents first, each once.
 func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
 	seen := make(map[ID]bool)
 	for _, id := range ids {
@@ -146,9 +144,8 @@ func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
 	return all, nil
 }
 
-// promote hands the children of a conversation to its parent. A child stays
-// within reach of agents only where it was before: by an unbroken line of
-// delegations.
+// promote hands the children of a conversation to its parent. A child stays within reach of agents
+// only where it was before: by an unbroken line of delegations.
 func (t *tx) promote(id ID, r *record) error {
 	var children []ID
 	if err := t.children(id, func(child ID, _ Link) error {
@@ -182,8 +179,8 @@ func (t *tx) promote(id ID, r *record) error {
 	return nil
 }
 
-// remove deletes conversations, children after their parents, and settles the
-// delegations that nobody can settle any more.
+// remove deletes conversations, children after their parents, and settles the delegations that
+// nobody can settle any more.
 func (t *tx) remove(ids []ID) error {
 	if err := t.settleLost(ids); err != nil {
 		return err
@@ -213,8 +210,8 @@ func (t *tx) remove(ids []ID) error {
 	return nil
 }
 
-// settleLost settles the delegations of conversations, and by them, that nobody
-// can settle any more.
+// settleLost settles the delegations of conversations, and by them, that nobody can settle any
+// more.
 func (t *tx) settleLost(ids []ID) error {
 	ledgers := make(map[ID]bool)
 	for _, id := range ids {
@@ -239,9 +236,9 @@ func (t *tx) settleLost(ids []ID) error {
 	return nil
 }
 
-// Expire removes the conversations that have expired, with all below them, and
-// returns their ids. One stays as long as it is pinned or runs, and as long as
-// anything below it does, or was forked by a person and has not expired itself.
+// Expire removes the conversations that have expired, with all below them, and returns their ids.
+// One stays as long as it is pinned or runs, and as long as anything below it does, or was forked
+// by a person and has not expired itself.
 func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	due := false
 	err = s.f.read(ctx, func(t *tx) error {
@@ -302,8 +299,8 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	return removed, nil
 }
 
-// expirable returns an expired conversation with all below it, or nothing when
-// something holds them back.
+// expirable returns an expired conversation with all below it, or nothing when something holds them
+// back.
 func (t *tx) expirable(id ID) ([]ID, error) {
 	all, err := t.withBelow(id)
 	if err != nil {

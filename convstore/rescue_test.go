@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRescue damages a store in many ways: whatever can still be read goes into a
-// new store, and that is sound.
+// TestRescue damages a store in many ways: whatever can still be read goes into a new store, and
+// that is sound.
 func TestRescue(t *testing.T) {
 	sample := sampleStore(t)
 	rescue := func(data []byte) (events, lost int) {

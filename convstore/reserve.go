@@ -16,16 +16,14 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Scope is the View that an agent has: the strict descendants of its
-// conversation by delegation links. It is also the authority to delegate on that
-// conversation's behalf.
+// Scope is the View that an agent has: the strict descendants of its conversation by delegation
+// links. It is also the authority to delegate on that conversation's behalf.
 type Scope struct {
 	View
 	as runner // what this process runs: the conversation, or nothing
 }
 
-// runner is a conversation whose run lock this process holds. The zero runner is
-// none.
+// runner is a conversation whose run lock this process holds. The zero runner is none.
 type runner struct {
 	id        ID
 	inherited bool // the lock came with a reservation: it is the run of that delegation
@@ -34,15 +32,15 @@ type runner struct {
 // Caller returns the conversation whose scope this is. It is not in view itself.
 func (s Scope) Caller() ID { return s.root }
 
-// Slots returns the slots of the tree whose ledger root owns: n of them, which is
-// brought into 1 to MaxSlots. All that ask with one root share them; where they
-// disagree about n, the slots that both know are shared.
+// Slots returns the slots of the tree whose ledger root owns: n of them, which is brought into 1 to
+// MaxSlots. All that ask with one root share them; where they disagree about n, the slots that both
+// know are shared.
 func (s Scope) Slots(root ID, n int) *Slots {
 	return s.f.Slots(int64(root), n)
 }
 
-// AdoptSlot takes over a slot by its inherited descriptor. An error means that it
-// is none of this store; the descriptor stays the caller's then.
+// AdoptSlot takes over a slot by its inherited descriptor. An error means that it is none of this
+// store; the descriptor stays the caller's then.
 func (s Scope) AdoptSlot(file *os.File) (*Slot, error) {
 	return s.f.AdoptSlot(file)
 }
@@ -52,20 +50,18 @@ const (
 	reasonUnstarted = "the processes that were to run it ended before it began"
 )
 
-// Reserve decides about delegations and makes room for them, in one transaction:
-// it calls admit with the present standing, then forks or continues each child
-// that admit returns, writes what it was given, takes its run lock, and records
-// the open delegation. All of that happens, or nothing.
+// Reserve decides about delegations and makes room for them, in one transaction: it calls admit
+// with the present standing, then forks or continues each child that admit returns, writes what it
+// was given, takes its run lock, and records the open delegation. All of that happens, or nothing.
 //
-// An error of admit rolls everything back and is returned as it is. So does a
-// child that runs already, with a *BusyError, or one that is not a strict
-// descendant, with a *ScopeError or a *NotFoundError. A call that was made before,
-// if only by the child in front of it, reserves nothing: its reservation has
-// Existed set. Where nothing came of it before a crash, its delegation is reserved
-// again. Admit must not use the store but through the Standing.
+// An error of admit rolls everything back and is returned as it is. So does a child that runs
+// already, with a *BusyError, or one that is not a strict descendant, with a *ScopeError or a
+// *NotFoundError. A call that was made before, if only by the child in front of it, reserves
+// nothing: its reservation has Existed set. Where nothing came of it before a crash, its delegation
+// is reserved again. Admit must not use the store but through the Standing.
 //
-// Delegations of the ledger whose processes are gone are settled first: as the
-// child stored the end of its turn, or as lost.
+// Delegations of the ledger whose processes are gone are settled first: as the child stored the end
+// of its turn, or as lost.
 func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) (rs []*Reservation, err error) {
 	defer func() {
 		if err == nil {
@@ -111,8 +107,7 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 	return rs, absent(err, s.root)
 }
 
-// LedgerOf returns the conversation that owns the ledger: the topmost ancestor by
-// delegation links.
+// LedgerOf returns the conversation that owns the ledger: the topmost ancestor by delegation links.
 func (t *tx) LedgerOf(id ID, r *record) (ID, error) {
 	var err error
 	link := r.Link
@@ -125,8 +120,8 @@ func (t *tx) LedgerOf(id ID, r *record) (ID, error) {
 	return id, err
 }
 
-// standing gathers what a decision is made on. It also returns the number of the
-// root's present turn.
+// standing gathers what a decision is made on. It also returns the number of the root's present
+// turn.
 func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error) {
 	st := Standing{Now: t.Now}
 	var err error
@@ -176,8 +171,7 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	return st, root.Turns, nil
 }
 
-// labelled finds the caller's delegated children with a label. Only their records
-// are read.
+// labelled finds the caller's delegated children with a label. Only their records are read.
 func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error) {
 	err = t.children(s.root, func(id ID, l Link) error {
 		if l != DelegationLink {
@@ -197,8 +191,7 @@ func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error)
 	return cs, err
 }
 
-// reserve carries out one admitted delegation. What it has taken is in r even
-// when it fails.
+// reserve carries out one admitted delegation. What it has taken is in r even when it fails.
 func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session int, c Child) error {
 	if c.Call == "" || len(c.Call) > MaxCall {
 		return fmt.Errorf("delegation: call %.40q: want an id of 1 to %d bytes", c.Call, MaxCall)
@@ -276,8 +269,8 @@ func (t *tx) existed(r *Reservation, d Delegation) error {
 	return err
 }
 
-// child forks the child of an admitted delegation, or prepares an existing one to
-// go on, and takes its run lock. The caller saves the record.
+// child forks the child of an admitted delegation, or prepares an existing one to go on, and takes
+// its run lock. The caller saves the record.
 func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *record, error) {
 	grant := c.Grant.clone()
 	if c.ID != 0 {
@@ -316,13 +309,13 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 	return id, rec, err
 }
 
-// Settle records how a delegation ended, after the last of its processes has, and
-// frees the child's run lock once that is stored. What it used is charged to the
-// caller, the rest of its grant is free again. A turn that the child left open
-// ends with the same state; a model call that it left open is charged in full.
+// Settle records how a delegation ended, after the last of its processes has, and frees the child's
+// run lock once that is stored. What it used is charged to the caller, the rest of its grant is
+// free again. A turn that the child left open ends with the same state; a model call that it left
+// open is charged in full.
 //
-// The first settlement stands: another one changes nothing and returns it. When
-// Settle fails the lock is kept, so that it can be repeated.
+// The first settlement stands: another one changes nothing and returns it. When Settle fails the
+// lock is kept, so that it can be repeated.
 func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled Delegation, err error) {
 	if !o.State.Terminal() {
 		return Delegation{}, fmt.Errorf("delegation %s: %q is no terminal state", r.Delegation.ID, o.State)
@@ -338,8 +331,8 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 			settled = d
 			return db.ErrUnchanged
 		}
-		// What the child left open below it belongs to its total. Our own lock is
-		// still held, and nothing of it runs any more.
+		// What the child left open below it belongs to its total. Our own lock is still held, and
+		// nothing of it runs any more.
 		if err := t.reconcileBut(d.Root, runner{id: d.Child}, d.Number); err != nil {
 			return err
 		}
@@ -378,8 +371,8 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	return d, t.charge(d, d.Total)
 }
 
-// endRun parts a child from the delegation that ran it, and returns what the
-// child has used and what with all below it. Of a child that is gone nobody knows.
+// endRun parts a child from the delegation that ran it, and returns what the child has used and
+// what with all below it. Of a child that is gone nobody knows.
 func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	rec, err := t.Load(d.Child)
 	var gone *NotFoundError
@@ -401,8 +394,8 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 		total = own.Add(rec.Below)
 	}
 	rec.ended()
-	// The conversation must not say less than its delegation where the child could
-	// not say how its turn ended, or has not come to one.
+	// The conversation must not say less than its delegation where the child could not say how its
+	// turn ended, or has not come to one.
 	switch {
 	case rec.TurnOpen:
 		reason := d.Reason
@@ -418,8 +411,8 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	return own, total, t.Save(d.Child, rec)
 }
 
-// reconcile settles the open delegations of a ledger that nobody else can settle
-// any more. Self is what this process runs.
+// reconcile settles the open delegations of a ledger that nobody else can settle any more. Self is
+// what this process runs.
 func (t *tx) reconcile(ledger ID, self runner) error { return t.reconcileBut(ledger, self, 0) }
 
 // reconcileBut is reconcile that leaves out one delegation.
@@ -450,8 +443,8 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 	return nil
 }
 
-// lastWord is how a delegation ended that nobody settled: as the turn that it ran
-// did where the child stored its end, and lost otherwise.
+// lastWord is how a delegation ended that nobody settled: as the turn that it ran did where the
+// child stored its end, and lost otherwise.
 func (t *tx) lastWord(d Delegation) (Outcome, error) {
 	lost := Outcome{State: StateLost, Reason: reasonLost}
 	rec, err := t.Load(d.Child)
@@ -472,12 +465,12 @@ func (t *tx) lastWord(d Delegation) (Outcome, error) {
 	return Outcome{State: rec.State, Reason: rec.Reason}, nil
 }
 
-// abandoned reports whether nobody is left who could settle an open delegation:
-// the run locks of both the child and the caller are free.
+// abandoned reports whether nobody is left who could settle an open delegation: the run locks of
+// both the child and the caller are free.
 //
-// The lock of self does not count. The caller itself needs only the child's to be
-// free, for its live reservations hold that. Who has taken the child's is not the
-// run that was reserved; who inherited it is.
+// The lock of self does not count. The caller itself needs only the child's to be free, for its
+// live reservations hold that. Who has taken the child's is not the run that was reserved; who
+// inherited it is.
 func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
 	if child == self.id && self.inherited {
 		return false, nil

@@ -362,8 +362,8 @@ func TestRemoveSettlesOpen(t *testing.T) {
 	}
 }
 
-// TestConcurrentReserve lets many goroutines delegate from one caller at once,
-// each under the same limit, and never more than the limit come through.
+// TestConcurrentReserve lets many goroutines delegate from one caller at once, each under the same
+// limit, and never more than the limit come through.
 func TestConcurrentReserve(t *testing.T) {
 	s := openStore(t)
 	root := mustCreate(t, s, New{})
@@ -427,8 +427,7 @@ func TestGetUnder(t *testing.T) {
 	}
 }
 
-// TestWithdraw: of a reservation that nothing came of nothing is left; one that
-// began is settled.
+// TestWithdraw: of a reservation that nothing came of nothing is left; one that began is settled.
 func TestWithdraw(t *testing.T) {
 	s := openStore(t)
 	l := mustLock(t, s, mustCreate(t, s, New{}).ID)

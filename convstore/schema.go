@@ -17,17 +17,16 @@ type migration struct {
 	run  func(*tx) error
 }
 
-// migrations are all there are, oldest first, one per step from version 1 to
-// schemaVersion. A change of the drawing adds one here, together with a test that
-// begins with a store of the version before.
+// migrations are all there are, oldest first, one per step from version 1 to schemaVersion. A
+// change of the drawing adds one here, together with a test that begins with a store of the version
+// before.
 var migrations = []migration{
 	{1, makeListing},
 	{2, makeImports},
 	{3, markImported},
 }
 
-// makeListing gives every conversation its entry in the listing, which version 1
-// did not have.
+// makeListing gives every conversation its entry in the listing, which version 1 did not have.
 func makeListing(t *tx) error {
 	if err := t.MakeBucket(db.Listing); err != nil {
 		return err
@@ -52,10 +51,9 @@ func makeImports(t *tx) error {
 	return nil
 }
 
-// markImported gives imported conversations the number of the last delegation
-// before they came, by which their accounts tell their own delegations from those
-// of conversations of the same ids that were removed. Not everything that writes
-// version 3 keeps it.
+// markImported gives imported conversations the number of the last delegation before they came, by
+// which their accounts tell their own delegations from those of conversations of the same ids that
+// were removed. Not everything that writes version 3 keeps it.
 func markImported(t *tx) error {
 	var made []Delegation
 	if err := t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
@@ -91,8 +89,8 @@ func markImported(t *tx) error {
 	})
 }
 
-// migrate runs, inside the transaction, all the steps that lead to want. A store
-// from a later version is refused untouched.
+// migrate runs, inside the transaction, all the steps that lead to want. A store from a later
+// version is refused untouched.
 func (t *tx) migrate(steps []migration, want int) error {
 	started := t.Schema()
 	have := started

@@ -114,8 +114,8 @@ func drawnRows(t *testing.T) []*drawnRow {
 	return nil
 }
 
-// TestDrawing fills a store with everything there is, and compares what the file
-// then holds with what the package comment draws.
+// TestDrawing fills a store with everything there is, and compares what the file then holds with
+// what the package comment draws.
 func TestDrawing(t *testing.T) {
 	s := richStore(t)
 	rows := drawnRows(t)
@@ -214,8 +214,8 @@ const importedSeven = `{"jp_export":1}
 {"end":{"conversations":1,"events":1}}
 `
 
-// startImport leaves an import of a conversation with an event and a delegation in the middle, its run
-// lock held.
+// startImport leaves an import of a conversation with an event and a delegation in the middle, its
+// run lock held.
 func startImport(t testing.TB, s *Store) {
 	t.Helper()
 	const id = ID(5)
@@ -338,8 +338,8 @@ func TestMigrate(t *testing.T) {
 	setSchema(t, s.Path(), schemaVersion)
 }
 
-// TestMigrateListing brings a store of version 1, which had no listing, to the
-// present one. It is no less sound then, and lists what it listed.
+// TestMigrateListing brings a store of version 1, which had no listing, to the present one. It is
+// no less sound then, and lists what it listed.
 func TestMigrateListing(t *testing.T) {
 	s := richStore(t)
 	for _, n := range []New{{Title: "zebra", Labels: map[string]string{"a": "1", "b": ""}}, {Title: "Ape", Hidden: true}} {
@@ -365,8 +365,7 @@ func TestMigrateListing(t *testing.T) {
 	}
 }
 
-// TestMigrateImports brings a store of version 2, which knew no imports, to the
-// present one.
+// TestMigrateImports brings a store of version 2, which knew no imports, to the present one.
 func TestMigrateImports(t *testing.T) {
 	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
 	mustCreate(t, s, New{Title: "old"})
@@ -383,8 +382,8 @@ func TestMigrateImports(t *testing.T) {
 	}
 }
 
-// TestMigrateImported brings a store of version 3 to the present one, in which a
-// conversation that was imported again has lost which delegations it has not made.
+// TestMigrateImported brings a store of version 3 to the present one, in which a conversation that
+// was imported again has lost which delegations it has not made.
 func TestMigrateImported(t *testing.T) {
 	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
 	root := mustCreate(t, s, New{})

@@ -33,8 +33,8 @@ func (t *tx) session(name string) (session, error) {
 	return s, nil
 }
 
-// Activate makes a conversation the active one of a session; the one that was
-// active becomes the previous one.
+// Activate makes a conversation the active one of a session; the one that was active becomes the
+// previous one.
 func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 	if name == "" || len(name) > maxSessionName {
 		return fmt.Errorf("session %.40q: want a name of 1 to %d bytes", name, maxSessionName)
@@ -59,8 +59,8 @@ func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 	return absent(err, id)
 }
 
-// Active returns the active and the previous conversation of a session, zero
-// where there is none or it was removed.
+// Active returns the active and the previous conversation of a session, zero where there is none or
+// it was removed.
 func (s *Store) Active(ctx context.Context, name string) (active, previous ID, err error) {
 	err = s.f.read(ctx, func(t *tx) error {
 		now, err := t.session(name)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// slotsProgram takes slots of the tree of a root and keeps them until its input ends. With a third argument
-// the first of them is the one that descriptor 3 holds.
+// slotsProgram takes slots of the tree of a root and keeps them until its input ends. With a third
+// argument the first of them is the one that descriptor 3 holds.
 func slotsProgram(args []string) error {
 	s, root, err := programStore(args)
 	if err != nil {

@@ -2,8 +2,7 @@ package convstore
 
 import "slices"
 
-// State is how a turn or a delegation ended. The zero State is that of one that
-// has not ended.
+// State is how a turn or a delegation ended. The zero State is that of one that has not ended.
 type State string
 
 // The terminal states, best to worst.
@@ -31,8 +30,8 @@ func States() []State {
 // Terminal reports whether s is one of the terminal states.
 func (s State) Terminal() bool { return slices.Contains(States(), s) }
 
-// Worse returns the worse of two states. The zero State is better than all
-// others, a state unknown to this version worse.
+// Worse returns the worse of two states. The zero State is better than all others, a state unknown
+// to this version worse.
 func (s State) Worse(t State) State {
 	if t.badness() > s.badness() {
 		return t
@@ -50,12 +49,12 @@ func (s State) badness() int {
 	return len(States())
 }
 
-// Status is what a conversation is doing. It is computed whenever a conversation
-// is read, from its run lock and its events, and never stored.
+// Status is what a conversation is doing. It is computed whenever a conversation is read, from its
+// run lock and its events, and never stored.
 type Status string
 
-// A conversation's status is one of these or, when its last turn has ended and
-// it is not running, that turn's State.
+// A conversation's status is one of these or, when its last turn has ended and it is not running,
+// that turn's State.
 const (
 	StatusNew         Status = "new"         // no turn yet
 	StatusQueued      Status = "queued"      // reserved by a delegation that has not begun

@@ -17,25 +17,23 @@ type Options struct {
 	Now      func() time.Time // nil = time.Now
 	Notice   func(string)     // told what a user should know, such as a migration; nil = dropped
 
-	// Workspace is the folder whose conversations these are. The first write
-	// records it, so that Locate recognises it when it was renamed. "" = none.
+	// Workspace is the folder whose conversations these are. The first write records it, so that
+	// Locate recognises it when it was renamed. "" = none.
 	Workspace string
 }
 
-// Store is what people do with conversations. The embedded View reads all of
-// them. It is safe for concurrent use, and holds nothing open between calls:
-// there is nothing to close.
+// Store is what people do with conversations. The embedded View reads all of them. It is safe for
+// concurrent use, and holds nothing open between calls: there is nothing to close.
 type Store struct {
 	View
 }
 
-// Open returns the store in the folder dir, after checking that it may be kept
-// there; a *PlaceError says why not. It opens no file: the first write makes the
-// folder and the file in it, and until then the store reads as empty.
+// Open returns the store in the folder dir, after checking that it may be kept there; a *PlaceError
+// says why not. It opens no file: the first write makes the folder and the file in it, and until
+// then the store reads as empty.
 //
-// Any number of processes may share a store. One that wants to read waits for
-// the one that writes, at most until Options.Deadline and then fails with a
-// *BusyError.
+// Any number of processes may share a store. One that wants to read waits for the one that writes,
+// at most until Options.Deadline and then fails with a *BusyError.
 func Open(dir string, o Options) (*Store, error) {
 	in, err := db.Open(dir, db.Options{
 		Options:  file.Options{Deadline: o.Deadline, Patient: o.Patient, Notice: o.Notice, Workspace: o.Workspace},
@@ -50,8 +48,8 @@ func Open(dir string, o Options) (*Store, error) {
 // Path returns the path of the store's file. It need not exist.
 func (s *Store) Path() string { return s.f.StorePath() }
 
-// Writable returns nil when this user can write to the store, or make it where there is none yet, as far
-// as permissions and the file system say. It writes nothing and waits for nobody.
+// Writable returns nil when this user can write to the store, or make it where there is none yet,
+// as far as permissions and the file system say. It writes nothing and waits for nobody.
 func (s *Store) Writable() error {
 	if s.f.ReadOnly {
 		return ErrReadOnly
@@ -59,8 +57,8 @@ func (s *Store) Writable() error {
 	return s.f.Writable()
 }
 
-// Below returns the scope of parent, for delegating by hand. Unlike Log.Below it
-// does not need the parent's run lock.
+// Below returns the scope of parent, for delegating by hand. Unlike Log.Below it does not need the
+// parent's run lock.
 func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {
 	if _, err := s.Get(ctx, parent); err != nil {
 		return Scope{}, err
@@ -68,8 +66,8 @@ func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {
 	return Scope{View: View{f: s.f, root: parent, delegated: true}}, nil
 }
 
-// Lock takes the run lock of a conversation without waiting, and fails with a
-// *BusyError when it runs already.
+// Lock takes the run lock of a conversation without waiting, and fails with a *BusyError when it
+// runs already.
 //
 // The Log, and the Scope below it, wait for the store as long as their contexts live, since what a
 // run has done was paid for; Options.Notice is told of a long wait. A context that cannot end is
@@ -88,9 +86,9 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	return s.newLog(ctx, id, file, false)
 }
 
-// Adopt makes the Log of a child process from the descriptor it inherited, which
-// must be the one that holds the run lock of id. The Log owns the file from then
-// on, and closes it when Adopt fails.
+// Adopt makes the Log of a child process from the descriptor it inherited, which must be the one
+// that holds the run lock of id. The Log owns the file from then on, and closes it when Adopt
+// fails.
 func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	if s.f.ReadOnly {
 		return nil, ErrReadOnly
@@ -121,10 +119,10 @@ func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (
 	return l, nil
 }
 
-// Adopt makes the store of another workspace that of workspace, and returns its folder. The other one
-// is gone, or took the store over from this one, see TakenError. From names the store's folder or the
-// path that its workspace had. Conversations that workspace has already keep it from adopting others;
-// an empty store of its own is moved aside. A *PlaceError says why not.
+// Adopt makes the store of another workspace that of workspace, and returns its folder. The other
+// one is gone, or took the store over from this one, see TakenError. From names the store's folder
+// or the path that its workspace had. Conversations that workspace has already keep it from
+// adopting others; an empty store of its own is moved aside. A *PlaceError says why not.
 func Adopt(ctx context.Context, env Env, workspace, from string) (string, error) {
 	return file.Adopt(env, workspace, from, func(dir string) (bool, error) {
 		s, err := Open(dir, Options{ReadOnly: true})
@@ -136,12 +134,13 @@ func Adopt(ctx context.Context, env Env, workspace, from string) (string, error)
 	})
 }
 
-// Leave gives the store that workspace lost up for good to the workspace that has it now. From is as
-// for Adopt. It returns the folder in which workspace begins a store of its own, or a *PlaceError.
+// Leave gives the store that workspace lost up for good to the workspace that has it now. From is
+// as for Adopt. It returns the folder in which workspace begins a store of its own, or a
+// *PlaceError.
 func Leave(env Env, workspace, from string) (string, error) { return file.Leave(env, workspace, from) }
 
-// Outlast returns a context that ends half a minute after ctx has: in it what has been done is recorded,
-// and read, also while a run is being stopped.
+// Outlast returns a context that ends half a minute after ctx has: in it what has been done is
+// recorded, and read, also while a run is being stopped.
 func Outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	return file.Outlast(ctx, file.DefaultDeadline)
 }

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// openStore opens a store in a folder of its own. When the test ends, the store
-// must be sound.
+// openStore opens a store in a folder of its own. When the test ends, the store must be sound.
 func openStore(t testing.TB) *Store {
 	t.Helper()
 	return openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{})
 }
 
-// memoryDir makes a folder that, where there is such a place, is kept in memory: a
-// test whose disk is not what it is about need not wait for it.
+// memoryDir makes a folder that, where there is such a place, is kept in memory: a test whose disk
+// is not what it is about need not wait for it.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	if dir, err := os.MkdirTemp("/dev/shm", "convstore"); err == nil {

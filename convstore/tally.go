@@ -8,9 +8,9 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// What was made in a turn is counted where it is made, so that the last of many
-// delegations costs what the first did. Records of older versions say nothing of
-// it: there it is counted from the delegations, once.
+// What was made in a turn is counted where it is made, so that the last of many delegations costs
+// what the first did. Records of older versions say nothing of it: there it is counted from the
+// delegations, once.
 
 // tallied returns what was made in the present turn of a conversation.
 func (t *tx) tallied(id ID, r *record) (tallied, error) {
@@ -37,9 +37,9 @@ func (t *tx) tallied(id ID, r *record) (tallied, error) {
 	return m, err
 }
 
-// forkedSince counts the delegations of a ledger in the present turn of its root
-// that forked their child. Numbers and turns both only grow, so it reads from the
-// end, and no more of one than it needs.
+// forkedSince counts the delegations of a ledger in the present turn of its root that forked their
+// child. Numbers and turns both only grow, so it reads from the end, and no more of one than it
+// needs.
 func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
 	c := t.Bucket(db.Delegations).Cursor()
 	back := c.Prev
@@ -66,8 +66,8 @@ func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
 	return n, nil
 }
 
-// tally counts a delegation that is about to be stored, or that counts no more, for
-// its caller and for the root of its ledger.
+// tally counts a delegation that is about to be stored, or that counts no more, for its caller and
+// for the root of its ledger.
 func (t *tx) tally(d Delegation, by int) error {
 	count := func(id ID, turn int, add func(*tallied)) error {
 		r, err := t.Load(id)

@@ -2,8 +2,8 @@ package convstore
 
 import "testing"
 
-// TestTallyOfOlderStores: where a record does not say what was made in its turn, it
-// is counted, and kept from then on.
+// TestTallyOfOlderStores: where a record does not say what was made in its turn, it is counted, and
+// kept from then on.
 func TestTallyOfOlderStores(t *testing.T) {
 	s := openStore(t)
 	l := mustLock(t, s, mustCreate(t, s, New{}).ID)

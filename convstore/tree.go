@@ -45,9 +45,9 @@ func (s *Store) Create(ctx context.Context, n New) (c Conversation, err error) {
 	return c, err
 }
 
-// Allocate returns the id of a new conversation: the present moment or, when that
-// is not later than the last one allocated, the next free one after that. Only
-// allocating moves the last one, so that an id is never given twice.
+// Allocate returns the id of a new conversation: the present moment or, when that is not later than
+// the last one allocated, the next free one after that. Only allocating moves the last one, so that
+// an id is never given twice.
 func (t *tx) Allocate() (ID, error) {
 	last := db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey)))
 	id := max(uint64(max(t.Now.UnixMilli()/100, 0)), last+1)
@@ -60,8 +60,8 @@ func (t *tx) Allocate() (ID, error) {
 	return ID(id), t.Put(db.Meta, []byte(db.LastKey), db.Key(id))
 }
 
-// insert stores a new conversation, whose Parent and Link are set, and makes it
-// known to its parent.
+// insert stores a new conversation, whose Parent and Link are set, and makes it known to its
+// parent.
 func (t *tx) insert(r *record, c Config) (ID, error) {
 	id, err := t.Allocate()
 	if err != nil {
@@ -132,8 +132,7 @@ func (t *tx) Expires(id ID, was, is time.Time) error {
 	return t.Put(db.Expiring, expiryKey(is, id), []byte{})
 }
 
-// expiryKey sorts by time: seconds since 1970 with the sign turned round, for
-// times before.
+// expiryKey sorts by time: seconds since 1970 with the sign turned round, for times before.
 func expiryKey(at time.Time, id ID) []byte {
 	return db.PairKey(ID(uint64(at.Unix())^1<<63), uint64(id))
 }
@@ -145,8 +144,7 @@ type Fork struct {
 	Hidden    bool
 	ExpiresAt time.Time // zero = never
 
-	// Config replaces the source's where it is given, together with the names
-	// beside it.
+	// Config replaces the source's where it is given, together with the names beside it.
 	Config      *Config
 	Profile     string
 	ProfileArg  string // as in Conversation
@@ -154,11 +152,10 @@ type Fork struct {
 	Model       string
 }
 
-// Fork makes a child of src that begins with a copy of the chosen turns, numbered
-// from 1, under event ids of their own. It inherits config, profile, model, role,
-// labels, the tools and nesting of a grant and, without Fork.Title, the title;
-// not the pin, the expiry, or what the turns have cost, so the records of model
-// calls are left out. Src may be running meanwhile.
+// Fork makes a child of src that begins with a copy of the chosen turns, numbered from 1, under
+// event ids of their own. It inherits config, profile, model, role, labels, the tools and nesting
+// of a grant and, without Fork.Title, the title; not the pin, the expiry, or what the turns have
+// cost, so the records of model calls are left out. Src may be running meanwhile.
 func (s *Store) Fork(ctx context.Context, src ID, f Fork) (Conversation, error) {
 	made, err := s.ForkAll(ctx, []ID{src}, []Fork{f})
 	if err != nil {
@@ -167,8 +164,8 @@ func (s *Store) Fork(ctx context.Context, src ID, f Fork) (Conversation, error) 
 	return made[0], nil
 }
 
-// ForkAll makes a fork of each of the sources, as the Fork at the same place says,
-// all of them or none.
+// ForkAll makes a fork of each of the sources, as the Fork at the same place says, all of them or
+// none.
 func (s *Store) ForkAll(ctx context.Context, srcs []ID, forks []Fork) (made []Conversation, err error) {
 	if len(srcs) == 0 {
 		return nil, nil
@@ -206,8 +203,8 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 		Model: from.Model, Role: from.Role,
 	}
 	if from.Grant != nil {
-		// What a sub-agent was held to holds for a copy of it too; its deadline
-		// and its money were its own.
+		// What a sub-agent was held to holds for a copy of it too; its deadline and its money were
+		// its own.
 		r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), Leave: maps.Clone(from.Grant.Leave), MaxDepth: from.Grant.MaxDepth}
 	}
 	if f.Title != "" {

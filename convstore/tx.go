@@ -8,8 +8,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// tx is one transaction. It lives as long as the function it is given to, and so
-// does everything that bbolt returns from it.
+// tx is one transaction. It lives as long as the function it is given to, and so does everything
+// that bbolt returns from it.
 type tx struct {
 	*db.Tx
 	roots map[ID]ID // memo of rootOf
@@ -19,8 +19,7 @@ type tx struct {
 	migrated bool // the store was of an earlier schema
 }
 
-// read runs fn on the store as it is, or returns errAbsent. Nothing that fn is
-// given may be kept.
+// read runs fn on the store as it is, or returns errAbsent. Nothing that fn is given may be kept.
 func (f *base) read(ctx context.Context, fn func(*tx) error) error {
 	err := f.readOnce(ctx, fn)
 	var schema *SchemaError

@@ -14,8 +14,8 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// Charge is one thing that was paid for: a model call or, where the conversation
-// is not in the tree any more, the run of it that a delegation recorded.
+// Charge is one thing that was paid for: a model call or, where the conversation is not in the tree
+// any more, the run of it that a delegation recorded.
 type Charge struct {
 	Conversation ID
 	Profile      string // of the conversation, "" = none
@@ -27,8 +27,8 @@ type Charge struct {
 	CostNano     *int64        // billionths of a dollar, nil = price unknown
 	Took         time.Duration // of a model call, 0 when Recorded
 
-	// Lost marks a call that was begun and whose process died: what it has used is not
-	// known, and the most that it may have is counted.
+	// Lost marks a call that was begun and whose process died: what it has used is not known, and
+	// the most that it may have is counted.
 	Lost bool
 
 	// Recorded marks a run that stands for all model calls in it, which are gone.
@@ -52,8 +52,8 @@ type Run struct {
 	Replayed bool `json:"replayed,omitzero"` // as in Delegation
 }
 
-// Spending is what a conversation and everything below it by delegation has
-// used, in one moment of the store.
+// Spending is what a conversation and everything below it by delegation has used, in one moment of
+// the store.
 type Spending struct {
 	Conversation Conversation
 	Ledger       ID  // the root that owns the ledger; the conversation itself in a root
@@ -65,9 +65,9 @@ type Spending struct {
 	earlier []Run // of descendants, in the ledger that the tree was moved out of
 }
 
-// Spent adds up what the events of a conversation and of its strict descendants by
-// delegation links say. A conversation that was removed, or moved out of the tree,
-// counts with what the records of its delegations hold. It fails as Get does.
+// Spent adds up what the events of a conversation and of its strict descendants by delegation links
+// say. A conversation that was removed, or moved out of the tree, counts with what the records of
+// its delegations hold. It fails as Get does.
 //
 // It reads no more of a descendant than its model calls: a tree may be large.
 func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
@@ -191,9 +191,8 @@ func (t *tx) runsElsewhere(ledger ID, of map[ID]bool) (runs []Run, err error) {
 	return runs, err
 }
 
-// madeBelow returns those of a ledger's runs that were ordered by one of the
-// conversations or, now gone, below one. A run is younger than the one that made
-// its caller.
+// madeBelow returns those of a ledger's runs that were ordered by one of the conversations or, now
+// gone, below one. A run is younger than the one that made its caller.
 func madeBelow(all []Run, here map[ID]bool) []Run {
 	within := maps.Clone(here)
 	var made []Run
@@ -206,8 +205,7 @@ func madeBelow(all []Run, here map[ID]bool) []Run {
 	return made
 }
 
-// charges adds the model calls of a conversation that ended since a moment to a
-// list.
+// charges adds the model calls of a conversation that ended since a moment to a list.
 func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]Charge, error) {
 	prefix := string(id.key())
 	cur := t.Bucket(db.Events).Cursor()
@@ -233,8 +231,8 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 	return list, nil
 }
 
-// lostCall adds the call that a conversation was making when the last of its processes
-// died to a list. An event says so once somebody writes to the conversation again.
+// lostCall adds the call that a conversation was making when the last of its processes died to a
+// list. An event says so once somebody writes to the conversation again.
 func (t *tx) lostCall(list []Charge, id ID, r *record, profile string) ([]Charge, error) {
 	if r.Call == nil {
 		return list, nil
@@ -285,8 +283,8 @@ type Difference struct {
 	RecordedNano *int64
 }
 
-// Differences compares the events of every child in the tree with what the ledger
-// settled for it. What runs now is not settled yet, and left out.
+// Differences compares the events of every child in the tree with what the ledger settled for it.
+// What runs now is not settled yet, and left out.
 func (s Spending) Differences() []Difference {
 	type sums struct {
 		usage    Usage
@@ -347,10 +345,9 @@ func (s Spending) Differences() []Difference {
 // chargesTime is how long Charges keeps the store open at a time.
 const chargesTime = 5 * time.Millisecond
 
-// Charges yields what all conversations of the store have used since a moment, by
-// their events and, where they were removed, by the records of their delegations.
-// They come conversation by conversation, without a session. Like Search it holds
-// the store for a few milliseconds at a time.
+// Charges yields what all conversations of the store have used since a moment, by their events and,
+// where they were removed, by the records of their delegations. They come conversation by
+// conversation, without a session. Like Search it holds the store for a few milliseconds at a time.
 func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, error] {
 	return func(yield func(Charge, error) bool) {
 		var todo []ID

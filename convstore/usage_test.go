@@ -133,8 +133,8 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// What a child used beyond what was settled for it is told.
-// TestSpentMoved: what was spent before a tree was moved is in the ledger that it has left.
+// What a child used beyond what was settled for it is told. TestSpentMoved: what was spent before a
+// tree was moved is in the ledger that it has left.
 func TestSpentMoved(t *testing.T) {
 	s := openStore(t)
 	five := int64(5)
@@ -214,8 +214,7 @@ func TestSpentDifferences(t *testing.T) {
 	}
 }
 
-// A conversation with a grant asks no model but in a delegation: it would be on
-// nobody's account.
+// A conversation with a grant asks no model but in a delegation: it would be on nobody's account.
 func TestBeginOutsideDelegation(t *testing.T) {
 	s := openStore(t)
 	root := mustCreate(t, s, New{})
@@ -234,8 +233,8 @@ func TestBeginOutsideDelegation(t *testing.T) {
 	}
 }
 
-// TestTakeOverCharges: a person takes a child whose processes are gone while its
-// caller runs: what it had used is charged all the same.
+// TestTakeOverCharges: a person takes a child whose processes are gone while its caller runs: what
+// it had used is charged all the same.
 func TestTakeOverCharges(t *testing.T) {
 	for name, take := range map[string]func(s *Store, root *Log, child ID) error{
 		"its lock": func(s *Store, _ *Log, child ID) error {
@@ -284,8 +283,9 @@ func TestTakeOverCharges(t *testing.T) {
 	}
 }
 
-// TestSpentBeyondCounting: what a conversation has spent in all may come to the largest number, where a provider or
-// an import told amounts that make no sense. What it spends from then on counts against a limit nevertheless.
+// TestSpentBeyondCounting: what a conversation has spent in all may come to the largest number,
+// where a provider or an import told amounts that make no sense. What it spends from then on counts
+// against a limit nevertheless.
 func TestSpentBeyondCounting(t *testing.T) {
 	s := openStore(t)
 	root := mustCreate(t, s, New{})

@@ -14,19 +14,18 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// View reads conversations: all of a store, or the strict descendants of one. It
-// is a value, safe for concurrent use. Every call opens and closes the file by
-// itself; those that return iterators do so for every few milliseconds of work
-// and never while the caller has the turn.
+// View reads conversations: all of a store, or the strict descendants of one. It is a value, safe
+// for concurrent use. Every call opens and closes the file by itself; those that return iterators
+// do so for every few milliseconds of work and never while the caller has the turn.
 type View struct {
 	f         *base
 	root      ID   // 0 = everything
 	delegated bool // only by delegation links
 }
 
-// within reports as an error why a conversation cannot be seen: a *NotFoundError
-// when there is none, a *ScopeError when it is outside. An agent gets the second
-// one for both: which conversations exist outside of its scope is not its business.
+// within reports as an error why a conversation cannot be seen: a *NotFoundError when there is
+// none, a *ScopeError when it is outside. An agent gets the second one for both: which
+// conversations exist outside of its scope is not its business.
 func (v View) within(t *tx, id ID) (*record, error) {
 	r, err := t.Load(id)
 	var none *NotFoundError
@@ -52,8 +51,8 @@ func (v View) within(t *tx, id ID) (*record, error) {
 	return nil, &ScopeError{ID: id, Root: v.root}
 }
 
-// absent turns errAbsent, of a store that nobody has written to yet, into what
-// looking for one conversation in it means.
+// absent turns errAbsent, of a store that nobody has written to yet, into what looking for one
+// conversation in it means.
 func absent(err error, id ID) error {
 	if err == file.ErrAbsent {
 		return &NotFoundError{ID: id}
@@ -61,9 +60,8 @@ func absent(err error, id ID) error {
 	return err
 }
 
-// Get returns one conversation. It fails with a *NotFoundError, or with a
-// *ScopeError when the conversation exists outside of the view. In a Scope it
-// fails with a *ScopeError for both.
+// Get returns one conversation. It fails with a *NotFoundError, or with a *ScopeError when the
+// conversation exists outside of the view. In a Scope it fails with a *ScopeError for both.
 func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		r, err := v.within(t, id)
@@ -75,7 +73,8 @@ func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
 	return c, absent(err, id)
 }
 
-// Under returns the view of all that is below root, by the links that v follows. It fails with the errors of Get.
+// Under returns the view of all that is below root, by the links that v follows. It fails with the
+// errors of Get.
 func (v View) Under(ctx context.Context, root ID) (View, error) {
 	if _, err := v.Get(ctx, root); err != nil {
 		return View{}, err
@@ -110,14 +109,13 @@ func (v View) Config(ctx context.Context, id ID) (c Config, err error) {
 	return c, absent(err, id)
 }
 
-// Delegations returns the delegations of the ledger of root, oldest first, with
-// those whose conversations were removed. In a view below a conversation it
-// returns those whose caller is that conversation or one in view.
+// Delegations returns the delegations of the ledger of root, oldest first, with those whose
+// conversations were removed. In a view below a conversation it returns those whose caller is that
+// conversation or one in view.
 //
 // An open delegation that nobody runs any more has the state lost.
 //
-// It fails with a *NotFoundError when there is neither such a conversation nor a
-// delegation.
+// It fails with a *NotFoundError when there is neither such a conversation nor a delegation.
 func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		ds = nil
@@ -159,9 +157,9 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 	return ds, absent(err, root)
 }
 
-// List returns the conversations in view that the filter lets through. Without a
-// Filter.Sort each one stands before its children. Only what it returns is read
-// whole, so that a limit bounds its cost and its memory.
+// List returns the conversations in view that the filter lets through. Without a Filter.Sort each
+// one stands before its children. Only what it returns is read whole, so that a limit bounds its
+// cost and its memory.
 func (v View) List(ctx context.Context, f Filter) (list []Conversation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		list = nil
@@ -197,8 +195,8 @@ func (v View) List(ctx context.Context, f Filter) (list []Conversation, err erro
 // errEnough ends a walk early.
 var errEnough = errors.New("enough")
 
-// walk calls fn for the conversations in view that the filter lets through, in
-// preorder. What is not among its Roots or Children costs nothing.
+// walk calls fn for the conversations in view that the filter lets through, in preorder. What is
+// not among its Roots or Children costs nothing.
 func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
 	at := t.Entries()
 	visit := func(id ID) error {
@@ -248,9 +246,9 @@ func (t *tx) children(id ID, fn func(child ID, l Link) error) error {
 	})
 }
 
-// Below calls fn for the strict descendants of a conversation in preorder. The
-// tree may be deep, so the way down is kept here and not on the stack. It looks for
-// children only where at says that there are any.
+// Below calls fn for the strict descendants of a conversation in preorder. The tree may be deep, so
+// the way down is kept here and not on the stack. It looks for children only where at says that
+// there are any.
 func (t *tx) Below(id ID, delegated bool, at *entries, fn func(ID) error) error {
 	var todo []ID // in reverse, so that the next one is last
 	push := func(id ID) error {
@@ -302,10 +300,9 @@ const (
 	batchEvents = 1024
 )
 
-// Events returns the events of the chosen turns, in order. The iteration ends
-// with an error of Get, or with a *RangeError when a single turn was asked for
-// that does not exist. It sees the events that were there when it began; one that
-// is cut short by the removal of the conversation says so.
+// Events returns the events of the chosen turns, in order. The iteration ends with an error of Get,
+// or with a *RangeError when a single turn was asked for that does not exist. It sees the events
+// that were there when it began; one that is cut short by the removal of the conversation says so.
 func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		var next, last uint64
@@ -347,8 +344,8 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 	}
 }
 
-// span resolves a range of turns to the first and the last sequence number; the
-// last is smaller than the first when there is nothing.
+// span resolves a range of turns to the first and the last sequence number; the last is smaller
+// than the first when there is nothing.
 func (t *tx) span(id ID, r *record, turns Range) (first, last uint64, err error) {
 	from, to, err := turns.resolve(id, r.Turns)
 	if err != nil || to < from {
@@ -374,8 +371,8 @@ func (t *tx) turnStart(id ID, turn int) (uint64, error) {
 	return db.Num(v), nil
 }
 
-// resolve returns the turns, from 0 for the events before the first one, that a
-// range chooses among n. None when to < from.
+// resolve returns the turns, from 0 for the events before the first one, that a range chooses among
+// n. None when to < from.
 func (r Range) resolve(id ID, n int) (from, to int, err error) {
 	if r.none {
 		return 1, 0, nil
@@ -401,8 +398,9 @@ func (r Range) resolve(id ID, n int) (from, to int, err error) {
 	return from, min(to, n), nil
 }
 
-// Events copies a batch of events from the first sequence number to the last, all of which there must
-// be: what the store has lost is not passed over. They are decoded when nobody waits for the store any more.
+// Events copies a batch of events from the first sequence number to the last, all of which there
+// must be: what the store has lost is not passed over. They are decoded when nobody waits for the
+// store any more.
 func (t *tx) Events(id ID, first, last uint64) ([]stored.Placed, error) {
 	var batch []stored.Placed
 	size := 0

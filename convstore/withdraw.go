@@ -6,9 +6,9 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// Withdraw takes back a reservation that nothing came of: no turn was begun and no
-// model was asked. Nothing is left of it then, a conversation that was made for it
-// least of all. Otherwise it settles, as Settle does.
+// Withdraw takes back a reservation that nothing came of: no turn was begun and no model was asked.
+// Nothing is left of it then, a conversation that was made for it least of all. Otherwise it
+// settles, as Settle does.
 func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
 	withdrawn := false
 	err := s.f.write(ctx, func(t *tx) error {
@@ -69,8 +69,7 @@ func (r *record) runs(d Delegation) bool {
 	return r.Run != nil && r.Run.Number == d.Number && r.Run.Root == d.Root
 }
 
-// begun reports whether anything came of the delegation that runs it: a turn, or a
-// call of a model.
+// begun reports whether anything came of the delegation that runs it: a turn, or a call of a model.
 func (r *record) begun() bool {
 	return r.Turns > r.Run.Turns || r.Call != nil || r.spend() != r.Run.Before
 }

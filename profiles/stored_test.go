@@ -326,8 +326,7 @@ func TestInitFiles(t *testing.T) {
 	}
 }
 
-// Apply returns the stored config that delta makes of old. Nil is an empty config and
-// no change.
+// Apply returns the stored config that delta makes of old. Nil is an empty config and no change.
 func Apply(old []byte, delta json.RawMessage) ([]byte, error) {
 	tree, err := storedTable(old)
 	if err != nil {

@@ -18,10 +18,9 @@ func (e *ArgumentError) Error() string {
 	return fmt.Sprintf("arguments of %s: %s", e.Tool, strings.Join(e.Problems, "; "))
 }
 
-// Validate checks arguments against the schema and returns them as one JSON
-// object with sorted keys: strings that hold JSON coerced where the schema
-// declares another type, null for an optional argument taken as not given,
-// defaults filled in. Empty args are no arguments. The error is an
+// Validate checks arguments against the schema and returns them as one JSON object with sorted
+// keys: strings that hold JSON coerced where the schema declares another type, null for an optional
+// argument taken as not given, defaults filled in. Empty args are no arguments. The error is an
 // *ArgumentError, with the same text for the same arguments.
 func (d Definition) Validate(args json.RawMessage) (json.RawMessage, error) {
 	return Tool{Definition: d}.validate(args)

@@ -16,9 +16,9 @@ import (
 //go:embed *.toml
 var embedded embed.FS
 
-// Embedded returns the definition of a tool that jp brings along: the built-in
-// ones, which [Builtin] runs, and those of the sources delegation and
-// conversation, for which the caller has a Func.
+// Embedded returns the definition of a tool that jp brings along: the built-in ones, which
+// [Builtin] runs, and those of the sources delegation and conversation, for which the caller has a
+// Func.
 func Embedded(name string) (Definition, bool) {
 	src, err := embedded.ReadFile(name + ".toml")
 	if err != nil {

@@ -61,7 +61,8 @@ func TestInTimePanics(t *testing.T) {
 	_, _ = inTime(t.Context(), leftAfter, func() (Result, error) { panic("broken") })
 }
 
-// TestBuiltinOutside: nobody is asked about a call whose path is outside of what the tool may reach.
+// TestBuiltinOutside: nobody is asked about a call whose path is outside of what the tool may
+// reach.
 func TestBuiltinOutside(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -65,7 +65,7 @@ func onlyKeys(args map[string]any, keys []string) bool {
 	return true
 }
 
-// changedLines marks the lines of two texts: "  " before those that are the same at the beginning
+// changedLines marks the lines of two texts: " " before those that are the same at the beginning
 // and at the end, "- " before those that are removed and "+ " before those that are added. Lines
 // are quoted if one of them has characters that do not show, or if two different lines would look
 // the same.

@@ -17,8 +17,8 @@ type CommandLine struct {
 	Text    string   // of the form command = "..."; "" for the others
 	Program string   // literal; the shell of a shell text
 	Args    []string // of the form { program, args }
-	// Script is the text of the forms { script } and { script_file }, for the
-	// shell that Program names, "bash" or "sh".
+	// Script is the text of the forms { script } and { script_file }, for the shell that Program
+	// names, "bash" or "sh".
 	Script     string
 	ScriptFile string // the name of its file, in the folder of the definition; "" = none
 
@@ -142,12 +142,11 @@ func (c CommandLine) checkInterpreters(dash map[string]bool) error {
 	return interpreter.Check(c.Program, args, dash)
 }
 
-// Bounds of an argument list. Linux takes 128 KiB for one argument with its
-// final NUL.
+// Bounds of an argument list. Linux takes 128 KiB for one argument with its final NUL.
 const maxArgument = 128<<10 - 1
 
-// render makes the arguments for a call, program excluded. dash names the
-// parameters whose values may start with '-'.
+// render makes the arguments for a call, program excluded. dash names the parameters whose values
+// may start with '-'.
 func (c CommandLine) render(data map[string]any, dash map[string]bool) ([]string, error) {
 	w := argWriter{dash: dash}
 	w.r = template.Renderer{Data: data, Emit: w.emit}

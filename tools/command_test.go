@@ -155,8 +155,8 @@ func TestCommandRefuses(t *testing.T) {
 	}
 }
 
-// FuzzCommand: whatever the value, a placeholder that is a word of its own is
-// one argument, and never an option.
+// FuzzCommand: whatever the value, a placeholder that is a word of its own is one argument, and
+// never an option.
 func FuzzCommand(f *testing.F) {
 	for _, s := range []string{"", "a", "-", "--", "-rf", " -a", "a\x00", "{{x}}", "$(id)", "'\"", "\n-"} {
 		f.Add(s)

@@ -12,8 +12,8 @@ import (
 	"jp/tools/proc"
 )
 
-// TestSandboxWorkspaceWritten opens the workspace for writing, without what later says
-// programs what to do.
+// TestSandboxWorkspaceWritten opens the workspace for writing, without what later says programs
+// what to do.
 func TestSandboxWorkspaceWritten(t *testing.T) {
 	needSandbox(t)
 	const try = `

@@ -58,8 +58,7 @@ func Decode(name string, table map[string]any, pos func(key string) string) (Def
 	return decode(name, table, pos, nil)
 }
 
-// decode is Decode for a table that may name files: read returns the bytes of
-// one in its folder.
+// decode is Decode for a table that may name files: read returns the bytes of one in its folder.
 func decode(name string, table map[string]any, pos func(key string) string, read func(name string) ([]byte, error)) (Definition, error) {
 	d := newDecoder(name, table, pos)
 	d.read = read
@@ -172,8 +171,8 @@ func (def Definition) WithDefaults(table map[string]any, pos func(key string) st
 	return def, nil
 }
 
-// Enabled reports whether a [conversation.tools.<name>] table enables its
-// tool: it does unless it says enable = false.
+// Enabled reports whether a [conversation.tools.<name>] table enables its tool: it does unless it
+// says enable = false.
 func Enabled(table map[string]any) bool { return table[keyEnable] != false }
 
 // decoder reads one table. It keeps the first error; what is wrong after that is not reported.
@@ -218,8 +217,8 @@ func (d *decoder) failHint(key, hint, format string, args ...any) {
 	}
 }
 
-// into reads all keys of the table into def, in a fixed order so that the same
-// table always has the same first error.
+// into reads all keys of the table into def, in a fixed order so that the same table always has the
+// same first error.
 func (d *decoder) into(def *Definition, l layer) {
 	d.checkKeys("", d.table, l)
 	for _, key := range slices.Sorted(maps.Keys(d.table)) {

@@ -88,8 +88,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A definition is the same whether a TOML or a JSON decoder read it: stored
-// configs are JSON.
+// A definition is the same whether a TOML or a JSON decoder read it: stored configs are JSON.
 func TestDecodeFromJSON(t *testing.T) {
 	want, err := Decode("word_count", table(t, wordCount), nil)
 	if err != nil {
@@ -293,8 +292,8 @@ access.fs = [{ path = "docs" }]`), nil)
 	}
 }
 
-// The order is tool kind, tool scalar, defaults kind, defaults scalar, deny;
-// and '*' never overrides what is said about the tool itself.
+// The order is tool kind, tool scalar, defaults kind, defaults scalar, deny; and '*' never
+// overrides what is said about the tool itself.
 func TestWithDefaults(t *testing.T) {
 	for _, tt := range []struct {
 		tool, star string

@@ -101,8 +101,8 @@ const (
 // Stdin says what a local tool reads.
 type Stdin string
 
-// The stdin modes; "" counts as StdinNone, which is /dev/null. StdinJSON is
-// one JSON object {"tool":{"name","arguments","options"},"context":{...}}.
+// The stdin modes; "" counts as StdinNone, which is /dev/null. StdinJSON is one JSON object
+// {"tool":{"name","arguments","options"},"context":{...}}.
 const (
 	StdinNone Stdin = "none"
 	StdinJSON Stdin = "json"

@@ -21,8 +21,8 @@ const (
 	DefaultBatchBytes = 2_000_000
 )
 
-// Executor runs the calls of one reply. It is a value; a zero Executor refuses
-// every call, since its Set is empty. It is safe for concurrent use.
+// Executor runs the calls of one reply. It is a value; a zero Executor refuses every call, since
+// its Set is empty. It is safe for concurrent use.
 type Executor struct {
 	Set Set
 	// Permit gives permission to run a call. nil lets "unattended" tools run and refuses all
@@ -33,8 +33,8 @@ type Executor struct {
 	Deliver func(ctx context.Context, t Tool, c Call, r Result) (Decision, error)
 	// Parallel is how many calls of one batch run at once; 0 is DefaultParallel.
 	Parallel int
-	// BatchBytes is the most text of all results together; 0 is
-	// DefaultBatchBytes. The results that finish last are cut.
+	// BatchBytes is the most text of all results together; 0 is DefaultBatchBytes. The results that
+	// finish last are cut.
 	BatchBytes int
 	// Started is called with each call just before it runs, perhaps concurrently. nil = it is not
 	// called.
@@ -168,8 +168,8 @@ func (b *batch) alone(c Call) bool {
 	return ok && !t.Parallel
 }
 
-// runTogether runs the calls beside one another and returns when all are done.
-// Calls that may need a person's answer come last, and one after another.
+// runTogether runs the calls beside one another and returns when all are done. Calls that may need
+// a person's answer come last, and one after another.
 func (b *batch) runTogether(ctx context.Context, calls []Call) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -296,8 +296,8 @@ func errorText(text string) string {
 	return errorMark + strings.TrimPrefix(text, errorMark)
 }
 
-// hasStatus reports whether text is the answer of sub-agents, which says by itself how they
-// ended: an element with an attribute, or rows with a member.
+// hasStatus reports whether text is the answer of sub-agents, which says by itself how they ended:
+// an element with an attribute, or rows with a member.
 func hasStatus(t Tool, text string) bool {
 	return t.Source == SourceDelegation && !t.Local() && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
 }

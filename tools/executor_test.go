@@ -153,8 +153,8 @@ func TestExecutorResults(t *testing.T) {
 	}
 }
 
-// Results come as calls finish, at most Parallel run at once, and all of them
-// run although each waits for the others.
+// Results come as calls finish, at most Parallel run at once, and all of them run although each
+// waits for the others.
 func TestExecutorConcurrency(t *testing.T) {
 	const calls, parallel = 50, 7
 	var running, most atomic.Int32
@@ -190,8 +190,8 @@ func TestExecutorConcurrency(t *testing.T) {
 	}
 }
 
-// The order of what was started and ended tells that a tool with
-// parallel = false had nothing beside it.
+// The order of what was started and ended tells that a tool with parallel = false had nothing
+// beside it.
 func TestExecutorAlone(t *testing.T) {
 	var mu sync.Mutex
 	var log []string
@@ -275,8 +275,7 @@ func TestExecutorCancelled(t *testing.T) {
 	}
 }
 
-// A consumer that stops early gets nothing more, and nothing goes on behind
-// its back.
+// A consumer that stops early gets nothing more, and nothing goes on behind its back.
 func TestExecutorStoppedEarly(t *testing.T) {
 	var running, ran atomic.Int32
 	e := Executor{Parallel: 4, Set: setOf(t, tool("t", func(ctx context.Context, c Call) (Result, error) {
@@ -303,8 +302,8 @@ func TestExecutorStoppedEarly(t *testing.T) {
 	}
 }
 
-// Leave is asked for in call order, one call after another, and those that
-// need no answer do not wait for one.
+// Leave is asked for in call order, one call after another, and those that need no answer do not
+// wait for one.
 func TestExecutorPermitOrder(t *testing.T) {
 	release := make(chan bool)
 	var asked []string
@@ -351,8 +350,8 @@ func TestExecutorPermitOrder(t *testing.T) {
 	}
 }
 
-// However many and large the results are, together they stay below the bound,
-// and a small one always has its say.
+// However many and large the results are, together they stay below the bound, and a small one
+// always has its say.
 func TestExecutorBatchBytes(t *testing.T) {
 	large := strings.Repeat("x", 50_000)
 	e := Executor{BatchBytes: 100_000, Set: setOf(t, tool("large", say(large), func(d *Definition) { d.SizeThreshold = 60_000 }),

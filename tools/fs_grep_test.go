@@ -66,8 +66,8 @@ func TestGrepBound(t *testing.T) {
 	}
 }
 
-// A match that would take hours ends with the call, with a text that every
-// match holds and without one.
+// A match that would take hours ends with the call, with a text that every match holds and without
+// one.
 func TestGrepEndsInLine(t *testing.T) {
 	f := newFS(t, map[string]string{"a": strings.Repeat("a", 30<<20)})
 	def, _ := Embedded("fs_grep_files")
@@ -100,8 +100,8 @@ func TestGrepCancelled(t *testing.T) {
 	}
 }
 
-// A search that runs on several processors finds what a plain one finds, in
-// the same order, whatever the bound.
+// A search that runs on several processors finds what a plain one finds, in the same order,
+// whatever the bound.
 func TestGrepLikePlain(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	r := rand.New(rand.NewPCG(1, 2))

@@ -114,8 +114,8 @@ func expect(t testing.TB, what string, got, want Result) {
 	}
 }
 
-// No path leads out of the workspace or into .jp, whatever the tool, and
-// nothing outside is changed.
+// No path leads out of the workspace or into .jp, whatever the tool, and nothing outside is
+// changed.
 func TestFSConfinement(t *testing.T) {
 	f := newFS(t, map[string]string{"a.txt": "inside\n", "sub/b.txt": "inside\n", ".jp/config.toml": "secret\n", "sub/.jp/x": "secret\n"})
 	out := newFS(t, map[string]string{"secret.txt": "secret\n", "d/e.txt": "secret\n"})
@@ -235,8 +235,8 @@ func TestFSSealed(t *testing.T) {
 	expect(t, "beside", f.create("alias/ab", "x"), text("real/ab: created, 1 B"))
 }
 
-// FIFOs, sockets and devices are named, not opened: a FIFO without a writer
-// would block for ever, and the test with it.
+// FIFOs, sockets and devices are named, not opened: a FIFO without a writer would block for ever,
+// and the test with it.
 func TestFSSpecialFiles(t *testing.T) {
 	f := newFS(t, map[string]string{"a.txt": "x\n", ".gitignore": "*.log\n"})
 	if err := syscall.Mkfifo(f.at("fifo"), 0o666); err != nil {
@@ -262,8 +262,8 @@ func TestFSSpecialFiles(t *testing.T) {
 	expect(t, "write a device", f.create("/dev/null", "x"), failed("/dev/null: is a device already"))
 }
 
-// Files that say what programs and agents shall do are written only where access.fs
-// names it, though it may be read.
+// Files that say what programs and agents shall do are written only where access.fs names it,
+// though it may be read.
 func TestFSGuarded(t *testing.T) {
 	files := map[string]string{
 		".git/config": "x\n", "sub/.git/hooks/h": "x\n", ".mcp.json": "x\n", "AGENTS.md": "x\n", "sub/CLAUDE.md": "x\n",
@@ -355,8 +355,7 @@ func TestFSRules(t *testing.T) {
 	expect(t, "no rules", f.read("one.txt"), refusal("one.txt: is outside of what this tool may reach: nothing"))
 }
 
-// While a folder is swapped for a link out again and again, nobody ever reads
-// or writes outside.
+// While a folder is swapped for a link out again and again, nobody ever reads or writes outside.
 func TestFSSwapRace(t *testing.T) {
 	f := newFS(t, map[string]string{"d/a.txt": "inside\n"})
 	out := newFS(t, map[string]string{"a.txt": "secret\n"})

@@ -62,8 +62,8 @@ func decodeAll(dir string, names []string, read func(name string) ([]byte, error
 	return out, errors.Join(all...)
 }
 
-// decodeFile decodes the text of a definition file. read returns the bytes of
-// another file in its folder.
+// decodeFile decodes the text of a definition file. read returns the bytes of another file in its
+// folder.
 func decodeFile(src []byte, path string, read func(name string) ([]byte, error)) (Definition, error) {
 	var table map[string]any
 	_, marks, err := tomldoc.Decode(src, &table)

@@ -21,8 +21,8 @@ var (
 	}
 )
 
-// parameters makes the JSON schema of a [parameters] table and the names of
-// parameters whose values may start with '-'.
+// parameters makes the JSON schema of a [parameters] table and the names of parameters whose values
+// may start with '-'.
 func (d *decoder) parameters(key string, v any) (json.RawMessage, map[string]bool) {
 	t, ok := v.(map[string]any)
 	if !ok {

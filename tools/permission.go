@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// Permit says whether a call may run. An [Executor] asks for one call after
-// another, in call order.
+// Permit says whether a call may run. An [Executor] asks for one call after another, in call order.
 type Permit func(ctx context.Context, t Tool, c Call) (Decision, error)
 
 // Decision is an answer of a Permit. Reason is shown to the model on refusal.

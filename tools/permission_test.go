@@ -122,8 +122,7 @@ func TestPolicyDeliver(t *testing.T) {
 	}
 }
 
-// Y and N hold for the turn, that is for the Policy: for one tool and one kind
-// of question.
+// Y and N hold for the turn, that is for the Policy: for one tool and one kind of question.
 func TestPolicyTurn(t *testing.T) {
 	person := &answers{t: t, err: errors.New("asked too often"), list: []Answer{
 		{Choice: AllowTurn}, {Choice: DenyTurn, Reason: "not today"}, {Choice: AllowOnce}, {Choice: DenyOnce}, {Choice: AllowTurn},
@@ -166,8 +165,7 @@ func TestPolicyTurn(t *testing.T) {
 	}
 }
 
-// A person is asked one thing at a time, however many calls wait; ending the
-// turn ends the waiting.
+// A person is asked one thing at a time, however many calls wait; ending the turn ends the waiting.
 func TestPolicyOneAtATime(t *testing.T) {
 	var list []Call
 	for i := range 30 {
@@ -201,8 +199,7 @@ type prompterFunc func(context.Context, Question) (Answer, error)
 
 func (f prompterFunc) Ask(ctx context.Context, q Question) (Answer, error) { return f(ctx, q) }
 
-// What a model wrote is shown so that nothing in it can pretend to be anything
-// else.
+// What a model wrote is shown so that nothing in it can pretend to be anything else.
 func TestVisibleCall(t *testing.T) {
 	for _, tt := range []struct{ args, text, detail string }{
 		{`{}`, `t()`, ``},
@@ -225,8 +222,8 @@ func TestVisibleCall(t *testing.T) {
 	}
 }
 
-// FuzzVisibleCall checks that a question is short, and holds nothing that does
-// not print, whatever the arguments are.
+// FuzzVisibleCall checks that a question is short, and holds nothing that does not print, whatever
+// the arguments are.
 func FuzzVisibleCall(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":"\u001b[2J"}`, "\xff", `{"a":"\ud800"}`, `{"\u202e":["\u009b",{"\u200b":1}]}`, `{"a":"1\n2"}`} {
 		f.Add([]byte(s))

@@ -211,8 +211,7 @@ func TestCommandEnvelope(t *testing.T) {
 	expect(t, "text", c.run(t.Context(), sh(``), ``), text(`{"type":"error","message":"no"}`))
 }
 
-// What runs too long is ended with all that it started, and what it said until
-// then is told.
+// What runs too long is ended with all that it started, and what it said until then is told.
 func TestCommandTimeout(t *testing.T) {
 	c := newCommands(t, map[string]string{"pids": "", "run.sh": `
 echo err >&2
@@ -322,8 +321,7 @@ func TestCommandConcurrency(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope checks that whatever a tool prints is read or refused, and never
-// both or neither.
+// FuzzEnvelope checks that whatever a tool prints is read or refused, and never both or neither.
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{`{"type":"success","content":"a"}`, `{"type":"error","message":"m","trace":[]}`, `{"type":"needs_input"}`, `[]`, `{"type":1}`, "\xff", `{"type":"success","content":"\ud800"}`} {
 		f.Add([]byte(s))

@@ -41,14 +41,14 @@ type Tool struct {
 	schema *schema.Schema // schema as NewSet has read it; nil = not read yet
 }
 
-// Set is an immutable collection of tools, ordered by name. The zero Set is
-// empty. It is safe for concurrent use.
+// Set is an immutable collection of tools, ordered by name. The zero Set is empty. It is safe for
+// concurrent use.
 type Set struct {
 	tools []Tool // sorted by name
 }
 
-// NewSet makes a set. A name that is used twice, a tool without a Func or with
-// a schema that cannot be used is an error.
+// NewSet makes a set. A name that is used twice, a tool without a Func or with a schema that cannot
+// be used is an error.
 func NewSet(tools ...Tool) (Set, error) {
 	s := Set{tools: slices.Clone(tools)}
 	sort.SliceStable(s.tools, func(i, j int) bool { return s.tools[i].Name < s.tools[j].Name })
@@ -106,8 +106,8 @@ func (s Set) Names() []string {
 // Len returns the number of tools.
 func (s Set) Len() int { return len(s.tools) }
 
-// validName reports whether every provider accepts the name. "parallel" is a
-// setting beside the tools in config files.
+// validName reports whether every provider accepts the name. "parallel" is a setting beside the
+// tools in config files.
 func validName(name string) bool {
 	if name == "" || len(name) > 64 || name == "parallel" {
 		return false

@@ -93,8 +93,7 @@ func (d *decoder) duration(key string, v any) time.Duration {
 	return t
 }
 
-// size reads a number of bytes or a text such as "256KB" (1000 bytes) or
-// "256KiB" (1024 bytes).
+// size reads a number of bytes or a text such as "256KB" (1000 bytes) or "256KiB" (1024 bytes).
 func (d *decoder) size(key string, v any) int {
 	n, isInt := intOf(v)
 	if s, ok := v.(string); ok {

@@ -1,9 +1,9 @@
-// Package archive carries conversations between stores: Export yields them piece by piece,
-// a LineWriter writes the pieces as lines, ReadLines reads those, and Import stores them, all or
+// Package archive carries conversations between stores: Export yields them piece by piece, a
+// LineWriter writes the pieces as lines, ReadLines reads those, and Import stores them, all or
 // none. Rescue yields what can be read of a damaged store.
 //
-// It keeps what conversations are outside of a store. What they are in one, package
-// convstore says; its transactions are reached by View.Inside.
+// It keeps what conversations are outside of a store. What they are in one, package convstore says;
+// its transactions are reached by View.Inside.
 package archive
 
 import (
@@ -18,8 +18,8 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// Piece is one part of an export: a conversation, an event or a delegation. Just
-// one of the three is there.
+// Piece is one part of an export: a conversation, an event or a delegation. Just one of the three
+// is there.
 type Piece struct {
 	Pos string // where it was read, such as file:line, for errors; "" = nowhere
 
@@ -28,8 +28,8 @@ type Piece struct {
 	Delegation   *convstore.Delegation
 }
 
-// Exported is the metadata of a conversation outside of a store. What follows from
-// its events is not part of it.
+// Exported is the metadata of a conversation outside of a store. What follows from its events is
+// not part of it.
 type Exported struct {
 	ID     convstore.ID   `json:"id"`
 	Parent convstore.ID   `json:"parent_id,omitzero"`
@@ -97,8 +97,8 @@ func storable(at time.Time) bool {
 	return !at.Before(time.Unix(0, -1<<63)) && !at.After(time.Unix(0, 1<<63-1))
 }
 
-// maxAmount bounds one amount that comes from elsewhere, so that the sum of a
-// great many does not overflow.
+// maxAmount bounds one amount that comes from elsewhere, so that the sum of a great many does not
+// overflow.
 const maxAmount = 1 << 50
 
 func checkSpend(s convstore.Spend) error {
@@ -117,8 +117,8 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// maxExchangedID is the largest id that comes from elsewhere. An id is a time in
-// tenths of a second, and one without another time of its own is dated by it.
+// maxExchangedID is the largest id that comes from elsewhere. An id is a time in tenths of a
+// second, and one without another time of its own is dated by it.
 const maxExchangedID = convstore.ID(math.MaxInt64 / (100 * time.Millisecond))
 
 // maxExchangedDepth bounds a depth that comes from elsewhere.

@@ -19,9 +19,9 @@ const reasonOpen = "was open when it was exported"
 // errStop says that nobody wants more.
 var errStop = errors.New("stop")
 
-// Export yields conversations, each one followed by its events, and with cascade
-// all below them and the delegations that they made, which stay visible as history.
-// Each one is as it was when its turn came. It fails as Get does.
+// Export yields conversations, each one followed by its events, and with cascade all below them and
+// the delegations that they made, which stay visible as history. Each one is as it was when its
+// turn came. It fails as Get does.
 func Export(ctx context.Context, v convstore.View, ids []convstore.ID, cascade bool) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		in := v.Inside(db.Room{})
@@ -142,8 +142,8 @@ func unstoredLoss(t *convstore.Tx, id convstore.ID, r *convstore.Record) (*store
 	return &s, err
 }
 
-// exported is the metadata of a conversation outside of the store. Of one that was
-// imported it is, as far as it has not changed, what it was before.
+// exported is the metadata of a conversation outside of the store. Of one that was imported it is,
+// as far as it has not changed, what it was before.
 func exported(t *convstore.Tx, id convstore.ID, r *convstore.Record) (Exported, error) {
 	config, err := t.Config(id)
 	if err != nil {
@@ -206,8 +206,8 @@ func exportDelegations(ctx context.Context, in convstore.Inside, ids []convstore
 	return nil
 }
 
-// exportedDelegations returns the ledger of a conversation outside of the store.
-// Where its root is not among those exported, the conversation stands for it.
+// exportedDelegations returns the ledger of a conversation outside of the store. Where its root is
+// not among those exported, the conversation stands for it.
 func exportedDelegations(t *convstore.Tx, id convstore.ID, r *convstore.Record, among func(convstore.ID) bool) ([]convstore.Delegation, error) {
 	ds, err := t.Delegations(id)
 	if err == nil && r.Link == convstore.DelegationLink && !among(r.Parent) {
@@ -229,8 +229,8 @@ func exportedDelegations(t *convstore.Tx, id convstore.ID, r *convstore.Record, 
 	return ds, err
 }
 
-// sumTotals works out the totals of a ledger whose delegations have ended; Within
-// is their place in it, from 1, and smaller than their own.
+// sumTotals works out the totals of a ledger whose delegations have ended; Within is their place in
+// it, from 1, and smaller than their own.
 func sumTotals(ds []convstore.Delegation) {
 	for i := range ds {
 		ds[i].Total = ds[i].Own
@@ -243,8 +243,8 @@ func sumTotals(ds []convstore.Delegation) {
 	}
 }
 
-// delegationsBelow returns those that a conversation and what is exported below it
-// have made in the ledger that it belongs to.
+// delegationsBelow returns those that a conversation and what is exported below it have made in the
+// ledger that it belongs to.
 func delegationsBelow(t *convstore.Tx, id convstore.ID, r *convstore.Record, among func(convstore.ID) bool) (ds []convstore.Delegation, err error) {
 	ledger, err := t.LedgerOf(id, r)
 	if err != nil {

@@ -48,8 +48,7 @@ type Orphan struct {
 	ID, Parent convstore.ID
 }
 
-// ConflictError names the conversations that are here with other content. Nothing
-// was changed.
+// ConflictError names the conversations that are here with other content. Nothing was changed.
 type ConflictError struct {
 	IDs []convstore.ID // in the order in which they came
 }
@@ -72,21 +71,18 @@ func (e *ConflictError) Error() string {
 	return "conversations " + text + ": are here already, with other content"
 }
 
-// Import stores conversations, all of them or none. It fails with an *ImportError
-// that says what is wrong and where, with a *ConflictError, or with an error of
-// pieces.
+// Import stores conversations, all of them or none. It fails with an *ImportError that says what is
+// wrong and where, with a *ConflictError, or with an error of pieces.
 //
-// They keep their ids and the bytes of their events. One that is here with the same
-// content is left as it is. A parent may come after its children; where it does not
-// come at all the child becomes a root. What came in Void is kept apart, see
-// View.Imported: a conversation has no config, no role and no grant of that. Its
-// link is a fork's, so that it is in no agent's scope, and its spending from now on
-// has a ledger of its own; delegations are kept as records of what was used.
+// They keep their ids and the bytes of their events. One that is here with the same content is left
+// as it is. A parent may come after its children; where it does not come at all the child becomes a
+// root. What came in Void is kept apart, see View.Imported: a conversation has no config, no role
+// and no grant of that. Its link is a fork's, so that it is in no agent's scope, and its spending
+// from now on has a ledger of its own; delegations are kept as records of what was used.
 //
-// Memory does not grow with the events: they are written in many transactions,
-// between which others have their turn, and what they belong to appears in the last
-// one. What an import that was killed has written is not visible, and the next
-// import removes it.
+// Memory does not grow with the events: they are written in many transactions, between which others
+// have their turn, and what they belong to appears in the last one. What an import that was killed
+// has written is not visible, and the next import removes it.
 func Import(ctx context.Context, s *convstore.Store, pieces iter.Seq2[Piece, error], o ImportOptions) (res ImportResult, err error) {
 	in := s.Inside(db.Room{})
 	if in.DB().ReadOnly {
@@ -151,8 +147,7 @@ type decoded struct {
 	err    error
 }
 
-// decode decodes the events of the batch on all processors, before the store is
-// kept from others.
+// decode decodes the events of the batch on all processors, before the store is kept from others.
 func (im *importer) decode() {
 	im.decoded = slices.Grow(im.decoded[:0], len(im.batch))[:len(im.batch)]
 	var wait sync.WaitGroup
@@ -237,8 +232,7 @@ func (im *importer) flush(ctx context.Context) error {
 	return err
 }
 
-// blame says where what is wrong with a piece was read, unless something else is
-// wrong.
+// blame says where what is wrong with a piece was read, unless something else is wrong.
 func (im *importer) blame(p Piece, err error) error {
 	var wrong unfit
 	if errors.As(err, &wrong) {
@@ -263,8 +257,7 @@ func (im *importer) begin(t *convstore.Tx) (err error) {
 	return err
 }
 
-// apply carries out one piece. Open is the conversation whose record is not put
-// away yet.
+// apply carries out one piece. Open is the conversation whose record is not put away yet.
 func (im *importer) apply(t *convstore.Tx, p Piece, d *decoded, open **arrival) (wrote bool, err error) {
 	switch {
 	case p.Conversation != nil:

@@ -81,9 +81,8 @@ func memoryStore(t *testing.T) (s *convstore.Store, remove func()) {
 	return s, func() { _ = os.RemoveAll(dir) }
 }
 
-// TestExportImportIdentity fills a store by chance, takes it to another one and
-// compares what the two export: every byte of it. Importing once more changes
-// nothing.
+// TestExportImportIdentity fills a store by chance, takes it to another one and compares what the
+// two export: every byte of it. Importing once more changes nothing.
 func TestExportImportIdentity(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		from, done := memoryStore(t)
@@ -112,8 +111,9 @@ func TestExportImportIdentity(t *testing.T) {
 	})
 }
 
-// TestImportRemoved removes conversations that delegated and brings them back from an export of their
-// own: the store is sound, nothing counts twice, and another export is the same, as often as one likes.
+// TestImportRemoved removes conversations that delegated and brings them back from an export of
+// their own: the store is sound, nothing counts twice, and another export is the same, as often as
+// one likes.
 func TestImportRemoved(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -167,7 +167,8 @@ func TestImportRemoved(t *testing.T) {
 			if again := exportSome(t, s, true, removed); test.whole && again != lines {
 				t.Errorf("exported again: %s", firstDifference(again, lines))
 			}
-			// What was made in the turn in which it was removed counts no more, also below one that is asked by hand.
+			// What was made in the turn in which it was removed counts no more, also below one that
+			// is asked by hand.
 			below, err := s.Below(t.Context(), removed)
 			storetest.NoError(t, err)
 			storetest.NoError(t, s.Inside(db.Room{}).Write(t.Context(), func(tx *convstore.Tx) error { // as older versions imported it, without a count
@@ -536,8 +537,8 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
 }
 
-// FuzzReadLines reads anything: what is no export is refused with its place, and
-// what a store takes comes out of it again and goes in again.
+// FuzzReadLines reads anything: what is no export is refused with its place, and what a store takes
+// comes out of it again and goes in again.
 func FuzzReadLines(f *testing.F) {
 	five := importLine("5", `,"title":"\u001b[31m\u202e","config":{ "a":1},"tools":["x"]`)
 	f.Add("")
@@ -630,8 +631,8 @@ func TestImportLatestID(t *testing.T) {
 	}
 }
 
-// TestImportLongLine: a line of conversations, each the child of the one before, is not walked up for each of them; and what has
-// expired is named.
+// TestImportLongLine: a line of conversations, each the child of the one before, is not walked up
+// for each of them; and what has expired is named.
 func TestImportLongLine(t *testing.T) {
 	const n = 30_000
 	s, done := memoryStore(t)
@@ -656,8 +657,8 @@ func TestImportLongLine(t *testing.T) {
 	}
 }
 
-// TestExportLostCall: the call that a killed process was making is owed, though no event of the store
-// tells of it yet. The export does, in the very words that the store will have.
+// TestExportLostCall: the call that a killed process was making is owed, though no event of the
+// store tells of it yet. The export does, in the very words that the store will have.
 func TestExportLostCall(t *testing.T) {
 	s := storetest.Open(t)
 	c := storetest.Create(t, s, convstore.New{})

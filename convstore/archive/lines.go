@@ -24,9 +24,9 @@ import (
 //	{"delegation":{...}}                           Delegation
 //	{"end":{"conversations":N,"events":N}}         the last; else the export was cut off
 //
-// A body that would not be the same bytes in a line of its own is in body_base64
-// instead. Of a delegation, id is empty, and within is the place of another in the
-// same ledger, from 1, among the lines of this export.
+// A body that would not be the same bytes in a line of its own is in body_base64 instead. Of a
+// delegation, id is empty, and within is the place of another in the same ledger, from 1, among the
+// lines of this export.
 
 // exportVersion is the version of these lines.
 const exportVersion = 1
@@ -40,8 +40,8 @@ type exportEnd struct {
 	Events        int `json:"events"`
 }
 
-// LineWriter writes pieces as lines. Close ends them and does not close the
-// writer below. An error of the writer is returned as it is.
+// LineWriter writes pieces as lines. Close ends them and does not close the writer below. An error
+// of the writer is returned as it is.
 type LineWriter struct {
 	w     io.Writer
 	buf   []byte
@@ -114,9 +114,9 @@ func (w *LineWriter) event(e *ExportedEvent) error {
 	return err
 }
 
-// ReadLines reads what a LineWriter wrote, several one after the other too. Name
-// is that of the input, for positions and errors. The iteration ends with the first
-// error, an *ImportError unless r failed. The pieces own their bytes.
+// ReadLines reads what a LineWriter wrote, several one after the other too. Name is that of the
+// input, for positions and errors. The iteration ends with the first error, an *ImportError unless
+// r failed. The pieces own their bytes.
 func ReadLines(r io.Reader, name string) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		d := lineReader{r: bufio.NewReaderSize(r, 1<<20), name: name}
@@ -273,9 +273,8 @@ func (d *lineReader) first(line []byte) error {
 	return nil
 }
 
-// fastEvent reads the line of an event that looks as LineWriter writes it. That its
-// body is one JSON value, and no further members follow it, is left to whoever
-// decodes it.
+// fastEvent reads the line of an event that looks as LineWriter writes it. That its body is one
+// JSON value, and no further members follow it, is left to whoever decodes it.
 func fastEvent(line []byte) (*ExportedEvent, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"event":{"id":"`))
 	if !ok {
@@ -296,8 +295,7 @@ func fastEvent(line []byte) (*ExportedEvent, bool) {
 	return &ExportedEvent{ID: string(id), Time: t, Body: rest[:len(rest)-2]}, true
 }
 
-// ImportError says what is wrong with something that was to be imported. Nothing
-// was changed.
+// ImportError says what is wrong with something that was to be imported. Nothing was changed.
 type ImportError struct {
 	Pos string // file and line, or another place; "" = not known
 	Err error

@@ -13,11 +13,10 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// Rescue reads what can be read of a store, however damaged, and changes nothing. It
-// yields what Import takes: each conversation of which anything can be read, followed
-// by its events. What stands in the way of importing it is left out, and lost is told.
-// It ends with an error when nothing at all can be read. It keeps the metadata of all
-// conversations in memory, and no events.
+// Rescue reads what can be read of a store, however damaged, and changes nothing. It yields what
+// Import takes: each conversation of which anything can be read, followed by its events. What
+// stands in the way of importing it is left out, and lost is told. It ends with an error when
+// nothing at all can be read. It keeps the metadata of all conversations in memory, and no events.
 func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), done: make(map[convstore.ID]bool), yield: yield}

@@ -15,13 +15,13 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// salvaged is a piece of a store that could still be read: a conversation or, where
-// Event is not nil, one of its events.
+// salvaged is a piece of a store that could still be read: a conversation or, where Event is not
+// nil, one of its events.
 type salvaged struct {
 	ID convstore.ID
 
-	// Of a conversation. Record is what the store said of it as stored, nil when that
-	// is lost and only events, or the config, tell that there was one.
+	// Of a conversation. Record is what the store said of it as stored, nil when that is lost and
+	// only events, or the config, tell that there was one.
 	Record json.RawMessage
 	Config convstore.Config
 
@@ -29,12 +29,11 @@ type salvaged struct {
 	Seq   uint64 // of Event
 }
 
-// salvage reads what can be read of a store, however damaged, and changes nothing.
-// It yields the conversations in the order of their ids, then all events by
-// conversation and place. Lost is told of each part that could not be read. It
-// takes no page for granted and needs neither the freelist nor both metas; without
-// a meta, or without a way from there to a page, that page counts as lost. The
-// iteration ends with an error when nothing at all can be read.
+// salvage reads what can be read of a store, however damaged, and changes nothing. It yields the
+// conversations in the order of their ids, then all events by conversation and place. Lost is told
+// of each part that could not be read. It takes no page for granted and needs neither the freelist
+// nor both metas; without a meta, or without a way from there to a page, that page counts as lost.
+// The iteration ends with an error when nothing at all can be read.
 func salvage(ctx context.Context, f *db.Base, lost func(error)) iter.Seq2[salvaged, error] {
 	return func(yield func(salvaged, error) bool) {
 		// Who reads the pieces may be slow, so they come of a copy where there is room for one.

@@ -191,8 +191,8 @@ func known(t *convstore.Tx, id convstore.ID) error {
 	return t.Put(db.Meta, []byte(db.LastKey), db.Key(uint64(id)))
 }
 
-// storeLedger stores the n delegations of an arrival's ledger. One of which the ledger has a record,
-// since the conversation was here before and was removed, is not stored again.
+// storeLedger stores the n delegations of an arrival's ledger. One of which the ledger has a
+// record, since the conversation was here before and was removed, is not stored again.
 func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	r, err := t.Load(root.id)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"jp/convstore/internal/storetest"
 )
 
-// corpus fills a store with conversations of words at natural frequencies, until
-// it holds about size bytes, and plants a needle now and then.
+// corpus fills a store with conversations of words at natural frequencies, until it holds about
+// size bytes, and plants a needle now and then.
 func corpus(b *testing.B, s *convstore.Store, size int) {
 	b.Helper()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -62,8 +62,7 @@ func corpus(b *testing.B, s *convstore.Store, size int) {
 	}
 }
 
-// flatTexts writes the text of each conversation to a file of its own, and returns
-// their folder.
+// flatTexts writes the text of each conversation to a file of its own, and returns their folder.
 func flatTexts(b *testing.B, s *convstore.Store) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -88,9 +87,8 @@ func flatTexts(b *testing.B, s *convstore.Store) string {
 	return dir
 }
 
-// ripgrep searches flat files as the store was, and must find as many lines. It
-// returns how long the whole process took, by the clock and of CPU, or zero where
-// there is no ripgrep.
+// ripgrep searches flat files as the store was, and must find as many lines. It returns how long
+// the whole process took, by the clock and of CPU, or zero where there is no ripgrep.
 func ripgrep(b *testing.B, q Query, dir string, want int) (wall, cpu time.Duration) {
 	b.Helper()
 	rg, err := exec.LookPath("rg")
@@ -121,13 +119,11 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkSearch looks for rare words in a corpus of $CONVSTORE_BENCH_MIB
-// (default 128) MiB, warm. x-flat-files is the rate of the search divided by that
-// of a plain program on the same bytes in flat files: as many goroutines read them
-// piece by piece and look for one byte that is not there. No grep can be faster
-// than that. x-ripgrep is the rate divided by that of ripgrep, where it is
-// installed, on the same text in a file for each conversation, x-ripgrep-cpu the
-// same by CPU time.
+// BenchmarkSearch looks for rare words in a corpus of $CONVSTORE_BENCH_MIB (default 128) MiB, warm.
+// x-flat-files is the rate of the search divided by that of a plain program on the same bytes in
+// flat files: as many goroutines read them piece by piece and look for one byte that is not there.
+// No grep can be faster than that. x-ripgrep is the rate divided by that of ripgrep, where it is
+// installed, on the same text in a file for each conversation, x-ripgrep-cpu the same by CPU time.
 func BenchmarkSearch(b *testing.B) {
 	mib, err := strconv.Atoi(os.Getenv("CONVSTORE_BENCH_MIB"))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"jp/convstore/internal/storetest"
 )
 
-// searchPlainly is Search by way of List and Events, all of which it reads and
-// decodes: without the prefilter, the reading of pages and the two searchers.
+// searchPlainly is Search by way of List and Events, all of which it reads and decodes: without the
+// prefilter, the reading of pages and the two searchers.
 func searchPlainly(t *testing.T, v convstore.View, q Query) []Match {
 	t.Helper()
 	s, err := newSearch(v, q)
@@ -58,9 +58,9 @@ func searchPlainly(t *testing.T, v convstore.View, q Query) []Match {
 	return all
 }
 
-// TestSearchFindsWhatIsStored compares Search with a plain reading of stores that
-// have all that pages can have: values larger than a page, small ones, freed pages
-// that still hold what was removed or is in a newer version elsewhere, branches.
+// TestSearchFindsWhatIsStored compares Search with a plain reading of stores that have all that
+// pages can have: values larger than a page, small ones, freed pages that still hold what was
+// removed or is in a newer version elsewhere, branches.
 func TestSearchFindsWhatIsStored(t *testing.T) {
 	matched, branches := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

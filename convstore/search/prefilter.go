@@ -10,14 +10,13 @@ import (
 	"jp/tools/regex"
 )
 
-// prefilter tells from the stored bytes of an event that no line of it can match,
-// without decoding it. It may let through what does not match in the end, but
-// never keeps out what does.
+// prefilter tells from the stored bytes of an event that no line of it can match, without decoding
+// it. It may let through what does not match in the end, but never keeps out what does.
 //
-// That rests on two things. The encoder writes every character of a string in
-// exactly one way, so that a text which occurs in a string occurs, escaped, in
-// the bytes; and what was not written that way, or folds to ASCII from outside
-// of ASCII, is marked in the record as loose and always decoded.
+// That rests on two things. The encoder writes every character of a string in exactly one way, so
+// that a text which occurs in a string occurs, escaped, in the bytes; and what was not written that
+// way, or folds to ASCII from outside of ASCII, is marked in the record as loose and always
+// decoded.
 //
 // An empty prefilter lets everything through.
 type prefilter []regex.Needle // whatever matches holds one of these
@@ -36,8 +35,8 @@ func (p prefilter) passes(body []byte) bool {
 
 // storedPieces cuts a text of a line into parts that must each occur in the stored bytes.
 func storedPieces(text string, fold bool) []string {
-	// Lines of JSON values have a ": " between name and value that the bytes do
-	// not have, and a match may begin or end in the middle of it.
+	// Lines of JSON values have a ": " between name and value that the bytes do not have, and a
+	// match may begin or end in the middle of it.
 	cut := strings.Split(text, ": ")
 	cut[0] = strings.TrimPrefix(cut[0], " ")
 	cut[len(cut)-1] = strings.TrimSuffix(cut[len(cut)-1], ":")

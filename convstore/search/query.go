@@ -17,12 +17,11 @@ const (
 	MatchCase
 )
 
-// Scope is a part of a conversation that can be searched, or a group of
-// such parts.
+// Scope is a part of a conversation that can be searched, or a group of such parts.
 type Scope string
 
-// The parts, then the groups: ScopeChat is user, assistant, reasoning and
-// structured, ScopeTool is tool-call and tool-result, ScopeAll is everything.
+// The parts, then the groups: ScopeChat is user, assistant, reasoning and structured, ScopeTool is
+// tool-call and tool-result, ScopeAll is everything.
 const (
 	ScopeTitle      Scope = "title"
 	ScopeUser       Scope = "user"
@@ -69,8 +68,8 @@ type Match struct {
 	Text       string
 	Submatches []Submatch // where in Text, in order, at least one and at most 10,000
 
-	// Before and After are the lines around the match, as many as asked for and
-	// there are. Between two matches of one event no line is given twice.
+	// Before and After are the lines around the match, as many as asked for and there are. Between
+	// two matches of one event no line is given twice.
 	Before, After []string
 }
 

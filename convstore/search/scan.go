@@ -16,11 +16,10 @@ import (
 	"jp/tools/regex"
 )
 
-// searchers is how many goroutines search, searchAhead how many conversations
-// they may be ahead of who reads the matches, and visitTime how long they keep
-// the store open at a time. handSize is how many bytes of matches of one
-// conversation wait for who reads them, and maxSubmatches how many occurrences
-// in a line are told.
+// searchers is how many goroutines search, searchAhead how many conversations they may be ahead of
+// who reads the matches, and visitTime how long they keep the store open at a time. handSize is how
+// many bytes of matches of one conversation wait for who reads them, and maxSubmatches how many
+// occurrences in a line are told.
 const (
 	searchers     = 2
 	searchAhead   = 64
@@ -29,10 +28,9 @@ const (
 	maxSubmatches = 10_000
 )
 
-// scan is the running part of a search: several goroutines take one conversation
-// after the other, and what they find is put in order again. Its reader is woken
-// only when there is something to read: a store may have very many conversations
-// in which nothing is found.
+// scan is the running part of a search: several goroutines take one conversation after the other,
+// and what they find is put in order again. Its reader is woken only when there is something to
+// read: a store may have very many conversations in which nothing is found.
 type scan struct {
 	*search
 	maps page.Mappings
@@ -104,8 +102,8 @@ func (sc *scan) leave() {
 	sc.room.Broadcast()
 }
 
-// take returns the next candidate's number, or -1 when there is none or, unless
-// it may wait, when the reader has to catch up first.
+// take returns the next candidate's number, or -1 when there is none or, unless it may wait, when
+// the reader has to catch up first.
 func (sc *scan) take(wait bool) int {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -134,8 +132,8 @@ func (sc *scan) give(number int, matches []Match, err error) {
 	}
 }
 
-// giveSome hands over some of what was found in a candidate, and can wait until
-// it is read. It reports whether more is wanted.
+// giveSome hands over some of what was found in a candidate, and can wait until it is read. It
+// reports whether more is wanted.
 func (sc *scan) giveSome(number int, matches []Match, wait bool) bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -178,8 +176,8 @@ func (sc *scan) advance() {
 	sc.room.Broadcast()
 }
 
-// await waits for the next finding of something, or for some of it. It returns
-// the zero finding when there are none left, or nobody should wait any more.
+// await waits for the next finding of something, or for some of it. It returns the zero finding
+// when there are none left, or nobody should wait any more.
 func (sc *scan) await() finding {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -236,8 +234,8 @@ func (s *search) full(matches int) bool {
 	return s.query.MaxMatches > 0 && matches >= s.query.MaxMatches
 }
 
-// work searches candidates until there are none left. One visit of the store may
-// finish many of them, or only a piece of one.
+// work searches candidates until there are none left. One visit of the store may finish many of
+// them, or only a piece of one.
 func (sc *scan) work(ctx context.Context) {
 	var p *part
 	finish := func(err error) {
@@ -305,10 +303,9 @@ func (sc *scan) visit(ctx context.Context, use func(*db.Tx, page.Bucket) error) 
 // errStop ends the walk through the leaves early.
 var errStop = errors.New("stop")
 
-// events searches a conversation's events from p.seq on. It stops when its time
-// is up or p.later is to be matched, with p.seq where to go on, or leaves zero
-// there. It searches all bytes of a leaf at once, and single events only where
-// those hold the text.
+// events searches a conversation's events from p.seq on. It stops when its time is up or p.later is
+// to be matched, with p.seq where to go on, or leaves zero there. It searches all bytes of a leaf
+// at once, and single events only where those hold the text.
 func (sc *scan) events(ctx context.Context, t *db.Tx, events page.Bucket, p *part, until time.Time) error {
 	const lookEvery = 64 << 10 // bytes between two looks at the clock
 	begin, unseen, timeUp := p.seq, 0, false
@@ -381,8 +378,8 @@ func lost(id convstore.ID, seq uint64) error {
 	return fmt.Errorf("conversation %s: event %d is missing", id, seq)
 }
 
-// endsBefore returns an error when a conversation should have the event with a number. Of the record it
-// reads no more than it needs.
+// endsBefore returns an error when a conversation should have the event with a number. Of the
+// record it reads no more than it needs.
 func endsBefore(t *db.Tx, id convstore.ID, seq uint64) error {
 	v := t.Bucket(db.Conversations).Get(db.Key(uint64(id)))
 	if v == nil {
@@ -400,8 +397,8 @@ func endsBefore(t *db.Tx, id convstore.ID, seq uint64) error {
 	return nil
 }
 
-// matchSoon matches what takes a moment, and leaves the rest to matchLater: the
-// store is open, and others wait for it.
+// matchSoon matches what takes a moment, and leaves the rest to matchLater: the store is open, and
+// others wait for it.
 func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
 	const few = 1000 // lines
 	size := 0
@@ -428,8 +425,8 @@ func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
 	}
 }
 
-// matchLater matches what matchSoon has left, and hands over what was found when
-// it is much. It fails with the cause of the end of ctx.
+// matchLater matches what matchSoon has left, and hands over what was found when it is much. It
+// fails with the cause of the end of ctx.
 func (sc *scan) matchLater(ctx context.Context, p *part) error {
 	hand := func(wait bool) bool {
 		found := p.found
@@ -467,8 +464,8 @@ func (sc *scan) add(p *part, m Match) bool {
 	return true
 }
 
-// match hands over a copy of x.at for every line that matches, until add returns
-// false. It fails with the cause of the end of ctx.
+// match hands over a copy of x.at for every line that matches, until add returns false. It fails
+// with the cause of the end of ctx.
 func (s *search) match(ctx context.Context, x text, add func(Match) bool) error {
 	given := 0 // lines already given as a match or as context
 	for i, line := range x.lines {

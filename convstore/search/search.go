@@ -1,5 +1,5 @@
-// Package search looks for lines in the conversations of a store. Run reads the events
-// page by page beside bbolt, passes over all that cannot match by its bytes alone, and decodes the rest.
+// Package search looks for lines in the conversations of a store. Run reads the events page by page
+// beside bbolt, passes over all that cannot match by its bytes alone, and decodes the rest.
 package search
 
 import (
@@ -16,14 +16,13 @@ import (
 	"jp/tools/regex"
 )
 
-// Run yields the lines that match: conversation by conversation in the order
-// of List, in each the title first and then the events in their order. It ends
-// with a *PatternError when the pattern is of no use, and with the errors of Get
-// for Query.IDs.
+// Run yields the lines that match: conversation by conversation in the order of List, in each the
+// title first and then the events in their order. It ends with a *PatternError when the pattern is
+// of no use, and with the errors of Get for Query.IDs.
 //
-// It scans, without an index. Events that are stored while it does may be missed.
-// It ends soon after ctx, whatever the pattern, and matches what takes longer
-// than a moment while the store is closed.
+// It scans, without an index. Events that are stored while it does may be missed. It ends soon
+// after ctx, whatever the pattern, and matches what takes longer than a moment while the store is
+// closed.
 func Run(ctx context.Context, v convstore.View, q Query) iter.Seq2[Match, error] {
 	return func(yield func(Match, error) bool) {
 		s, err := newSearch(v, q)
@@ -100,8 +99,8 @@ func newSearch(v convstore.View, q Query) (*search, error) {
 	return s, nil
 }
 
-// hasUpper reports whether a pattern has an upper-case letter. In a regular
-// expression those of escapes and classes such as \S and \pL do not count.
+// hasUpper reports whether a pattern has an upper-case letter. In a regular expression those of
+// escapes and classes such as \S and \pL do not count.
 func hasUpper(q Query) bool {
 	if !q.Regexp {
 		return strings.ContainsFunc(q.Pattern, unicode.IsUpper)

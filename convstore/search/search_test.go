@@ -183,8 +183,8 @@ func TestSearchErrors(t *testing.T) {
 	}
 }
 
-// The alphabet of the generated texts: everything that folds, escapes, separates
-// or could be taken for JSON.
+// The alphabet of the generated texts: everything that folds, escapes, separates or could be taken
+// for JSON.
 var searchRunes = []rune("aAkKsSzZ:: \"\\/\t\u001b\u2028éÉßſ\u212AσςΣ漢{},.u0")
 
 func searchText() *rapid.Generator[string] {
@@ -242,8 +242,8 @@ func searchBody() *rapid.Generator[convstore.Body] {
 	})
 }
 
-// TestPrefilterKeepsMatches compares what passes the prefilter with what the
-// lines of the decoded body hold: whatever matches must pass.
+// TestPrefilterKeepsMatches compares what passes the prefilter with what the lines of the decoded
+// body hold: whatever matches must pass.
 func TestPrefilterKeepsMatches(t *testing.T) {
 	passed, matched := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -321,8 +321,8 @@ func TestPrefilterKeepsOut(t *testing.T) {
 	}
 }
 
-// TestSearchLongWithoutCase looks for texts whose characters take several bytes and have no case, and
-// that are longer than what the prefilter looks for.
+// TestSearchLongWithoutCase looks for texts whose characters take several bytes and have no case,
+// and that are longer than what the prefilter looks for.
 func TestSearchLongWithoutCase(t *testing.T) {
 	s := storetest.Open(t)
 	l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
@@ -395,8 +395,8 @@ func TestSearchInPieces(t *testing.T) {
 }
 
 func TestSearchGoesOn(t *testing.T) {
-	// More conversations than searchers may be ahead, some of them larger than a
-	// visit, read by someone who writes to the store in between.
+	// More conversations than searchers may be ahead, some of them larger than a visit, read by
+	// someone who writes to the store in between.
 	s := storetest.Open(t)
 	var want []convstore.ID
 	for i := range 3 * searchAhead {
@@ -459,8 +459,8 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-// TestMatchSoon: while the store is open nothing is matched that takes longer than a moment, a short line with
-// many matches neither.
+// TestMatchSoon: while the store is open nothing is matched that takes longer than a moment, a
+// short line with many matches neither.
 func TestMatchSoon(t *testing.T) {
 	search, err := newSearch(storetest.Open(t).View, Query{Pattern: "a.*x|a", Regexp: true})
 	if err != nil {

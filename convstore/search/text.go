@@ -47,12 +47,11 @@ var kindScopes = [stored.KindCount]Scope{
 	stored.KindInquiryAnswer: ScopeInquiry,
 }
 
-// linesOf returns the lines of a body that can be searched. JSON values come one
-// by one, behind the name of the member that holds them and a colon; a string
-// keeps its own line breaks.
+// linesOf returns the lines of a body that can be searched. JSON values come one by one, behind the
+// name of the member that holds them and a colon; a string keeps its own line breaks.
 //
-// The prefilter relies on this: apart from that ": ", a line is a piece of one
-// string, name, number or word of the JSON that the body is stored as.
+// The prefilter relies on this: apart from that ": ", a line is a piece of one string, name, number
+// or word of the JSON that the body is stored as.
 func linesOf(b convstore.Body) []string {
 	var lines []string
 	switch b := b.(type) {
@@ -147,8 +146,7 @@ func memberLines(lines []string, name, text string) []string {
 	if name == "" {
 		return lines
 	}
-	// A name with a line break is broken up like any text; its end stands
-	// before the value.
+	// A name with a line break is broken up like any text; its end stands before the value.
 	head := splitLines(nil, name)
 	last := head[len(head)-1]
 	if strings.HasSuffix(name, "\n") {

@@ -52,8 +52,8 @@ func (g Growing) matches(at string, above bool) bool {
 // Func runs one call of a file tool. limit is the most bytes of its text.
 type Func func(ctx context.Context, f *Files, limit int, args json.RawMessage) (string, error)
 
-// Tool returns what runs a file tool, nil if there is none of this name, and what
-// the tool may do with the workspace when its definition has no access.fs.
+// Tool returns what runs a file tool, nil if there is none of this name, and what the tool may do
+// with the workspace when its definition has no access.fs.
 func Tool(name string) (run Func, mode Mode) {
 	switch name {
 	case "fs_read_file":
@@ -70,8 +70,8 @@ func Tool(name string) (run Func, mode Mode) {
 	return nil, ""
 }
 
-// Check returns the *AccessError of a call of a built-in tool that may not use its path, and nil for
-// whatever else may be wrong with it. It changes nothing.
+// Check returns the *AccessError of a call of a built-in tool that may not use its path, and nil
+// for whatever else may be wrong with it. It changes nothing.
 func (f *Files) Check(mode Mode, raw json.RawMessage) error {
 	var args struct {
 		Path string `json:"path"`
@@ -111,9 +111,8 @@ const (
 	ReadWrite Mode = "rw"
 )
 
-// Rule opens one file or folder, and all below it, to a tool. Path is
-// relative to the workspace or absolute. The rule with the longest path that
-// covers a file decides.
+// Rule opens one file or folder, and all below it, to a tool. Path is relative to the workspace or
+// absolute. The rule with the longest path that covers a file decides.
 type Rule struct {
 	Path string
 	Mode Mode

@@ -12,8 +12,8 @@ import (
 	"jp/tools/regex"
 )
 
-// A folder that is swapped for a link out while it is walked is not followed:
-// each step is taken by hand here, at the worst moment.
+// A folder that is swapped for a link out while it is walked is not followed: each step is taken by
+// hand here, at the worst moment.
 func TestFSSwapped(t *testing.T) {
 	f := newTree(t, map[string]string{"d/a.txt": "inside\n", "a.txt": "inside\n"})
 	out := newTree(t, map[string]string{"a.txt": "secret\n"})
@@ -98,8 +98,7 @@ func TestReplaceChanged(t *testing.T) {
 	}
 }
 
-// FuzzMatcher checks that the fast search finds the lines that the expression
-// itself finds.
+// FuzzMatcher checks that the fast search finds the lines that the expression itself finds.
 func FuzzMatcher(f *testing.F) {
 	for _, s := range []struct {
 		pattern, data string

@@ -12,8 +12,8 @@ import (
 	"jp/tools/brief"
 )
 
-// ignores are the .gitignore files that hold for a folder, the nearest first.
-// The zero pointer ignores nothing.
+// ignores are the .gitignore files that hold for a folder, the nearest first. The zero pointer
+// ignores nothing.
 type ignores struct {
 	base     string // folder of the file, relative like the paths that are matched; "" = the top
 	patterns []pattern
@@ -23,8 +23,8 @@ type ignores struct {
 // maxIgnore bounds a .gitignore file in bytes; the rest does not count.
 const maxIgnore = 256 << 10
 
-// match reports whether path, relative to the top, is ignored. As in git the
-// last matching pattern of the nearest file decides.
+// match reports whether path, relative to the top, is ignored. As in git the last matching pattern
+// of the nearest file decides.
 func (ig *ignores) match(path string, dir bool) bool {
 	for ; ig != nil; ig = ig.outer {
 		rel := path
@@ -175,8 +175,7 @@ func matchParts(parts []string, path string) bool {
 	return i == len(parts)
 }
 
-// matchName matches a name against a glob without slashes. A broken glob
-// matches nothing.
+// matchName matches a name against a glob without slashes. A broken glob matches nothing.
 func matchName(glob, name string) bool {
 	star, taken := "", "" // part behind the last *, and the name from where it takes
 	starred := false
@@ -203,8 +202,8 @@ func matchName(glob, name string) bool {
 	return strings.Trim(glob, "*") == ""
 }
 
-// matchOne matches the first character of name against the first element of
-// glob, and returns what follows them.
+// matchOne matches the first character of name against the first element of glob, and returns what
+// follows them.
 func matchOne(glob, name string) (ok bool, restGlob, restName string) {
 	if glob == "" {
 		return false, "", ""
@@ -225,8 +224,8 @@ func matchOne(glob, name string) (ok bool, restGlob, restName string) {
 	return g == r && glob[:m] == name[:n], glob[m:], name[n:]
 }
 
-// matchClass matches r against the class that glob begins with, such as
-// [a-z_], [!0-9] or [[:alpha:]].
+// matchClass matches r against the class that glob begins with, such as [a-z_], [!0-9] or
+// [[:alpha:]].
 func matchClass(glob string, r rune) (in bool, rest string, closed bool) {
 	glob = glob[1:]
 	negate := strings.HasPrefix(glob, "!") || strings.HasPrefix(glob, "^")
@@ -296,8 +295,8 @@ func posixClass(name string, r rune) bool {
 	return false
 }
 
-// filter is the glob of a call: several patterns, one of which must match. The
-// zero filter matches everything.
+// filter is the glob of a call: several patterns, one of which must match. The zero filter matches
+// everything.
 type filter []pattern
 
 // newFilter reads a glob; {a,b} means either.

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// The patterns of .gitignore mean what they mean to git, which is asked too
-// where it is there.
+// The patterns of .gitignore mean what they mean to git, which is asked too where it is there.
 func TestIgnore(t *testing.T) {
 	paths := []string{
 		"a", "b", "a.log", "b.log", "dir/", "dir/a", "dir/a.log", "dir/sub/", "dir/sub/a", "dir/sub/a.log", "dir/sub/deep/a",
@@ -73,8 +72,7 @@ func TestIgnore(t *testing.T) {
 	}
 }
 
-// Classes of characters by name hold as many ASCII characters as git's, which
-// knows four spaces.
+// Classes of characters by name hold as many ASCII characters as git's, which knows four spaces.
 func TestIgnoreClasses(t *testing.T) {
 	var paths []string
 	for c := byte(1); c < 127; c++ {
@@ -112,8 +110,8 @@ func names(list string, paths []string) (out []string) {
 	return out
 }
 
-// askGit compares the files that are ignored, by themselves or with a folder
-// around them, with those that git ignores.
+// askGit compares the files that are ignored, by themselves or with a folder around them, with
+// those that git ignores.
 func askGit(t *testing.T, patterns string, paths []string, ig *ignores) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -153,8 +151,8 @@ func askGit(t *testing.T, patterns string, paths []string, ig *ignores) {
 	}
 }
 
-// FuzzGlob checks that matching a name needs no more than the simplest of all
-// matchers says, on globs without classes.
+// FuzzGlob checks that matching a name needs no more than the simplest of all matchers says, on
+// globs without classes.
 func FuzzGlob(f *testing.F) {
 	f.Add("*a*b", "xaxb")
 	f.Add("?é*", "ééx")

@@ -33,8 +33,7 @@ type folder struct {
 	deep int
 }
 
-// newWalk opens the folder p and returns it with the walk below it. The
-// caller closes it.
+// newWalk opens the folder p and returns it with the walk below it. The caller closes it.
 func newWalk(ctx context.Context, f *Files, p *place, glob filter) (*walk, folder, error) {
 	w := &walk{Files: f, ctx: ctx, filter: glob, anchor: p.rule.anchor}
 	top, err := proc.OpenRoot(w.anchor)

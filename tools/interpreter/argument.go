@@ -10,8 +10,7 @@ import (
 	"jp/tools/template"
 )
 
-// Argument is one argument of a program, of text that is written out and of
-// values.
+// Argument is one argument of a program, of text that is written out and of values.
 type Argument []template.Node
 
 // Literal returns the text of an argument without tags.

@@ -189,9 +189,8 @@ func Each(v any, f func(any) any) any {
 	return v
 }
 
-// Explain says what a JSON decoder did not like in words of JSON, where the
-// standard ones name Go types: "servers.a: want a list, not a string". Errors of
-// other kinds come back as they are.
+// Explain says what a JSON decoder did not like in words of JSON, where the standard ones name Go
+// types: "servers.a: want a list, not a string". Errors of other kinds come back as they are.
 func Explain(err error) error {
 	var typed *json.UnmarshalTypeError
 	if !errors.As(err, &typed) {

@@ -111,8 +111,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// FuzzMembers: an object that is taken apart and put together is the same; a key that it has twice is
-// found; what Strict accepts is JSON, and nothing of it is lost.
+// FuzzMembers: an object that is taken apart and put together is the same; a key that it has twice
+// is found; what Strict accepts is JSON, and nothing of it is lost.
 func FuzzMembers(f *testing.F) {
 	f.Add(`{"a":1,"b":[{"c":null}],"\u0061":"x"}`)
 	f.Add(`{"query":"q","QUERY":"r"} `)

@@ -73,8 +73,8 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	return r, nil
 }
 
-// Inherited is what a child jp was given by its parent jp. The zero value is
-// that of a jp without one.
+// Inherited is what a child jp was given by its parent jp. The zero value is that of a jp without
+// one.
 type Inherited struct {
 	Death *os.File // end of file: the parent is gone
 	Lock  *os.File // Spec.Lock, nil without one; the caller's to close
@@ -169,10 +169,9 @@ const (
 	exitWait   = 150 * time.Millisecond
 )
 
-// Watch calls cancel, in a goroutine, when the parent is gone. The process then has
-// a short time to stop what it runs and end. After that everything below it is
-// killed, and soon after it exits with status 129. Without a parent Watch does
-// nothing. Closing Death ends it.
+// Watch calls cancel, in a goroutine, when the parent is gone. The process then has a short time to
+// stop what it runs and end. After that everything below it is killed, and soon after it exits with
+// status 129. Without a parent Watch does nothing. Closing Death ends it.
 func (in *Inherited) Watch(cancel func()) {
 	if in.Death == nil {
 		return

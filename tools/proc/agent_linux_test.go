@@ -78,8 +78,8 @@ func TestInterruptBeforeItsOwnGroup(t *testing.T) {
 	}
 }
 
-// TestLockOutlivesParent takes an OFD lock here, hands it to an agent and lets go of
-// it: the agent holds it to its end.
+// TestLockOutlivesParent takes an OFD lock here, hands it to an agent and lets go of it: the agent
+// holds it to its end.
 func TestLockOutlivesParent(t *testing.T) {
 	h := host(t)
 	path := filepath.Join(t.TempDir(), "lock")

@@ -9,8 +9,8 @@ import (
 
 var benchEnv = []string{"PATH=/usr/bin:/bin"}
 
-// What a guard and a death pipe cost: each run beside the same program started
-// by os/exec in between, so that a busy machine slows both.
+// What a guard and a death pipe cost: each run beside the same program started by os/exec in
+// between, so that a busy machine slows both.
 func bench(b *testing.B, o Options, pause time.Duration, spec Spec) {
 	h := NewHost(o)
 	defer func() {

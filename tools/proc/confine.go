@@ -33,8 +33,8 @@ type Confine struct {
 	// empty. HOME, where it is set, names it too unless KeepHome is set: programs look there for
 	// settings, and many end if they find some that they may not read.
 	TmpDir, KeepHome bool
-	// Network allows sockets. Without it the tool can make none, of any
-	// family, but for connected pairs.
+	// Network allows sockets. Without it the tool can make none, of any family, but for connected
+	// pairs.
 	Network bool
 	// Watch allows inotify. It shows the names of files that are made and opened in any folder that
 	// the user may read, whatever the lists above say.
@@ -57,13 +57,13 @@ func (e *ConfineError) Error() string {
 type Report struct {
 	LandlockABI int  // of the kernel; 0 = none. Files are confined from MinLandlock on
 	Seccomp     bool // system call filters work, and jp has one for this processor
-	// Missing says what cannot be enforced, each a phrase like "access to
-	// files (no Landlock in this kernel)"; empty when everything can.
+	// Missing says what cannot be enforced, each a phrase like "access to files (no Landlock in
+	// this kernel)"; empty when everything can.
 	Missing []string
 }
 
-// MinLandlock is the Landlock ABI that confines the contents of files wholly:
-// ABI 1 and 2 do not know truncation. It is of Linux 6.2.
+// MinLandlock is the Landlock ABI that confines the contents of files wholly: ABI 1 and 2 do not
+// know truncation. It is of Linux 6.2.
 const MinLandlock = 3
 
 // scopeLandlock is the ABI that confines signals and abstract sockets (Linux 6.12).
@@ -99,11 +99,11 @@ func (r Report) missing() []string {
 	return list
 }
 
-// System returns a Confine with the system's programs, libraries and settings
-// that nearly every program needs, and nothing of the user's. The caller may append to it.
+// System returns a Confine with the system's programs, libraries and settings that nearly every
+// program needs, and nothing of the user's. The caller may append to it.
 //
-// Left out on purpose: other files of /etc, /proc but for facts about the
-// machine (it names every process's arguments), /run, /var, /dev/shm, /tmp.
+// Left out on purpose: other files of /etc, /proc but for facts about the machine (it names every
+// process's arguments), /run, /var, /dev/shm, /tmp.
 func System() Confine {
 	return Confine{
 		Exec: []string{
@@ -126,8 +126,8 @@ func System() Confine {
 	}
 }
 
-// prepare checks c and returns a copy to send, with a folder of its own where
-// c asks for one. The caller removes that (removeTmp).
+// prepare checks c and returns a copy to send, with a folder of its own where c asks for one. The
+// caller removes that (removeTmp).
 func (c *Confine) prepare(spec *Spec) (confinement, error) {
 	if c.Require {
 		if missing := c.Missing(Enforceable()); len(missing) > 0 {

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probe is a tool that tries one thing and says how it went: "probe deep 2 read FILE"
-// does so in a grandchild, each generation in a session of its own.
+// probe is a tool that tries one thing and says how it went: "probe deep 2 read FILE" does so in a
+// grandchild, each generation in a session of its own.
 func probe(args []string) int {
 	if args[0] == "deep" {
 		n, _ := strconv.Atoi(args[1])
@@ -175,8 +175,7 @@ func confined(t *testing.T, h *Host, c *Confine, args ...string) (bool, string) 
 	return exit.Code == 0, strings.TrimSpace(out.String())
 }
 
-// whole skips where the system cannot confine wholly, after a check that
-// Require refuses.
+// whole skips where the system cannot confine wholly, after a check that Require refuses.
 func whole(t *testing.T) {
 	t.Helper()
 	missing := Enforceable().Missing
@@ -192,8 +191,8 @@ func whole(t *testing.T) {
 	t.Skipf("this system cannot enforce %s", strings.Join(missing, ", "))
 }
 
-// TestConfine tries what must not be, without confinement, where it has to
-// work for the test to mean anything, and with it.
+// TestConfine tries what must not be, without confinement, where it has to work for the test to
+// mean anything, and with it.
 func TestConfine(t *testing.T) {
 	whole(t)
 	h := host(t)
@@ -497,8 +496,7 @@ func TestConfineTmpDir(t *testing.T) {
 	}
 }
 
-// TestConfineEnds has a confined tool leave processes behind, which its guard must be
-// able to end.
+// TestConfineEnds has a confined tool leave processes behind, which its guard must be able to end.
 func TestConfineEnds(t *testing.T) {
 	whole(t)
 	env, name := mark(t)

@@ -1,17 +1,16 @@
-// Package proc starts programs and ends them together with everything below
-// them. It is the one way jp starts a process and the one way it stops one.
+// Package proc starts programs and ends them together with everything below them. It is the one way
+// jp starts a process and the one way it stops one.
 //
-// A [Host] runs a [Spec] and returns an [Exit] when the program's whole tree
-// is gone: children it left in the background, processes that took a session
-// of their own, daemons that forked twice. Ending the context asks the tree to
-// stop, waits a bounded time, and kills. [Host.Kill] kills at once.
+// A [Host] runs a [Spec] and returns an [Exit] when the program's whole tree is gone: children it
+// left in the background, processes that took a session of their own, daemons that forked twice.
+// Ending the context asks the tree to stop, waits a bounded time, and kills. [Host.Kill] kills at
+// once.
 //
 // # Two kinds of program
 //
-// An [Agent] is another jp. It is a direct child in a process group of its
-// own, holds the read end of a pipe (the death pipe) whose only write end is
-// its parent's, and sweeps what is below itself when that pipe ends
-// ([Inherited.Watch]).
+// An [Agent] is another jp. It is a direct child in a process group of its own, holds the read end
+// of a pipe (the death pipe) whose only write end is its parent's, and sweeps what is below itself
+// when that pipe ends ([Inherited.Watch]).
 //
 // A [Tool] is any other program and is not trusted to do that. Between jp and the tool is a guard:
 // jp executed again as "toolguard __guard" ([Guard]). It starts the tool in a session of its own,
@@ -25,12 +24,11 @@
 //
 // # How nothing is left
 //
-// Every jp with children and every guard is a child subreaper: a process whose
-// parent dies becomes the child of the nearest one above it, whatever session
-// or group it moved to, so the kernel's own list of children is a complete list
-// of what is left. A sweep stops everything it can see below (a stopped
-// process cannot fork), kills it, collects it, and looks again until the
-// kernel says that there is no child left.
+// Every jp with children and every guard is a child subreaper: a process whose parent dies becomes
+// the child of the nearest one above it, whatever session or group it moved to, so the kernel's own
+// list of children is a complete list of what is left. A sweep stops everything it can see below (a
+// stopped process cannot fork), kills it, collects it, and looks again until the kernel says that
+// there is no child left.
 //
 //	what dies        who notices                   who sweeps
 //	tool             guard (its parent)            guard
@@ -45,10 +43,9 @@
 // confined: otherwise it could not end what confined processes leave behind. A failure on the way
 // keeps the tool from starting.
 //
-// Files are confined by Landlock, as are signals, tracing, the /proc entries
-// of processes outside and abstract sockets; no network is a filter of system
-// calls, since Landlock does not know of UDP, raw sockets and sockets that are
-// files. [Enforceable] returns what of it this system has.
+// Files are confined by Landlock, as are signals, tracing, the /proc entries of processes outside
+// and abstract sockets; no network is a filter of system calls, since Landlock does not know of
+// UDP, raw sockets and sockets that are files. [Enforceable] returns what of it this system has.
 //
 // Not confined are what stat shows of files, their modes, owners and times, System V shared memory
 // and message queues, the arguments and environment that the tool is given, and the use of time,
@@ -64,10 +61,9 @@
 // "toolguard", so that killing everything called jp does not kill them. A tool runs as the same
 // user as jp and can kill or stop both unless it is confined.
 //
-// On systems other than Linux there is no subreaper and no list of children. A
-// guard and the death pipe still work, and a tool's own process group is ended
-// when it ends, when it is stopped and when jp dies; a process that left that
-// group is not found.
+// On systems other than Linux there is no subreaper and no list of children. A guard and the death
+// pipe still work, and a tool's own process group is ended when it ends, when it is stopped and
+// when jp dies; a process that left that group is not found.
 //
 // # For callers
 //

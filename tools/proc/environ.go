@@ -20,13 +20,12 @@ func ToolEnv() []string {
 	return []string{"PATH", "HOME", "USER", "LANG", "LC_*", "TERM", "TZ", "TMPDIR"}
 }
 
-// Environ builds an environment from the entries of from ("NAME=value") that
-// allow lets through. An element of allow is a name, a prefix of names that
-// ends in "*", or "NAME=value", which sets that variable whatever from says.
-// Where from or allow names a variable more than once the last one counts.
-// Entries without a name or a "=", or with a NUL byte, are dropped, since no
-// program could be given them. The order is that of from, then of allow. The result shares
-// no memory with its arguments and is never nil.
+// Environ builds an environment from the entries of from ("NAME=value") that allow lets through. An
+// element of allow is a name, a prefix of names that ends in "*", or "NAME=value", which sets that
+// variable whatever from says. Where from or allow names a variable more than once the last one
+// counts. Entries without a name or a "=", or with a NUL byte, are dropped, since no program could
+// be given them. The order is that of from, then of allow. The result shares no memory with its
+// arguments and is never nil.
 func Environ(from []string, allow ...string) []string {
 	names := make(map[string]bool, len(allow))
 	var prefixes []string

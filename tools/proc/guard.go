@@ -21,8 +21,8 @@ const guardArg = "__guard"
 // spares it: a guard that lives ends its tool when jp is gone.
 const guardName = "toolguard"
 
-// Guard is the first line of main. In a process started as "toolguard __guard" it is
-// the guard of one tool and does not return; in any other it does nothing.
+// Guard is the first line of main. In a process started as "toolguard __guard" it is the guard of
+// one tool and does not return; in any other it does nothing.
 func Guard(argv []string) {
 	if len(argv) < 2 || argv[1] != guardArg {
 		return
@@ -30,9 +30,8 @@ func Guard(argv []string) {
 	os.Exit(guard(2))
 }
 
-// A keeper is the state of a guard: one loop over blocking system calls. It needs
-// no new thread when a tool has used up what the user may have, which would end
-// a Go program.
+// A keeper is the state of a guard: one loop over blocking system calls. It needs no new thread
+// when a tool has used up what the user may have, which would end a Go program.
 type keeper struct {
 	ctl   int // the socket to jp
 	tool  int
@@ -139,8 +138,8 @@ func (k *keeper) launch(o order, files []int) bool {
 	return true
 }
 
-// endPipe returns a descriptor that polls readable when pid has ended, for
-// kernels that have none of their own.
+// endPipe returns a descriptor that polls readable when pid has ended, for kernels that have none
+// of their own.
 func endPipe(pid int) int {
 	r, w, err := pipe()
 	if err != nil {
@@ -276,8 +275,8 @@ func (k *keeper) report(rs ...report) {
 	}
 }
 
-// receive reads an order and the descriptors that come with it, three or four. It
-// returns no descriptors when the stream ends first.
+// receive reads an order and the descriptors that come with it, three or four. It returns no
+// descriptors when the stream ends first.
 func receive(ctl int) (o order, files []int, err error) {
 	var head [4]byte
 	oob := make([]byte, unix.CmsgSpace(5*4)) // with room for one more, which is seen and refused
@@ -296,8 +295,8 @@ func receive(ctl int) (o order, files []int, err error) {
 	return o, files, err
 }
 
-// receiveFull fills b, and returns the descriptors received on the way: not
-// nil, and 3 or 4 of them where oob has room. It returns nil at the end of the stream.
+// receiveFull fills b, and returns the descriptors received on the way: not nil, and 3 or 4 of them
+// where oob has room. It returns nil at the end of the stream.
 func receiveFull(ctl int, b, oob []byte) (files []int, err error) {
 	want := len(oob) > 0
 	files = []int{}

@@ -24,8 +24,8 @@ var (
 type Kind uint8
 
 const (
-	// Tool is any program. It runs under a guard in a session of its own, without
-	// a terminal, and has descriptors 0, 1 and 2, Spec.Socket as 3, and no others.
+	// Tool is any program. It runs under a guard in a session of its own, without a terminal, and
+	// has descriptors 0, 1 and 2, Spec.Socket as 3, and no others.
 	Tool Kind = iota
 	// Agent is a jp, which ends what is below itself (Inherit, Watch). It runs in a process group
 	// of its own.
@@ -39,17 +39,15 @@ type Options struct {
 	// Warm is how many guards are started before the tools that will need them; see Host.Warm. 0
 	// starts each guard when its tool is run.
 	Warm int
-	// Environ is added to the environment of guards, which is otherwise empty but
-	// for settings of the Go runtime. GOCOVERDIR is the one variable that makes
-	// sense here.
+	// Environ is added to the environment of guards, which is otherwise empty but for settings of
+	// the Go runtime. GOCOVERDIR is the one variable that makes sense here.
 	Environ []string
 }
 
 // Spec is one program to run.
 type Spec struct {
-	// Path is the program. Without a slash it is looked up in the PATH of Env,
-	// absolute folders only. A relative one is relative to Dir. Of an Agent ""
-	// is Self.
+	// Path is the program. Without a slash it is looked up in the PATH of Env, absolute folders
+	// only. A relative one is relative to Dir. Of an Agent "" is Self.
 	Path string
 	// Args are all arguments, the program's name first. None is Path alone.
 	Args []string
@@ -66,11 +64,10 @@ type Spec struct {
 	Stdout, Stderr io.Writer
 	// Lock is inherited by an Agent, as Inherited.Lock. It stays open here.
 	Lock *os.File
-	// Slot is inherited by an Agent, as Inherited.Slot. It stays open here until
-	// Started was called, which may close it.
+	// Slot is inherited by an Agent, as Inherited.Slot. It stays open here until Started was
+	// called, which may close it.
 	Slot *os.File
-	// Socket is given to a Tool as its descriptor 3; see Pair. nil is none. It
-	// stays open here.
+	// Socket is given to a Tool as its descriptor 3; see Pair. nil is none. It stays open here.
 	Socket *os.File
 	Kind   Kind
 	// Grace is the time between the interrupt and the kill. 0 is that of Options. An agent needs
@@ -105,8 +102,8 @@ func (e *Exit) setStatus(s syscall.WaitStatus) {
 	}
 }
 
-// Host starts programs and ends them with everything below them. Its methods may
-// be called at the same time.
+// Host starts programs and ends them with everything below them. Its methods may be called at the
+// same time.
 type Host struct {
 	options  Options
 	self     string
@@ -162,14 +159,14 @@ func newRun() *run {
 	}
 }
 
-// Run runs one program and returns when it and everything below it has ended.
-// What the program leaves running when it ends is killed.
+// Run runs one program and returns when it and everything below it has ended. What the program
+// leaves running when it ends is killed.
 //
-// When ctx ends the program is interrupted (SIGINT, to a tool's whole group), and
-// after Grace everything below it is killed. Exit.Cause is the cause of ctx then.
+// When ctx ends the program is interrupted (SIGINT, to a tool's whole group), and after Grace
+// everything below it is killed. Exit.Cause is the cause of ctx then.
 //
-// The error is nil whenever the program ran and nothing of it is left, whatever
-// its status. Otherwise it wraps
+// The error is nil whenever the program ran and nothing of it is left, whatever its status.
+// Otherwise it wraps
 //
 //   - an *fs.PathError when the program could not be executed,
 //   - the cause of ctx when that had ended before,
@@ -463,8 +460,8 @@ func (h *Host) Kill() {
 	}
 }
 
-// Close kills what still runs and returns when nothing that this process
-// started or adopted is left. Every Host is closed before its process exits.
+// Close kills what still runs and returns when nothing that this process started or adopted is
+// left. Every Host is closed before its process exits.
 func (h *Host) Close() error {
 	h.Kill()
 	h.work.Wait()

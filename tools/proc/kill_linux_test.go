@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A jp is a test binary that runs as "tree", in a session of its own as
-// under a shell whose terminal is elsewhere.
+// A jp is a test binary that runs as "tree", in a session of its own as under a shell whose
+// terminal is elsewhere.
 type jp struct {
 	*exec.Cmd
 	out   *bufio.Reader
@@ -26,8 +26,8 @@ type jp struct {
 	code  int // after ended, -1 for a signal
 }
 
-// startJP starts a jp with depth agents in a chain below it, the last of which
-// runs script as a tool.
+// startJP starts a jp with depth agents in a chain below it, the last of which runs script as a
+// tool.
 func startJP(t *testing.T, env []string, depth int, script string, terminal *os.File, who *syscall.Credential) *jp {
 	t.Helper()
 	j := &jp{ended: make(chan struct{})}
@@ -125,8 +125,8 @@ func hard() string {
 
 const hardSleepers = staying + 1
 
-// TestKillOne kills one process of a tree with SIGKILL, each in turn, and
-// expects that nothing of the tool is left. Where the root survives it says so.
+// TestKillOne kills one process of a tree with SIGKILL, each in turn, and expects that nothing of
+// the tool is left. Where the root survives it says so.
 func TestKillOne(t *testing.T) {
 	for depth := range 3 {
 		for victim := range depth + 2 { // the jps, then the guard
@@ -274,8 +274,8 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// TestJobsOfTheShell starts a jp by exec in a shell that has a job in the
-// background: a child of jp's that is none of its business.
+// TestJobsOfTheShell starts a jp by exec in a shell that has a job in the background: a child of
+// jp's that is none of its business.
 func TestJobsOfTheShell(t *testing.T) {
 	env, entry := mark(t)
 	cmd := &command{Args: []string{"sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!; exec " + self("tree") + " 1 'sleep 1000 & kill -9 $PPID'"}, Env: env}

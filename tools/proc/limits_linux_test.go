@@ -30,8 +30,8 @@ func poor(args []string) int {
 	return tree([]string{"0", args[1]})
 }
 
-// narrow runs a tool with every small number of descriptors and says what happened: either
-// the tool ran and left nothing, or it was not started.
+// narrow runs a tool with every small number of descriptors and says what happened: either the tool
+// ran and left nothing, or it was not started.
 func narrow([]string) int {
 	h := NewHost(Options{})
 	ran, refused := 0, 0
@@ -79,8 +79,8 @@ func nobody(t *testing.T) *syscall.Credential {
 	return &syscall.Credential{Uid: 65534, Gid: 65534}
 }
 
-// TestBombAtLimit runs a fork bomb that takes all the processes its user may have, jp
-// and guard being of the same user.
+// TestBombAtLimit runs a fork bomb that takes all the processes its user may have, jp and guard
+// being of the same user.
 func TestBombAtLimit(t *testing.T) {
 	env, entry := mark(t)
 	cmd := &exec.Cmd{
@@ -108,12 +108,12 @@ func squat([]string) int {
 	return 0
 }
 
-// TestLeft has a tool start a program that runs as root, which a jp of another user
-// cannot end. It says so, at every level.
+// TestLeft has a tool start a program that runs as root, which a jp of another user cannot end. It
+// says so, at every level.
 func TestLeft(t *testing.T) {
 	who := nobody(t)
-	// The set-user-ID program lies where only that user, and no other of this
-	// machine, can reach it.
+	// The set-user-ID program lies where only that user, and no other of this machine, can reach
+	// it.
 	dir, err := os.MkdirTemp("", "jp-proc-*")
 	if err != nil {
 		t.Fatal(err)
@@ -171,8 +171,8 @@ func copyFile(to, from string) error {
 	return errors.Join(err, w.Close())
 }
 
-// TestNotDumpable looks who owns the files of processes in /proc: root, where a
-// program of the same user may not look into them.
+// TestNotDumpable looks who owns the files of processes in /proc: root, where a program of the same
+// user may not look into them.
 func TestNotDumpable(t *testing.T) {
 	env, entry := mark(t)
 	j := startJP(t, env, 1, "echo ready; exec sleep 1000", nil, nobody(t))

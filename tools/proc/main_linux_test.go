@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The test binary is every program of these tests: a guard, a jp with a tree
-// below it, a tool that misbehaves. The first argument says which program it is.
+// The test binary is every program of these tests: a guard, a jp with a tree below it, a tool that
+// misbehaves. The first argument says which program it is.
 func TestMain(m *testing.M) {
 	Guard(os.Args)
 	if len(os.Args) > 1 {
@@ -43,9 +43,9 @@ var programs = map[string]func(args []string) int{
 	"bury": bury,
 }
 
-// tree is a jp: "tree N SCRIPT" has N agents in a chain below it, the last of
-// which runs the script as a tool. It stops at the first signal, kills at the second, and
-// exits 130 when it was stopped, else as what it ran.
+// tree is a jp: "tree N SCRIPT" has N agents in a chain below it, the last of which runs the script
+// as a tool. It stops at the first signal, kills at the second, and exits 130 when it was stopped,
+// else as what it ran.
 func tree(args []string) int {
 	in, err := Inherit()
 	if err != nil {
@@ -91,8 +91,8 @@ func complain(err error) int {
 	return 70
 }
 
-// daemon leaves its parent as daemons do: it forks, takes a session, forks
-// again, closes its streams, and stays.
+// daemon leaves its parent as daemons do: it forks, takes a session, forks again, closes its
+// streams, and stays.
 func daemon(args []string) int {
 	if len(args) == 0 {
 		args = []string{"2"}
@@ -113,8 +113,8 @@ func daemon(args []string) int {
 	return 0
 }
 
-// settle is a tool that ends well when it is interrupted, with the status given. (A
-// shell is none: dash loses a signal that comes while it forks.)
+// settle is a tool that ends well when it is interrupted, with the status given. (A shell is none:
+// dash loses a signal that comes while it forks.)
 func settle(args []string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT)
@@ -276,8 +276,7 @@ func below(t testing.TB, pid int) (found []process) {
 	return found
 }
 
-// wait returns when cond holds; it fails the test when that takes too long to
-// be slowness.
+// wait returns when cond holds; it fails the test when that takes too long to be slowness.
 func wait(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for start := time.Now(); !cond(); time.Sleep(2 * time.Millisecond) {
@@ -308,8 +307,8 @@ func waitGone(t testing.TB, ps []process, entry string) {
 	}
 }
 
-// A shell's worth of tools that stay: in the group, in a session of its own,
-// and a daemon. Each counts in the number of processes that stay.
+// A shell's worth of tools that stay: in the group, in a session of its own, and a daemon. Each
+// counts in the number of processes that stay.
 func stayers() string {
 	return "sleep 1000 & setsid sleep 1000 & " + self("daemon") + "; "
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A socket is the tool's descriptor 3, and that of what it starts, confined or
-// not; a tool without one has no descriptor 3.
+// A socket is the tool's descriptor 3, and that of what it starts, confined or not; a tool without
+// one has no descriptor 3.
 func TestSocket(t *testing.T) {
 	h := host(t)
 	const script = `read said <&3; sh -c 'echo "got $0" >&3' "$said"; ls /proc/self/fd | tr '\n' ' '`

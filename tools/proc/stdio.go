@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ErrOutputHeld says that a process outside the tree still holds the program's
-// standard output or error after the tree is empty. What was written until then was copied.
+// ErrOutputHeld says that a process outside the tree still holds the program's standard output or
+// error after the tree is empty. What was written until then was copied.
 var ErrOutputHeld = errors.New("held open by a process outside the tree")
 
 // errOutputStuck says that a Writer of the caller did not return in time.
@@ -31,8 +31,8 @@ const (
 	readerWait = 100 * time.Millisecond
 )
 
-// stdio is a program's standard input, output and error, and the copying
-// between them and the caller's Reader and Writers.
+// stdio is a program's standard input, output and error, and the copying between them and the
+// caller's Reader and Writers.
 type stdio struct {
 	fds   [3]uintptr // for the program
 	files []*os.File // files of fds: must stay open until the program has them
@@ -44,8 +44,8 @@ type stdio struct {
 	closeOnce sync.Once
 }
 
-// open prepares the three descriptors. An *os.File is handed over as it is, nil
-// is /dev/null, anything else is copied through a pipe.
+// open prepares the three descriptors. An *os.File is handed over as it is, nil is /dev/null,
+// anything else is copied through a pipe.
 func (s *stdio) open(in io.Reader, out, errOut io.Writer) (err error) {
 	defer func() {
 		if err != nil {

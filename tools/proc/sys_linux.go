@@ -61,9 +61,9 @@ func awaitEnd(pid int) error {
 	}
 }
 
-// spawn is syscall.ForkExec that also returns a descriptor which polls readable
-// when the process has ended, or -1 where the kernel has none (before Linux 5.3). The process is
-// killed when the calling thread ends.
+// spawn is syscall.ForkExec that also returns a descriptor which polls readable when the process
+// has ended, or -1 where the kernel has none (before Linux 5.3). The process is killed when the
+// calling thread ends.
 func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid, ended int, err error) {
 	ended = -1
 	attr.Sys.PidFD, attr.Sys.Pdeathsig = &ended, syscall.SIGKILL
@@ -90,8 +90,8 @@ func statNoLinks(path string) (fs.FileInfo, error) {
 	}
 }
 
-// socketpair returns two connected stream sockets. The descriptors of this package
-// are close-on-exec from the start.
+// socketpair returns two connected stream sockets. The descriptors of this package are
+// close-on-exec from the start.
 func socketpair() (a, b int, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	return fds[0], fds[1], os.NewSyscallError("socketpair", err)

@@ -17,17 +17,17 @@ import (
 // adopts reports whether orphans come to this process.
 const adopts = true
 
-// A view lists children of processes. The zero value reads the lists that the
-// kernel keeps; where it keeps none (no CONFIG_PROC_CHILDREN) the parent of
-// every process is read instead, once per view.
+// A view lists children of processes. The zero value reads the lists that the kernel keeps; where
+// it keeps none (no CONFIG_PROC_CHILDREN) the parent of every process is read instead, once per
+// view.
 type view struct {
 	scan     bool
 	byParent map[int][]int
 	buf      []byte
 }
 
-// children returns the children of pid. A process that is gone has none; an
-// error means that they could not be read and may exist.
+// children returns the children of pid. A process that is gone has none; an error means that they
+// could not be read and may exist.
 func (v *view) children(pid int) ([]int, error) {
 	if v.scan {
 		return v.scanned(pid)
@@ -201,8 +201,8 @@ func (v *view) signal(m member, sig unix.Signal) error {
 	return unix.Kill(m.pid, sig)
 }
 
-// stopPasses bounds how often end looks for processes it has not stopped yet. One
-// pass stops all there is; more are needed where processes were forking meanwhile.
+// stopPasses bounds how often end looks for processes it has not stopped yet. One pass stops all
+// there is; more are needed where processes were forking meanwhile.
 const stopPasses = 10
 
 // end stops and then kills roots, which are children of this process, and everything below them. It
@@ -236,8 +236,8 @@ func end(roots []int) (denied []int) {
 				known[m.pid], fresh = true, true
 				found = append(found, m)
 			}
-			// An unreadable list makes this pass see less; what was missed
-			// becomes a direct child when its parent is killed.
+			// An unreadable list makes this pass see less; what was missed becomes a direct child
+			// when its parent is killed.
 			kids, _ := v.children(m.pid)
 			for _, kid := range kids {
 				queue = append(queue, member{kid, m.pid})
@@ -254,12 +254,11 @@ func end(roots []int) (denied []int) {
 	return denied
 }
 
-// sweepLimit bounds a sweep: what is left by then is stuck in the kernel or
-// forks faster than it can be stopped.
+// sweepLimit bounds a sweep: what is left by then is stuck in the kernel or forks faster than it
+// can be stopped.
 const sweepLimit = 10 * time.Second
 
-// refusedRounds bounds how often a sweep looks again at processes that it may
-// not signal.
+// refusedRounds bounds how often a sweep looks again at processes that it may not signal.
 const refusedRounds = 30
 
 // sweep ends and collects children of this process, with everything below them, until list, which

@@ -268,8 +268,7 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// TestEnd has one call end a tree to its leaves, without the help of orphans
-// coming up.
+// TestEnd has one call end a tree to its leaves, without the help of orphans coming up.
 func TestEnd(t *testing.T) {
 	env, entry := mark(t)
 	cmd := &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "(setsid sh -c 'sleep 1000 & wait' & wait) & wait"}, Env: env}

@@ -23,21 +23,20 @@ const (
 	askKill      = 'k' // end everything below the guard now
 )
 
-// An order is what a guard is to start. Args and env travel as bytes: they
-// need not be UTF-8.
+// An order is what a guard is to start. Args and env travel as bytes: they need not be UTF-8.
 type order struct {
 	path, dir string
 	confine   string // a confinement; "" = none
 	args, env []string
 }
 
-// maxOrder bounds an order in bytes. Linux takes at most 6 MiB of arguments
-// and environment, so a larger one could not be executed.
+// maxOrder bounds an order in bytes. Linux takes at most 6 MiB of arguments and environment, so a
+// larger one could not be executed.
 const maxOrder = 8 << 20
 
-// encode returns the order with its length in front, or E2BIG, or EINVAL where
-// a string holds a NUL byte. The body is a sequence of NUL-terminated strings:
-// path, directory, number of arguments, confinement, arguments, environment.
+// encode returns the order with its length in front, or E2BIG, or EINVAL where a string holds a NUL
+// byte. The body is a sequence of NUL-terminated strings: path, directory, number of arguments,
+// confinement, arguments, environment.
 func (o order) encode() ([]byte, error) {
 	b := make([]byte, 4, 4096)
 	for s := range o.strings {

@@ -21,8 +21,8 @@ type Needle struct {
 	alone        bool
 }
 
-// maxNeedle bounds the text of a needle in bytes: it is compared at every place
-// where its rarest bytes are.
+// maxNeedle bounds the text of a needle in bytes: it is compared at every place where its rarest
+// bytes are.
 const maxNeedle = 32
 
 // maxNeedles bounds how many needles are looked for in the same data.
@@ -226,8 +226,7 @@ func (p bytePair) places(x, y []byte) uint64 {
 	return (t - 0x0101010101010101) &^ t & 0x8080808080808080
 }
 
-// indexFrom returns the place of the next b at or after from, len(s) when there
-// is none.
+// indexFrom returns the place of the next b at or after from, len(s) when there is none.
 func indexFrom(s []byte, b byte, from int) int {
 	if from >= len(s) {
 		return len(s)
@@ -238,8 +237,7 @@ func indexFrom(s []byte, b byte, from int) int {
 	return len(s)
 }
 
-// equalFold compares with a text in lower case, taking ASCII letters in either
-// case.
+// equalFold compares with a text in lower case, taking ASCII letters in either case.
 func equalFold(s, lower []byte) bool {
 	for i, c := range s {
 		if 'A' <= c && c <= 'Z' {

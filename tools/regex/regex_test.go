@@ -26,8 +26,8 @@ func compile(t testing.TB, expr string) *regex.Regexp {
 	return r
 }
 
-// padded are expressions that find what expr finds, and of which so little text is searched at
-// once that every text goes the long way. The second one keeps the prefix.
+// padded are expressions that find what expr finds, and of which so little text is searched at once
+// that every text goes the long way. The second one keeps the prefix.
 func padded(expr string) []string {
 	nothing := strings.Repeat(`(?:[^\x00-\x{10FFFF}]{0,1000})`, 5)
 	return []string{"(?:" + expr + ")|" + nothing + "x[^\\x00-\\x{10FFFF}]", "(?:" + expr + ")" + nothing}

@@ -10,8 +10,8 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// maxExponent bounds the numbers that are computed with: 1e999999999 is short
-// to write and long to hold.
+// maxExponent bounds the numbers that are computed with: 1e999999999 is short to write and long to
+// hold.
 const maxExponent = 400
 
 // ratOf is the exact value of a JSON number.

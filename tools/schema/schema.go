@@ -96,8 +96,7 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	if err := json.Unmarshal(clean, &js); err != nil {
 		return nil, explainSchema(err)
 	}
-	// Without a loader, nothing is fetched from elsewhere: such a reference is
-	// an error here.
+	// Without a loader, nothing is fetched from elsewhere: such a reference is an error here.
 	s.root = m
 	s.full, err = js.Resolve(&jsonschema.ResolveOptions{})
 	return s, explainSchema(err)

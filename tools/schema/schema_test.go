@@ -189,9 +189,8 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
-// FuzzValidate: nothing panics; what is accepted is JSON that the full
-// validator accepts too, is accepted again unchanged, and what is refused is
-// refused with the same words each time.
+// FuzzValidate: nothing panics; what is accepted is JSON that the full validator accepts too, is
+// accepted again unchanged, and what is refused is refused with the same words each time.
 func FuzzValidate(f *testing.F) {
 	for _, s := range []string{
 		`{"s":"a"}`, `{"s":"a","n":"1.5"}`, `{"s":"a","l":"[1,2]"}`, `{"s":"a","o":{"n":1}}`, `{"s":"a","u":null}`, `{"s":1}`, `[]`, `{`,

@@ -113,9 +113,8 @@ type marked struct {
 	outer syntax.Node // node that the statement is in
 }
 
-// checkBlock checks that each branch of a block parses alone in its place: as
-// whole statements where the block is one, as whole words where it is one, and
-// within the same quotes otherwise.
+// checkBlock checks that each branch of a block parses alone in its place: as whole statements
+// where the block is one, as whole words where it is one, and within the same quotes otherwise.
 func (s *Text) checkBlock(b block) error {
 	one, two := s.mark+"Az", s.mark+"Bz"
 	for _, lang := range s.variants() {
@@ -158,8 +157,8 @@ func (s *Text) checkBlock(b block) error {
 	return nil
 }
 
-// findMark finds the one literal with mark in it; nil when there is none, or
-// when it is in a comment.
+// findMark finds the one literal with mark in it; nil when there is none, or when it is in a
+// comment.
 func findMark(file *syntax.File, mark string) *marked {
 	var (
 		stack []syntax.Node

@@ -10,8 +10,8 @@ import (
 	"jp/tools/template"
 )
 
-// No value changes the text that a shell reads, whatever text an author
-// writes; and whatever is wrong with that is a TemplateError.
+// No value changes the text that a shell reads, whatever text an author writes; and whatever is
+// wrong with that is a TemplateError.
 func FuzzShellRewrite(f *testing.F) {
 	for _, p := range places() {
 		f.Add(p.text(), "a", hostile[len(p.script)%len(hostile)], true)
@@ -72,8 +72,7 @@ func FuzzShellRewrite(f *testing.F) {
 	})
 }
 
-// Texts put together of what is allowed print the value, byte for byte, and
-// nothing else happens.
+// Texts put together of what is allowed print the value, byte for byte, and nothing else happens.
 func FuzzShellRun(f *testing.F) {
 	for i, v := range hostile {
 		if i%2 == 0 {

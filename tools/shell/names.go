@@ -12,16 +12,14 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// builtins are the commands of bash and dash that run in the shell, less
-// those that take values.
+// builtins are the commands of bash and dash that run in the shell, less those that take values.
 var builtins = strings.Fields(`
 	. : alias bg bind break builtin caller cd chdir command compgen complete compopt continue declare dirs disown enable
 	eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile nameref popd pushd pwd
 	read readarray readonly return set shift shopt source suspend times trap true type typeset ulimit umask unalias unset wait
 `)
 
-// specialVariables mean something to the shell or to the programs it starts
-// when they are set.
+// specialVariables mean something to the shell or to the programs it starts when they are set.
 var specialVariables = strings.Fields(`
 	_ BASH BASHOPTS BASHPID CDPATH CHILD_MAX COLUMNS COMPREPLY COPROC DIRSTACK EMACS ENV EPOCHREALTIME EPOCHSECONDS EUID
 	EXECIGNORE FCEDIT FIGNORE FPATH FUNCNAME FUNCNEST GLOBIGNORE GLOBSORT GROUPS HISTCMD HISTCONTROL HISTFILE HISTFILESIZE

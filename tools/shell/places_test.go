@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// hostile are values that a shell would do something with, were they its text.
-// What they would do is make a file called pwned.
+// hostile are values that a shell would do something with, were they its text. What they would do
+// is make a file called pwned.
 var hostile = []string{
 	"", "plain", "a b", " a  b ", "'", `"`, `'"'"'`, "`touch pwned`", "$(touch pwned)", "${IFS}", "$HOME", "$0 $@ $$", "${JP_ARG_0}",
 	"; touch pwned", "&& touch pwned", "| touch pwned", "> pwned", ">pwned", "& touch pwned &", "'; touch pwned; '", `"; touch pwned; "`,
@@ -91,8 +91,8 @@ func places() []shellPlace {
 	return out
 }
 
-// expected is what the text prints for value; the few whose output is more
-// than its pattern are told apart by their text.
+// expected is what the text prints for value; the few whose output is more than its pattern are
+// told apart by their text.
 func (p shellPlace) expected(value string) string {
 	empty := value == ""
 	switch {

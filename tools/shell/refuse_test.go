@@ -8,8 +8,8 @@ import (
 	"jp/tools/template"
 )
 
-// A placeholder in a place that is not known to be safe is an error of the
-// definition, at its own line and column.
+// A placeholder in a place that is not known to be safe is an error of the definition, at its own
+// line and column.
 func TestShellRefuses(t *testing.T) {
 	const x = "{{tool.arguments.x}}"
 	for _, tt := range []struct{ script, want string }{

@@ -40,8 +40,8 @@ const (
 // argVariable begins the names of the variables that carry values.
 const argVariable = "JP_ARG_"
 
-// Parse parses a shell text. interpreter is bash, sh or "" for what the
-// first line asks for, bash without one.
+// Parse parses a shell text. interpreter is bash, sh or "" for what the first line asks for, bash
+// without one.
 func Parse(name, text, interpreter string) (*Text, error) {
 	s := &Text{File: name, Interpreter: interpreter}
 	if len(text) > maxScript {
@@ -145,8 +145,7 @@ func (s *Text) Check(rules Rules) error {
 	return nil
 }
 
-// read parses a text and finds the uses of its placeholders, for all shells
-// that may read it.
+// read parses a text and finds the uses of its placeholders, for all shells that may read it.
 func (s *Text) read(chunks []chunk, rules Rules) (*reading, error) {
 	var first *reading
 	for _, lang := range s.variants() {

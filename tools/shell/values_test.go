@@ -104,8 +104,8 @@ func many(n, size int) (out []any) {
 	return out
 }
 
-// A value that does not fit into the environment arrives whole all the same,
-// at every place where no program needs it there.
+// A value that does not fit into the environment arrives whole all the same, at every place where
+// no program needs it there.
 func TestShellLarge(t *testing.T) {
 	for _, shell := range []string{"bash", "dash"} {
 		path, interpreter := lookShell(shell), map[string]string{"bash": "bash", "dash": "sh"}[shell]

@@ -23,8 +23,7 @@ const (
 	MaxSteps    = 1_000_000 // nodes rendered
 )
 
-// Renderer renders the nodes of a template, piece by piece. It is not safe for
-// concurrent use.
+// Renderer renders the nodes of a template, piece by piece. It is not safe for concurrent use.
 type Renderer struct {
 	Data map[string]any
 	// Emit is called with each piece. Literal text has a nil path, a value has the path that it
@@ -83,8 +82,7 @@ func (r *Renderer) node(n Node) error {
 	return nil
 }
 
-// Each calls body once for each element of the list of n, with the loop
-// variable set.
+// Each calls body once for each element of the list of n, with the loop variable set.
 func (r *Renderer) Each(n For, body func() error) error {
 	v, from, err := r.Lookup(n.Path)
 	if err != nil {

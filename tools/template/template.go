@@ -1,9 +1,9 @@
 // Package template is the {{ }} language in which a tool's command says where its arguments go.
 //
 // [Parse] makes a [Template], a tree of nodes; [SplitWords] does so for each word of a command
-// line. A [Renderer] looks up the values and says to its caller where each piece of text comes from,
-// so that the caller can judge what a value may do there: this package escapes nothing. Paths begin
-// with "tool" or "context"; what a call gave is tool.arguments.NAME.
+// line. A [Renderer] looks up the values and says to its caller where each piece of text comes
+// from, so that the caller can judge what a value may do there: this package escapes nothing. Paths
+// begin with "tool" or "context"; what a call gave is tool.arguments.NAME.
 package template
 
 import (
@@ -20,16 +20,16 @@ import (
 //	{{#for x in a.b}}...{{/for}}      once per element of a list
 //	{{"{{"}}                          literal text
 //
-// It has no filters, no includes and no escaping: what a value may contain is
-// for the place that it is put in. A Template is immutable.
+// It has no filters, no includes and no escaping: what a value may contain is for the place that it
+// is put in. A Template is immutable.
 //
-// Strings are written as they are, numbers and booleans as in JSON, lists and objects as JSON. In #if,
-// false, null, 0, "" and what is empty or omitted are false. A key that is missing from the data,
-// and a null outside #if, is a *Error.
+// Strings are written as they are, numbers and booleans as in JSON, lists and objects as JSON. In
+// #if, false, null, 0, "" and what is empty or omitted are false. A key that is missing from the
+// data, and a null outside #if, is a *Error.
 type Template struct{ Nodes []Node }
 
-// Error is a template that cannot be parsed or rendered. Line and
-// Column are 1-based; columns count runes.
+// Error is a template that cannot be parsed or rendered. Line and Column are 1-based; columns count
+// runes.
 type Error struct {
 	Line, Column int
 	Msg          string
@@ -177,8 +177,8 @@ type parser struct {
 	names  []string // of the #for loops around
 }
 
-// block parses up to a tag that ends or divides the block, and returns that
-// tag; nil at the end of the tokens.
+// block parses up to a tag that ends or divides the block, and returns that tag; nil at the end of
+// the tokens.
 func (p *parser) block(depth int) (nodes []Node, end *token, err error) {
 	for len(p.tokens) > 0 {
 		t := p.tokens[0]

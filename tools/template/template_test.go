@@ -166,8 +166,8 @@ func TestTemplateBounds(t *testing.T) {
 	}
 }
 
-// FuzzTemplate: nothing panics; a text without tags is itself; what is parsed
-// renders to the same each time; an error has a place in the text.
+// FuzzTemplate: nothing panics; a text without tags is itself; what is parsed renders to the same
+// each time; an error has a place in the text.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{
 		"", "a", "{{tool.name}}", `{{tool["name"]}}`, "{{#if tool.arguments.s}}a{{else}}b{{/if}}", "{{#for x in tool.arguments.list}}{{x}}{{/for}}",

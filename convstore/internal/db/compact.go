@@ -16,8 +16,8 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Space is the size of the store's file in bytes. A file that was once full never
-// shrinks by itself: what was removed from it is used again by what comes.
+// Space is the size of the store's file in bytes. A file that was once full never shrinks by
+// itself: what was removed from it is used again by what comes.
 type Space struct {
 	Size int64
 	Free int64 // of Size: what Compact would give back
@@ -185,10 +185,10 @@ func sameContent(ctx context.Context, a, b *bbolt.Tx) error {
 	return nil
 }
 
-// Backup copies the store, as it is at one moment, to a file that must not exist:
-// complete and flushed, or not at all. Writers wait for no longer than it takes to read
-// the store once, see file.Folder.CopyTo. The pages of the copy have been checked when it gets its name. An
-// error that wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
+// Backup copies the store, as it is at one moment, to a file that must not exist: complete and
+// flushed, or not at all. Writers wait for no longer than it takes to read the store once, see
+// file.Folder.CopyTo. The pages of the copy have been checked when it gets its name. An error that
+// wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
 func (f *Base) Backup(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("backup %s: %w", path, fs.ErrExist)

@@ -37,8 +37,9 @@ func (f *Base) Anyhow(ctx context.Context) func(func(*os.File) error) error {
 	}
 }
 
-// Aside makes a copy of the store that vanishes when it is closed, for whoever reads all of it. Where
-// there is no room for one it says that others wait, and returns nil, as it does without a store.
+// Aside makes a copy of the store that vanishes when it is closed, for whoever reads all of it.
+// Where there is no room for one it says that others wait, and returns nil, as it does without a
+// store.
 func (f *Base) Aside(ctx context.Context, locked func(func(*os.File) error) error) (*os.File, error) {
 	if _, err := os.Lstat(f.StorePath()); err != nil {
 		return nil, nil // who takes the lock says what that means

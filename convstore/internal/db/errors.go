@@ -5,16 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrReadOnly is returned by every writing method of a store that was opened
-// with Options.ReadOnly.
+// ErrReadOnly is returned by every writing method of a store that was opened with Options.ReadOnly.
 var ErrReadOnly = errors.New("store: opened for reading only")
 
-// ErrNoStore is returned by what needs a store's file before anything has been
-// written to it.
+// ErrNoStore is returned by what needs a store's file before anything has been written to it.
 var ErrNoStore = errors.New("store: not made yet")
 
-// SchemaError says that the store was written by a newer version of this
-// package (Have > Want), or that it is older and may only be read (Have < Want).
+// SchemaError says that the store was written by a newer version of this package (Have > Want), or
+// that it is older and may only be read (Have < Want).
 type SchemaError struct {
 	Path       string
 	Have, Want int
@@ -27,8 +25,8 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("store %s: schema %d must first be brought to %d by a command that writes", e.Path, e.Have, e.Want)
 }
 
-// DamagedError says that the file at Path is no store, or no sound one. The file
-// was left as it was found.
+// DamagedError says that the file at Path is no store, or no sound one. The file was left as it was
+// found.
 type DamagedError struct {
 	Path string
 	Err  error

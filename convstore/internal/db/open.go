@@ -62,23 +62,22 @@ func (f *Base) TakeRun(id int64) (*os.File, error) {
 	return file, f.busy(err)
 }
 
-// Handle is the open file. Whoever holds one keeps others from writing or, with a
-// handle for writing, from anything.
+// Handle is the open file. Whoever holds one keeps others from writing or, with a handle for
+// writing, from anything.
 type Handle struct {
 	db   *bbolt.DB
 	File *os.File // bbolt's own descriptor
 }
 
-// close ends an orderly use. The lock is given up by itself, for the reason that
-// file.DropRun has.
+// close ends an orderly use. The lock is given up by itself, for the reason that file.DropRun has.
 func (h *Handle) close() error {
 	_ = file.Unlock(h.File) // closing does it too, if later
 	return h.db.Close()
 }
 
-// Abandon lets go of the lock after bbolt has panicked. Its own Close could hang
-// on a mutex then, so the mapping is left to the end of the process; since that
-// mapping keeps the descriptor's lock alive, the lock is given up by itself.
+// Abandon lets go of the lock after bbolt has panicked. Its own Close could hang on a mutex then,
+// so the mapping is left to the end of the process; since that mapping keeps the descriptor's lock
+// alive, the lock is given up by itself.
 func (h *Handle) Abandon() {
 	if h.File != nil {
 		_ = file.Unlock(h.File)
@@ -86,8 +85,8 @@ func (h *Handle) Abandon() {
 	}
 }
 
-// open waits for the store's lock, shared or, to write, exclusive, and opens the
-// file. The caller guards it against panics, for which h may be partly filled.
+// open waits for the store's lock, shared or, to write, exclusive, and opens the file. The caller
+// guards it against panics, for which h may be partly filled.
 func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
 	var refused error
 	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
@@ -121,8 +120,8 @@ func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
 	return nil
 }
 
-// openError returns the error for a file that does not open: what the system says, or a *DamagedError
-// where bbolt does not take the file.
+// openError returns the error for a file that does not open: what the system says, or a
+// *DamagedError where bbolt does not take the file.
 func (f *Base) openError(err error) error {
 	var errno syscall.Errno
 	var damaged *DamagedError
@@ -135,10 +134,12 @@ func (f *Base) openError(err error) error {
 	return &DamagedError{Path: f.StorePath(), Err: err}
 }
 
-// defaultFree is the size of what is free, in bytes, that makes each commit write half a megabyte more.
+// defaultFree is the size of what is free, in bytes, that makes each commit write half a megabyte
+// more.
 const defaultFree = 256 << 20
 
-// noticeFree says, once, that much of the file is free: each commit writes the list of its free pages.
+// noticeFree says, once, that much of the file is free: each commit writes the list of its free
+// pages.
 func (f *Base) noticeFree(p *page.File) {
 	if bytes := p.FreeBytes(); bytes >= f.Free && !f.Freed.Swap(true) {
 		f.Notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.StorePath(), bytes>>20))
@@ -163,6 +164,6 @@ func makeFile(path string, version int) error {
 	return err
 }
 
-// Room is what only packages that may import this one can make. A method of convstore that
-// wants one is theirs alone.
+// Room is what only packages that may import this one can make. A method of convstore that wants
+// one is theirs alone.
 type Room struct{ _ int }

@@ -1,9 +1,9 @@
-// Package db runs transactions on the file of a store: a bbolt file in a folder that
-// many processes share. It knows the buckets and their keys, and not what is in them.
+// Package db runs transactions on the file of a store: a bbolt file in a folder that many processes
+// share. It knows the buckets and their keys, and not what is in them.
 //
-// A Base opens nothing. Its Session waits for the lock, opens the file for the length of
-// one function, and closes it. What bbolt panics with on a corrupt page is a
-// *DamagedError there. View and Write run a transaction in such a session.
+// A Base opens nothing. Its Session waits for the lock, opens the file for the length of one
+// function, and closes it. What bbolt panics with on a corrupt page is a *DamagedError there. View
+// and Write run a transaction in such a session.
 package db
 
 import (
@@ -23,8 +23,8 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Tx is one transaction. It lives as long as the function it is given to, and so
-// does everything that bbolt returns from it.
+// Tx is one transaction. It lives as long as the function it is given to, and so does everything
+// that bbolt returns from it.
 type Tx struct {
 	F    *Base
 	Bolt *bbolt.Tx
@@ -37,12 +37,12 @@ type Tx struct {
 // ErrUnchanged makes Write roll back and succeed: there was nothing to write.
 var ErrUnchanged = errors.New("unchanged")
 
-// damage is the panic by which a transaction says that the store lacks what
-// every store has; Guarded turns it into a *DamagedError.
+// damage is the panic by which a transaction says that the store lacks what every store has;
+// Guarded turns it into a *DamagedError.
 type damage struct{ error }
 
-// View runs fn in a read transaction of an open handle. It fails with a *SchemaError where the file has
-// another schema than Options.Version.
+// View runs fn in a read transaction of an open handle. It fails with a *SchemaError where the file
+// has another schema than Options.Version.
 func (f *Base) View(h *Handle, fn func(*Tx) error) error {
 	b, err := h.db.Begin(false)
 	if err != nil {
@@ -96,10 +96,9 @@ func (f *Base) commitError(err error) error {
 	return fmt.Errorf("store %s: nothing was written: %w", f.StorePath(), err)
 }
 
-// Session opens the store for the length of use, which may panic: bbolt does on
-// a corrupt page, and the kernel sends a signal for one that the file no longer
-// has. Both become a *DamagedError; any other panic goes on, with the lock given
-// up.
+// Session opens the store for the length of use, which may panic: bbolt does on a corrupt page, and
+// the kernel sends a signal for one that the file no longer has. Both become a *DamagedError; any
+// other panic goes on, with the lock given up.
 func (f *Base) Session(ctx context.Context, write bool, use func(*Handle) error) (err error) {
 	return f.Guarded(func(h *Handle) error { return f.open(ctx, write, h) }, use)
 }
@@ -137,9 +136,9 @@ func (f *Base) Guarded(open, use func(*Handle) error) (err error) {
 	return err
 }
 
-// damageOf returns what a panic says about the store, or nil when the panic did
-// not come from reading it. It is called by the deferred function that recovered
-// it, while the stack below is still there.
+// damageOf returns what a panic says about the store, or nil when the panic did not come from
+// reading it. It is called by the deferred function that recovered it, while the stack below is
+// still there.
 func damageOf(r any) error {
 	if d, ok := r.(damage); ok {
 		return d.error
@@ -166,8 +165,7 @@ func damageOf(r any) error {
 	}
 }
 
-// Schema returns the version that the file says it has. A file without one is
-// somebody else's.
+// Schema returns the version that the file says it has. A file without one is somebody else's.
 func (t *Tx) Schema() int {
 	meta := t.Bolt.Bucket([]byte(BucketNames[Meta]))
 	if meta == nil {
@@ -195,8 +193,8 @@ func (t *Tx) Bucket(n BucketNumber) *bbolt.Bucket {
 		}
 		switch n {
 		case Events, EventIDs, Turns:
-			// Their keys come in order within a conversation: a page that is split has
-			// seen most of what it will ever hold. bbolt would leave it half empty.
+			// Their keys come in order within a conversation: a page that is split has seen most of
+			// what it will ever hold. bbolt would leave it half empty.
 			t.buckets[n].FillPercent = 0.9
 		}
 	}
@@ -224,8 +222,8 @@ func (t *Tx) Drop(n BucketNumber, key []byte) error {
 	return nil
 }
 
-// Prefixed calls fn for every entry whose key begins with prefix, in order,
-// until fn fails. fn must not write to the bucket.
+// Prefixed calls fn for every entry whose key begins with prefix, in order, until fn fails. fn must
+// not write to the bucket.
 func (t *Tx) Prefixed(n BucketNumber, prefix []byte, fn func(k, v []byte) error) error {
 	c := t.Bucket(n).Cursor()
 	for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {

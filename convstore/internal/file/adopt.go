@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Adopt makes the store of another workspace that of workspace, and returns its folder. The other one
-// must be gone, unless it took the store over from this one. Empty reports whether the store in a
-// folder holds no conversation.
+// Adopt makes the store of another workspace that of workspace, and returns its folder. The other
+// one must be gone, unless it took the store over from this one. Empty reports whether the store in
+// a folder holds no conversation.
 func Adopt(env Env, workspace, from string, empty func(dir string) (bool, error)) (string, error) {
 	a, err := adoption(env, workspace, from)
 	switch {
@@ -121,8 +121,7 @@ func adoptable(base, from string) (dir string, owner workspaceRecord, err error)
 	return dir, owner, nil
 }
 
-// setAside makes room for the store of another: it renames a folder that holds no
-// conversation.
+// setAside makes room for the store of another: it renames a folder that holds no conversation.
 func setAside(dir string, empty func(dir string) (bool, error)) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -40,8 +40,8 @@ func DiskOf(dir string) (Disk, error) {
 	return d, nil
 }
 
-// Writable returns nil when this user can write to the store, or make it where there is none yet, as far
-// as permissions and the file system say. It writes nothing and waits for nobody.
+// Writable returns nil when this user can write to the store, or make it where there is none yet,
+// as far as permissions and the file system say. It writes nothing and waits for nobody.
 func (f *Folder) Writable() error {
 	for _, name := range []string{StoreName, RunsName, GateName} {
 		path := f.Path(name)

@@ -1,7 +1,8 @@
-// Package file knows the folder of a store: who may keep one where, how a renamed workspace finds its
-// own again, and what is locked how: the store's file, behind a gate, so that nobody is kept out by those
-// who come later; a run lock for each conversation; and slots for the sub-agents of a tree; and how the
-// file is copied while others write to it. It knows nothing of what is in the file.
+// Package file knows the folder of a store: who may keep one where, how a renamed workspace finds
+// its own again, and what is locked how: the store's file, behind a gate, so that nobody is kept
+// out by those who come later; a run lock for each conversation; and slots for the sub-agents of a
+// tree; and how the file is copied while others write to it. It knows nothing of what is in the
+// file.
 //
 // A lock belongs to an open file, so that the kernel frees it with the last process that has a
 // descriptor of it, in whatever way that ends. Package convstore draws the folder.
@@ -22,8 +23,7 @@ import (
 	"jp/tools/files"
 )
 
-// The files of a store's folder. None of them is ever unlinked, apart from the
-// unfinished one.
+// The files of a store's folder. None of them is ever unlinked, apart from the unfinished one.
 const (
 	StoreName      = "store.db"       // the bbolt file
 	UnfinishedName = "store.db.new"   // becomes StoreName when it is complete
@@ -56,8 +56,8 @@ type Options struct {
 	Fill      func(path string) error
 }
 
-// Open returns the folder dir after checking that a store may be kept there; a *PlaceError says
-// why not. It makes nothing.
+// Open returns the folder dir after checking that a store may be kept there; a *PlaceError says why
+// not. It makes nothing.
 func Open(dir string, o Options) (Folder, error) {
 	if err := checkPlace(dir); err != nil {
 		return Folder{}, err
@@ -102,11 +102,11 @@ func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path,
 // ErrAbsent says that there is no store yet: it reads as an empty one.
 var ErrAbsent = errors.New("store: not made yet")
 
-// OnceTold reports whether nobody was told yet of what is wrong with the store's file, for whoever tells it now.
+// OnceTold reports whether nobody was told yet of what is wrong with the store's file, for whoever
+// tells it now.
 func (f *Folder) OnceTold() bool { return !f.told.Swap(true) }
 
-// SystemError names the store in an error of the operating system, without
-// saying the path twice.
+// SystemError names the store in an error of the operating system, without saying the path twice.
 func (f *Folder) SystemError(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -117,11 +117,10 @@ func (f *Folder) SystemError(err error) error {
 
 // Acquire returns the locked file.
 //
-// bbolt itself polls for the lock every 50 ms. Waiting in the kernel instead, on
-// the very descriptor that bbolt will lock again, wakes the next one at once.
-// Since flock prefers nobody, overlapping readers could keep a writer out for
-// ever: so everybody passes the gate, which is held exclusively until the store
-// is locked, one after the other.
+// bbolt itself polls for the lock every 50 ms. Waiting in the kernel instead, on the very
+// descriptor that bbolt will lock again, wakes the next one at once. Since flock prefers nobody,
+// overlapping readers could keep a writer out for ever: so everybody passes the gate, which is held
+// exclusively until the store is locked, one after the other.
 func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
 	start := time.Now()
 	waiting, cancel := f.bounded(ctx)
@@ -193,8 +192,8 @@ func (f *Folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	return file, lockFile(ctx, file, how)
 }
 
-// tellMissing tells, once, when there is no store where there was one. Of a folder that was moved away
-// as a whole nothing is left to tell by.
+// tellMissing tells, once, when there is no store where there was one. Of a folder that was moved
+// away as a whole nothing is left to tell by.
 func (f *Folder) tellMissing() {
 	if owner, known := readWorkspace(f.Dir); known && !f.told.Swap(true) {
 		f.Notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
@@ -205,8 +204,8 @@ func (f *Folder) tellMissing() {
 // gone returns the error for a store that was there.
 func (f *Folder) gone() error { return fmt.Errorf("store %s: %w", f.StorePath(), ErrGone) }
 
-// enterGate returns the locked gate. A reader goes without one where there is
-// none, as on a copy that may not be written to.
+// enterGate returns the locked gate. A reader goes without one where there is none, as on a copy
+// that may not be written to.
 func (f *Folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
 	gate, err := OpenOwn(f.Path(GateName), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -239,8 +238,8 @@ func (f *Folder) isCurrent(file *os.File) (bool, error) {
 	return err == nil && os.SameFile(mine, there), err
 }
 
-// OpenOwn opens a regular file that belongs to us. It neither follows a symbolic
-// link nor waits for the other end of a pipe.
+// OpenOwn opens a regular file that belongs to us. It neither follows a symbolic link nor waits for
+// the other end of a pipe.
 func OpenOwn(path string, flag int) (*os.File, error) {
 	file, _, err := files.OpenRegular(files.Disk{}, path, flag, files.NoLink|files.Own)
 	for _, unfit := range []error{files.ErrLink, files.ErrFolder, files.ErrSpecial, files.ErrOwner} {
@@ -251,10 +250,9 @@ func OpenOwn(path string, flag int) (*os.File, error) {
 	return file, err
 }
 
-// lockFile takes a flock, waiting until ctx ends. On failure the file is closed:
-// at once, or when a lock that was granted too late has come. A blocked flock
-// cannot be woken, neither by closing its descriptor nor, since Go's handlers
-// restart system calls, by a signal.
+// lockFile takes a flock, waiting until ctx ends. On failure the file is closed: at once, or when a
+// lock that was granted too late has come. A blocked flock cannot be woken, neither by closing its
+// descriptor nor, since Go's handlers restart system calls, by a signal.
 func lockFile(ctx context.Context, file *os.File, how int) error {
 	err := Flock(file, how|unix.LOCK_NB)
 	if err == nil {
@@ -322,8 +320,8 @@ func (f *Folder) create() (err error) {
 	return SyncDir(f.Dir)
 }
 
-// makeDir makes the folder and, when it was not there, sees to it that it will
-// still be there after a power cut.
+// makeDir makes the folder and, when it was not there, sees to it that it will still be there after
+// a power cut.
 func (f *Folder) makeDir() error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holder names a process that holds the lock of the store or, when there is none
-// any more, the gate. It is asked once everything else has failed, so it may be
-// slow, and it may not know.
+// holder names a process that holds the lock of the store or, when there is none any more, the
+// gate. It is asked once everything else has failed, so it may be slow, and it may not know.
 func (f *Folder) holder() (name string, reads bool) {
 	for _, file := range []string{StoreName, GateName} {
 		if pid, shared := flockHolder(f.Path(file)); pid != 0 {
@@ -25,9 +24,9 @@ func (f *Folder) holder() (name string, reads bool) {
 	return "", false
 }
 
-// RunHolder names a process that holds the run lock of a conversation. The
-// kernel keeps no pid for a lock that belongs to a description, but each
-// process's fdinfo shows the locks of its descriptors.
+// RunHolder names a process that holds the run lock of a conversation. The kernel keeps no pid for
+// a lock that belongs to a description, but each process's fdinfo shows the locks of its
+// descriptors.
 func (f *Folder) RunHolder(id int64) string {
 	inode := inodeOf(f.Path(RunsName))
 	at := " " + strconv.FormatInt(id, 10) + " "
@@ -38,7 +37,7 @@ func (f *Folder) RunHolder(id int64) string {
 			continue
 		}
 		for line := range strings.Lines(string(info)) {
-			// lock:	1: OFDLCK  ADVISORY  WRITE -1 fe:00:1234 17636 17636
+			// lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:1234 17636 17636
 			if strings.HasPrefix(line, "lock:") && strings.Contains(line, " "+inode+at) {
 				pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
 				return describe(pid)
@@ -48,8 +47,8 @@ func (f *Folder) RunHolder(id int64) string {
 	return ""
 }
 
-// flockHolder finds, in /proc/locks, a process that has an flock on a file, and
-// whether that is shared:
+// flockHolder finds, in /proc/locks, a process that has an flock on a file, and whether that is
+// shared:
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
 func flockHolder(path string) (pid int, shared bool) {
@@ -71,8 +70,7 @@ func flockHolder(path string) (pid int, shared bool) {
 	return 0, false
 }
 
-// inodeOf is how /proc shows a file: device numbers in hexadecimal, inode in
-// decimal.
+// inodeOf is how /proc shows a file: device numbers in hexadecimal, inode in decimal.
 func inodeOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -24,11 +24,10 @@ type Env struct {
 	Notice   func(string)        // told when a workspace was renamed, or made anew at its path
 }
 
-// Locate returns the folder of a workspace's store: $JP_STORE, else the
-// Override, else one below $XDG_STATE_HOME/jp that is named after the workspace
-// and a hash of its path. A workspace that was renamed is recognised by its .jp
-// folder and keeps its store. One that lost it to another workspace, made at the
-// path that it had, gets a *TakenError.
+// Locate returns the folder of a workspace's store: $JP_STORE, else the Override, else one below
+// $XDG_STATE_HOME/jp that is named after the workspace and a hash of its path. A workspace that was
+// renamed is recognised by its .jp folder and keeps its store. One that lost it to another
+// workspace, made at the path that it had, gets a *TakenError.
 //
 // It makes nothing. Open judges whether the place is fit.
 func Locate(env Env, workspace string) (string, error) {
@@ -72,17 +71,16 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("workspace %s: its conversations are in %s, which is the store of %s now", e.Workspace, e.Dir, e.By)
 }
 
-// identity is what a workspace's .jp folder keeps when it is moved within its
-// file system. Inode numbers are used again, so the time of birth belongs to it
-// where the system knows one.
+// identity is what a workspace's .jp folder keeps when it is moved within its file system. Inode
+// numbers are used again, so the time of birth belongs to it where the system knows one.
 type identity struct {
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
 	Born int64  `json:"born,omitempty"` // nanoseconds since 1970, 0 = unknown
 }
 
-// same reports whether a and b are one folder. Device numbers can change when the
-// system starts again, a time of birth makes up for that.
+// same reports whether a and b are one folder. Device numbers can change when the system starts
+// again, a time of birth makes up for that.
 func (a identity) same(b identity) bool {
 	return a.Ino == b.Ino && a.Born == b.Born && (a.Dev == b.Dev || a.Born != 0)
 }
@@ -158,9 +156,9 @@ func writeWorkspace(dir string, r workspaceRecord) error {
 	return files.Replace(filepath.Join(dir, WorkspaceName), append(data, '\n'), 0o600)
 }
 
-// find returns the store's folder of the workspace at path, below base, and what
-// there is to say when it has just been recognised. The store that the workspace
-// brought along counts before one that was here.
+// find returns the store's folder of the workspace at path, below base, and what there is to say
+// when it has just been recognised. The store that the workspace brought along counts before one
+// that was here.
 func find(base, path string) (dir, notice string, err error) {
 	dir = filepath.Join(base, folderName(path, ""))
 	me, err := identify(path)
@@ -198,8 +196,8 @@ func find(base, path string) (dir, notice string, err error) {
 		}
 		return other.dir, claim(other.dir, other.workspaceRecord, path, me), nil
 	}
-	// A .jp that was made anew, as by a checkout, has another identity, and the
-	// store of the one before; but not where that one was only renamed.
+	// A .jp that was made anew, as by a checkout, has another identity, and the store of the one
+	// before; but not where that one was only renamed.
 	if known {
 		others = append([]storeRecord{{dir, here}}, others...)
 	}
@@ -222,9 +220,8 @@ func find(base, path string) (dir, notice string, err error) {
 // besideMost bounds how many folders are looked at for a renamed workspace.
 const besideMost = 10_000
 
-// beside reports whether a workspace that was at path is in a folder beside it
-// now, or under its own name in a folder beside the one that path is in: it, or
-// that folder, was renamed.
+// beside reports whether a workspace that was at path is in a folder beside it now, or under its
+// own name in a folder beside the one that path is in: it, or that folder, was renamed.
 func beside(path string, id identity) bool {
 	parent, name := filepath.Split(path)
 	parent = filepath.Clean(parent)
@@ -279,8 +276,8 @@ func records(base string) (list []storeRecord, err error) {
 }
 
 // claim brings the record of a store up to date with where its workspace is now, and says what
-// changed for a person. The record only helps to find the store: on a disk that cannot be written to,
-// the old one does for this time.
+// changed for a person. The record only helps to find the store: on a disk that cannot be written
+// to, the old one does for this time.
 func claim(dir string, owner workspaceRecord, path string, me identity) (notice string) {
 	if owner.Path == path && owner.identity == me && !owner.Left {
 		return ""
@@ -327,8 +324,8 @@ func canonical(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// resolve is canonical for a path whose last parts need not exist. It returns
-// also the longest part that does.
+// resolve is canonical for a path whose last parts need not exist. It returns also the longest part
+// that does.
 func resolve(path string) (full, exists string, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {

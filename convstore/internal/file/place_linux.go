@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkMagic names the file systems, by magic number, whose files are not on
-// this machine, or whose shared mappings and locks do not behave as on a local
-// disk.
+// networkMagic names the file systems, by magic number, whose files are not on this machine, or
+// whose shared mappings and locks do not behave as on a local disk.
 func networkMagic(magic uint32) string {
 	switch magic {
 	case 0x6969:
@@ -49,8 +48,7 @@ func networkMagic(magic uint32) string {
 
 const fuseMagic = 0x65735546
 
-// networkKind names the network file system that a path is on, "" for a local
-// one.
+// networkKind names the network file system that a path is on, "" for a local one.
 func networkKind(path string) (string, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -63,8 +61,8 @@ func networkKind(path string) (string, error) {
 	return networkMagic(uint32(st.Type)), nil
 }
 
-// fuseKind looks up, in the contents of mountinfo, the kind of the FUSE mount that
-// a path is on. Some are local, and what is not known to be is not.
+// fuseKind looks up, in the contents of mountinfo, the kind of the FUSE mount that a path is on.
+// Some are local, and what is not known to be is not.
 func fuseKind(mounts, path string) string {
 	kind, longest := "fuse", -1
 	for line := range strings.Lines(mounts) {

@@ -27,7 +27,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestResolveWhileMade: a folder that comes up between two looks is no error. Two first jp in a workspace make it at once.
+// TestResolveWhileMade: a folder that comes up between two looks is no error. Two first jp in a
+// workspace make it at once.
 func TestResolveWhileMade(t *testing.T) {
 	top := t.TempDir()
 	for i := range 200 {

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One file holds all run locks: the lock of a conversation is an OFD lock on the
-// single byte at the offset that its id names. The file stays empty, the kernel
-// locks bytes that are not there.
+// One file holds all run locks: the lock of a conversation is an OFD lock on the single byte at the
+// offset that its id names. The file stays empty, the kernel locks bytes that are not there.
 
 func wholeByte(kind int16, id int64) *unix.Flock_t {
 	return &unix.Flock_t{Type: kind, Whence: unix.SEEK_SET, Start: id, Len: 1}
@@ -25,8 +24,8 @@ func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
 	}
 }
 
-// tryRun takes the run lock of a conversation without waiting. When somebody else
-// holds it, it returns errHeld.
+// tryRun takes the run lock of a conversation without waiting. When somebody else holds it, it
+// returns errHeld.
 func (f *Folder) tryRun(id int64) (*os.File, error) {
 	file, err := OpenOwn(f.Path(RunsName), os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -43,15 +42,14 @@ func (f *Folder) tryRun(id int64) (*os.File, error) {
 	return nil, f.SystemError(os.NewSyscallError("fcntl", err))
 }
 
-// unlockRuns gives up every run lock of a descriptor, whoever else has a copy of
-// it.
+// unlockRuns gives up every run lock of a descriptor, whoever else has a copy of it.
 func unlockRuns(file *os.File) error {
 	return ofd(file, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: unix.SEEK_SET})
 }
 
-// tryAdopt verifies that an inherited descriptor is the one that holds the run
-// lock of id: the same file by device and inode, a lock that others see held, and
-// that this description can take again, which only its owner can.
+// tryAdopt verifies that an inherited descriptor is the one that holds the run lock of id: the same
+// file by device and inode, a lock that others see held, and that this description can take again,
+// which only its owner can.
 func (f *Folder) tryAdopt(file *os.File, id int64) error {
 	probe, err := f.ProbeRuns()
 	if err != nil {
@@ -120,12 +118,12 @@ func (p *RunProbe) Held(id int64) (bool, error) {
 	return lock != nil, err
 }
 
-// ReadAll finds every held lock, at a cost that grows with their number and not
-// with that of the conversations.
+// ReadAll finds every held lock, at a cost that grows with their number and not with that of the
+// conversations.
 func (p *RunProbe) ReadAll() error {
 	all := make(map[int64]struct{})
-	// The kernel names some lock in the range, not the first: so the two sides of
-	// it remain to be asked.
+	// The kernel names some lock in the range, not the first: so the two sides of it remain to be
+	// asked.
 	todo := [][2]int64{{1, math.MaxInt64}}
 	for len(todo) > 0 {
 		span := todo[len(todo)-1]
@@ -140,8 +138,8 @@ func (p *RunProbe) ReadAll() error {
 		if lock == nil {
 			continue
 		}
-		// Neighbouring locks of one descriptor are one to the kernel; they may
-		// also reach out of the span.
+		// Neighbouring locks of one descriptor are one to the kernel; they may also reach out of
+		// the span.
 		first, last := max(lock.Start, span[0]), int64(math.MaxInt64)
 		if lock.Len > 0 {
 			last = min(lock.Start+lock.Len-1, span[1])

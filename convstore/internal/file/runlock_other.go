@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without OFD locks each conversation has a lock file of its own and an flock on
-// it. Two guarantees are weaker than on Linux: a status probe has to take the
-// lock for an instant, so that somebody who asks for it right then may be told
-// that the conversation runs; and a program that was started with a copy of the
-// descriptor by mistake keeps the conversation running.
+// Without OFD locks each conversation has a lock file of its own and an flock on it. Two guarantees
+// are weaker than on Linux: a status probe has to take the lock for an instant, so that somebody
+// who asks for it right then may be told that the conversation runs; and a program that was started
+// with a copy of the descriptor by mistake keeps the conversation running.
 
 // lockName names the file of a lock, as the conversation is named.
 func lockName(id int64) string { return "jp-c" + strconv.FormatInt(id, 10) }
 
 func (f *Folder) runPath(id int64) string { return filepath.Join(f.Path(RunsName), lockName(id)) }
 
-// tryRun takes the run lock of a conversation without waiting. When somebody else
-// holds it, it returns errHeld.
+// tryRun takes the run lock of a conversation without waiting. When somebody else holds it, it
+// returns errHeld.
 func (f *Folder) tryRun(id int64) (*os.File, error) {
 	if err := os.MkdirAll(f.Path(RunsName), 0o700); err != nil {
 		return nil, f.SystemError(err)
@@ -48,9 +47,9 @@ func (f *Folder) tryRun(id int64) (*os.File, error) {
 // unlockRuns gives up the run lock of a descriptor, whoever else has a copy of it.
 func unlockRuns(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
-// tryAdopt verifies that an inherited descriptor is the one that holds the run
-// lock of id: the same file by device and inode, a lock that others see held, and
-// that this description can take again, which only its owner can.
+// tryAdopt verifies that an inherited descriptor is the one that holds the run lock of id: the same
+// file by device and inode, a lock that others see held, and that this description can take again,
+// which only its owner can.
 func (f *Folder) tryAdopt(file *os.File, id int64) error {
 	mine, err := file.Stat()
 	if err != nil {

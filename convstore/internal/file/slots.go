@@ -10,18 +10,16 @@ import (
 // MaxSlots is the most sub-agents of one tree that may work at the same time.
 const MaxSlots = 1024
 
-// Slots is the cap on how many sub-agents of one tree work at the same time. All
-// processes of the tree share it, whoever started them: a slot is a lock in the
-// store's folder, which the kernel frees when the last process that holds its
-// descriptor ends, in whatever way. So it needs no count that could go wrong.
+// Slots is the cap on how many sub-agents of one tree work at the same time. All processes of the
+// tree share it, whoever started them: a slot is a lock in the store's folder, which the kernel
+// frees when the last process that holds its descriptor ends, in whatever way. So it needs no count
+// that could go wrong.
 //
-// A sub-agent that waits for others gives its slot back and takes one again
-// before it goes on. Nobody who holds a slot waits for one, and so a tree never
-// locks itself up, however deep it is.
+// A sub-agent that waits for others gives its slot back and takes one again before it goes on.
+// Nobody who holds a slot waits for one, and so a tree never locks itself up, however deep it is.
 //
-// Whoever finds no slot waits in line: at most one waiter of a tree looks for a
-// free slot, the others of its process and the other processes are behind it and
-// cost nothing.
+// Whoever finds no slot waits in line: at most one waiter of a tree looks for a free slot, the
+// others of its process and the other processes are behind it and cost nothing.
 type Slots struct {
 	f    *Folder
 	root int64
@@ -29,8 +27,8 @@ type Slots struct {
 	line chan struct{} // within this process
 }
 
-// Slots returns the slots of the tree whose ledger root owns: n of them, which is
-// brought into 1 to MaxSlots.
+// Slots returns the slots of the tree whose ledger root owns: n of them, which is brought into 1 to
+// MaxSlots.
 func (f *Folder) Slots(root int64, n int) *Slots {
 	return &Slots{f: f, root: root, n: min(max(n, 1), MaxSlots), line: make(chan struct{}, 1)}
 }
@@ -41,8 +39,8 @@ type Slot struct {
 	file *os.File // nil when it was given back
 }
 
-// Take waits for a slot until ctx ends, whose cause it then returns. Queued, if
-// not nil, is called before it waits, once.
+// Take waits for a slot until ctx ends, whose cause it then returns. Queued, if not nil, is called
+// before it waits, once.
 func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -94,8 +92,8 @@ func (s *Slots) waiting(ctx context.Context, err error) error {
 	return s.f.SystemError(err)
 }
 
-// File returns the descriptor that holds the slot, for a child process to inherit
-// and Folder.AdoptSlot. It is nil when the slot was given back.
+// File returns the descriptor that holds the slot, for a child process to inherit and
+// Folder.AdoptSlot. It is nil when the slot was given back.
 func (p *Slot) File() *os.File { return p.file }
 
 // Pass leaves the slot to the process that inherited its descriptor.
@@ -108,8 +106,8 @@ func (p *Slot) Pass() error {
 	return file.Close()
 }
 
-// Release gives the slot back, whoever else has a copy of its descriptor.
-// Releasing again does nothing.
+// Release gives the slot back, whoever else has a copy of its descriptor. Releasing again does
+// nothing.
 func (p *Slot) Release() error {
 	file := p.file
 	p.file = nil
@@ -124,8 +122,8 @@ func (p *Slot) Release() error {
 	return err
 }
 
-// Freed tells those who wait that a slot may have come free because a process that
-// held one has ended.
+// Freed tells those who wait that a slot may have come free because a process that held one has
+// ended.
 func (s *Slots) Freed() { s.f.tellSlots() }
 
 // AdoptSlot takes over a slot by its inherited descriptor.
@@ -136,9 +134,8 @@ func (f *Folder) AdoptSlot(file *os.File) (*Slot, error) {
 	return &Slot{f: f, file: file}, nil
 }
 
-// How often whoever is first in line looks again: unasked where it is told of
-// changes, since the end of a killed process may be told just before its locks are
-// free, and otherwise.
+// How often whoever is first in line looks again: unasked where it is told of changes, since the
+// end of a killed process may be told just before its locks are free, and otherwise.
 const (
 	slotLook = time.Second
 	slotPoll = 20 * time.Millisecond

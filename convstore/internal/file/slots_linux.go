@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One file holds the slots of all trees, as OFD locks on bytes that are not
-// there: those of a tree begin at the offset that its root's id names. The first
-// is the head of the line, the slots follow.
+// One file holds the slots of all trees, as OFD locks on bytes that are not there: those of a tree
+// begin at the offset that its root's id names. The first is the head of the line, the slots
+// follow.
 //
-// Whoever waits is told by inotify that somebody has closed the file after
-// writing was possible, which everybody does who gives a slot back.
+// Whoever waits is told by inotify that somebody has closed the file after writing was possible,
+// which everybody does who gives a slot back.
 
-// slotSpan is how many bytes a tree has. Ids that differ only in bits beyond
-// those that the offsets leave room for share their slots.
+// slotSpan is how many bytes a tree has. Ids that differ only in bits beyond those that the offsets
+// leave room for share their slots.
 const slotSpan = 2 * MaxSlots
 
 func (s *Slots) byteAt(n int) *unix.Flock_t {
@@ -72,8 +72,8 @@ func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error)
 
 func unlockSlot(file *os.File) error { return unlockRuns(file) }
 
-// tellSlots tells those who wait to look again. That of a descriptor's own close
-// would not come while another process has a copy.
+// tellSlots tells those who wait to look again. That of a descriptor's own close would not come
+// while another process has a copy.
 func (f *Folder) tellSlots() {
 	if file, err := OpenOwn(f.Path(slotsName), os.O_RDWR); err == nil {
 		file.Close()
@@ -94,8 +94,8 @@ func (f *Folder) ownsSlot(file *os.File) error {
 	return nil
 }
 
-// looker looks for a free slot. It looks with one descriptor, since closing one
-// would tell itself to look again.
+// looker looks for a free slot. It looks with one descriptor, since closing one would tell itself
+// to look again.
 type looker struct {
 	s       *Slots
 	file    *os.File // nil until it is needed, and once it holds a slot
@@ -133,8 +133,8 @@ func (l *looker) free() (file *os.File, err error) {
 	return nil, nil
 }
 
-// wait returns when it is time to look again, or ctx has ended. What happens is
-// seen only from its first call on, which therefore returns at once.
+// wait returns when it is time to look again, or ctx has ended. What happens is seen only from its
+// first call on, which therefore returns at once.
 func (l *looker) wait(ctx context.Context) error {
 	if !l.watched {
 		l.watched = true

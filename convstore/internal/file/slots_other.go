@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without OFD locks each slot is a file of its own with an flock on it, and the
-// head of the line one more. It is weaker than on Linux in one way: nobody is told
-// that a slot has come free, so whoever is first in line looks every 20 ms.
+// Without OFD locks each slot is a file of its own with an flock on it, and the head of the line
+// one more. It is weaker than on Linux in one way: nobody is told that a slot has come free, so
+// whoever is first in line looks every 20 ms.
 
 func (s *Slots) open(name string) (*os.File, error) {
 	dir := filepath.Join(s.f.Path(slotsName), lockName(s.root))
@@ -77,8 +77,8 @@ func (f *Folder) ownsSlot(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Which of the files it is only its name could tell: that it is one of them is
-	// found by looking at all.
+	// Which of the files it is only its name could tell: that it is one of them is found by looking
+	// at all.
 	dirs, err := filepath.Glob(filepath.Join(f.Path(slotsName), "*", "*"))
 	if err != nil {
 		return err

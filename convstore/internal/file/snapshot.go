@@ -8,10 +8,11 @@ import (
 	"os"
 )
 
-// A copy of the store takes as long as the disk that it is written to. Writers do not wait for that:
-// the file is copied while they write, and what they have changed meanwhile is copied again, until
-// little is left. Then the file is read once more with the lock held, and compared by checksums with
-// what was copied. The rest that still differs is kept in memory, and written when the lock is free.
+// A copy of the store takes as long as the disk that it is written to. Writers do not wait for
+// that: the file is copied while they write, and what they have changed meanwhile is copied again,
+// until little is left. Then the file is read once more with the lock held, and compared by
+// checksums with what was copied. The rest that still differs is kept in memory, and written when
+// the lock is free.
 
 const (
 	snapshotChunk  = 256 << 10
@@ -35,8 +36,8 @@ type chunk struct {
 	data []byte
 }
 
-// CopyTo copies the store to an empty file, as it is at one moment. Locked calls what it is given with
-// the store's file while its lock is held.
+// CopyTo copies the store to an empty file, as it is at one moment. Locked calls what it is given
+// with the store's file while its lock is held.
 func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.File) error) error) error {
 	s := snapshot{f: f, dst: dst, seed: maphash.MakeSeed()}
 	for round := 0; ; round++ {
@@ -104,8 +105,8 @@ func (s *snapshot) ahead(ctx context.Context) error {
 	return err
 }
 
-// pass reads the file and gives the chunks that are not as they were copied to take, until that wants
-// no more. It reports whether it came to the end.
+// pass reads the file and gives the chunks that are not as they were copied to take, until that
+// wants no more. It reports whether it came to the end.
 func (s *snapshot) pass(ctx context.Context, file *os.File, take func(chunk) (more bool, err error)) (end bool, err error) {
 	buf := make([]byte, snapshotChunk)
 	for i := 0; ; i++ {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unnamed makes a file in a folder that has no name: it vanishes with its last descriptor, also when
-// the process is killed.
+// Unnamed makes a file in a folder that has no name: it vanishes with its last descriptor, also
+// when the process is killed.
 func Unnamed(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -21,8 +21,8 @@ func Unnamed(dir string) (*os.File, error) {
 	return unlinked(dir) // a file system without such files
 }
 
-// Nameless is Unnamed for a file that gets its name by name. Where the system has no such files it has
-// one at once, which stays when the process is killed.
+// Nameless is Unnamed for a file that gets its name by name. Where the system has no such files it
+// has one at once, which stays when the process is killed.
 func Nameless(dir, pattern string) (file *os.File, name func(path string) error, err error) {
 	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
 		if at := fmt.Sprintf("/proc/self/fd/%d", fd); unix.Access(at, unix.F_OK) == nil {

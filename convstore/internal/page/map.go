@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map is the pages of the store in memory, for a search, which looks at all
-// bytes of a leaf at once where bbolt's cursor goes from entry to entry. What they
-// say holds for one transaction: until its end nobody writes.
+// Map is the pages of the store in memory, for a search, which looks at all bytes of a leaf at once
+// where bbolt's cursor goes from entry to entry. What they say holds for one transaction: until its
+// end nobody writes.
 type Map struct {
 	*File
 	data    []byte // all pages in use
@@ -22,10 +22,9 @@ type Map struct {
 	mapping *mapped
 }
 
-// mapped is the store's file in memory. The pages of a conversation may lie far
-// apart, and the kernel maps sixteen for each one that is met; so a search keeps
-// the mapping from one transaction to the next, for mappedBytes that it reads, and
-// the goroutines of a search share it.
+// mapped is the store's file in memory. The pages of a conversation may lie far apart, and the
+// kernel maps sixteen for each one that is met; so a search keeps the mapping from one transaction
+// to the next, for mappedBytes that it reads, and the goroutines of a search share it.
 type mapped struct {
 	data  []byte
 	file  os.FileInfo
@@ -33,8 +32,8 @@ type mapped struct {
 	read  int // bytes
 }
 
-// mappedBytes bounds how much of a store is in a process's memory at a time,
-// together with what lies between.
+// mappedBytes bounds how much of a store is in a process's memory at a time, together with what
+// lies between.
 const mappedBytes = 32 << 20
 
 // Mappings hands out a mapping. It is safe for concurrent use.
@@ -45,8 +44,8 @@ type Mappings struct {
 
 // get returns a mapping of at least size bytes of a file, to be put back.
 //
-// It asks for sequential read-ahead: bbolt asks for random access to its own
-// mapping, which makes a scan of a file that is not in memory ten times slower.
+// It asks for sequential read-ahead: bbolt asks for random access to its own mapping, which makes a
+// scan of a file that is not in memory ten times slower.
 func (ms *Mappings) get(file *os.File, size int) (*mapped, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -152,14 +151,13 @@ func (m *Map) Bucket(bucket string) (Bucket, error) {
 	return found, err
 }
 
-// maxDepth is how many branches may stand above a leaf. In a sound file each has
-// a hundred children, and never less than two.
+// maxDepth is how many branches may stand above a leaf. In a sound file each has a hundred
+// children, and never less than two.
 const maxDepth = 32
 
-// Leaves calls fn for the leaves that can hold keys from first to last, in the
-// order of the keys, until it fails. They are cut off behind their last entry, so
-// that one which is not in its place reaches out. No page is met twice, whatever
-// the file says.
+// Leaves calls fn for the leaves that can hold keys from first to last, in the order of the keys,
+// until it fails. They are cut off behind their last entry, so that one which is not in its place
+// reaches out. No page is met twice, whatever the file says.
 func (b Bucket) Leaves(first, last []byte, fn func(leaf Page) error) error {
 	w := leafWalk{b.Map, first, last, fn}
 	return w.walk(b.Top, nil, nil, 0)
@@ -171,8 +169,8 @@ type leafWalk struct {
 	fn          func(Page) error
 }
 
-// walk goes through what is below a page, whose keys must be at least min and,
-// where there is a max, less than that.
+// walk goes through what is below a page, whose keys must be at least min and, where there is a
+// max, less than that.
 func (w *leafWalk) walk(g Page, min, max []byte, depth int) error {
 	switch {
 	case g.Flags == flagLeaf:

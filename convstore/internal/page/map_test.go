@@ -36,8 +36,8 @@ func (h handmade) page(id int, flags uint16, elements ...[3]any) {
 	}
 }
 
-// TestLeaves walks through pages made by hand: sound ones, and such as would lead
-// round in a ring, out of the file or to one page twice.
+// TestLeaves walks through pages made by hand: sound ones, and such as would lead round in a ring,
+// out of the file or to one page twice.
 func TestLeaves(t *testing.T) {
 	type is = [3]any
 	for _, test := range []struct {

@@ -1,10 +1,10 @@
 // Package page reads the pages of a bbolt file as they lie, whatever they say: to check them before
-// bbolt sees them, to search all bytes of a leaf at once, and to save what is left of a damaged file.
+// bbolt sees them, to search all bytes of a leaf at once, and to save what is left of a damaged
+// file.
 //
-// bbolt trusts its file: it maps it and follows page numbers wherever they lead,
-// in one case in a goroutine of its own, where a fault cannot be caught. So the
-// parts that it reads unasked are looked at here first, and a check looks at
-// every page, with plain reads.
+// bbolt trusts its file: it maps it and follows page numbers wherever they lead, in one case in a
+// goroutine of its own, where a fault cannot be caught. So the parts that it reads unasked are
+// looked at here first, and a check looks at every page, with plain reads.
 //
 // Pages are in the byte order of the machine. Each begins with a header:
 //
@@ -15,10 +15,10 @@
 //	magic 4, version 4, page size 4, flags 4, root page 8, sequence 8,
 //	freelist page 8, pages in use 8, transaction 8, checksum 8
 //
-// in a branch by count elements (offset 4, key size 4, page 8), in a leaf by
-// count elements (flags 4, offset 4, key size 4, value size 4), offsets being
-// relative to the element, and in a freelist by count page numbers of 8 bytes or,
-// when count is 0xffff, by their number and then the page numbers.
+// in a branch by count elements (offset 4, key size 4, page 8), in a leaf by count elements (flags
+// 4, offset 4, key size 4, value size 4), offsets being relative to the element, and in a freelist
+// by count page numbers of 8 bytes or, when count is 0xffff, by their number and then the page
+// numbers.
 package page
 
 import (
@@ -185,9 +185,9 @@ func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 	return g, nil
 }
 
-// Check walks the tree of all buckets. No page may be met twice, every page,
-// key and value must lie where it can, and keys must rise. No page that was met may be free:
-// the next commit would write over it.
+// Check walks the tree of all buckets. No page may be met twice, every page, key and value must lie
+// where it can, and keys must rise. No page that was met may be free: the next commit would write
+// over it.
 func (p *File) Check() error {
 	w := walker{p: p, seen: make([]bool, p.High)}
 	if err := w.walk(p.Root, nil, nil); err != nil {
@@ -245,8 +245,8 @@ type walker struct {
 	seen []bool
 }
 
-// walk checks a page and what is below it. All its keys are at least min and,
-// where there is a max, less than that.
+// walk checks a page and what is below it. All its keys are at least min and, where there is a max,
+// less than that.
 func (w *walker) walk(id uint64, min, max []byte) error {
 	g, err := w.p.header(id)
 	if err != nil {
@@ -379,8 +379,8 @@ func (w *walker) bucket(value []byte) error {
 	return w.leaf(inline, nil, nil)
 }
 
-// parseBucket reads a bucket's header, root page 8 and sequence 8. One without a
-// root page has a small leaf right behind the header.
+// parseBucket reads a bucket's header, root page 8 and sequence 8. One without a root page has a
+// small leaf right behind the header.
 func parseBucket(value []byte) (root uint64, inline Page, err error) {
 	if len(value) < 16 {
 		return 0, Page{}, errors.New("malformed header")

@@ -61,8 +61,7 @@ func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	return r.walk(place.root, leaf)
 }
 
-// openLeniently is Open that needs no freelist and takes a file that is too
-// short.
+// openLeniently is Open that needs no freelist and takes a file that is too short.
 func openLeniently(file *os.File) (*File, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -83,8 +82,8 @@ func openLeniently(file *os.File) (*File, error) {
 	return p, nil
 }
 
-// walk calls fn for the entries below a page, in order, and passes over pages that
-// make no sense. An error of fn ends it.
+// walk calls fn for the entries below a page, in order, and passes over pages that make no sense.
+// An error of fn ends it.
 func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) error {
 	g, err := r.p.header(id)
 	if err == nil && r.seen[id] {
@@ -120,8 +119,8 @@ func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) erro
 	return nil
 }
 
-// leaf calls fn for the entries of one page. What it gives them are parts of the
-// page, which nobody else uses.
+// leaf calls fn for the entries of one page. What it gives them are parts of the page, which nobody
+// else uses.
 func (r *Remains) leaf(g Page, fn func(flags uint32, k, v []byte) error) error {
 	order := binary.NativeEndian
 	for i := range g.Count {

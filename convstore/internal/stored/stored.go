@@ -1,5 +1,5 @@
-// Package stored is the record of an event: its header, by which a reader passes over
-// events undecoded, and its body, JSON that package convstore encodes and decodes.
+// Package stored is the record of an event: its header, by which a reader passes over events
+// undecoded, and its body, JSON that package convstore encodes and decodes.
 package stored
 
 import (
@@ -7,8 +7,8 @@ import (
 	"errors"
 )
 
-// Kind is the type of a body as one byte of the stored record. The numbers are
-// part of the format: they are only ever added to.
+// Kind is the type of a body as one byte of the stored record. The numbers are part of the format:
+// they are only ever added to.
 type Kind byte
 
 // The kinds. KindOpaque is that of a body of a type that is not known.
@@ -52,8 +52,7 @@ const (
 
 var errMalformed = errors.New("event: malformed record")
 
-// Event is the undecoded view of a stored event; its slices point into the
-// record.
+// Event is the undecoded view of a stored event; its slices point into the record.
 type Event struct {
 	Kind  Kind
 	Loose bool // see Loose

@@ -1,5 +1,5 @@
-// Package storetest makes stores for the tests of packages that import convstore. What goes
-// wrong ends the test.
+// Package storetest makes stores for the tests of packages that import convstore. What goes wrong
+// ends the test.
 package storetest
 
 import (
@@ -20,15 +20,14 @@ import (
 // Epoch is some time or other.
 var Epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Open opens a store in a folder of its own. When the test ends, the store must be
-// sound.
+// Open opens a store in a folder of its own. When the test ends, the store must be sound.
 func Open(t testing.TB) *convstore.Store {
 	t.Helper()
 	return OpenIn(t, filepath.Join(MemoryDir(t), "store"), convstore.Options{})
 }
 
-// MemoryDir makes a folder that, where there is such a place, is kept in memory: a
-// test whose disk is not what it is about need not wait for it.
+// MemoryDir makes a folder that, where there is such a place, is kept in memory: a test whose disk
+// is not what it is about need not wait for it.
 func MemoryDir(t testing.TB) string {
 	t.Helper()
 	if dir, err := os.MkdirTemp("/dev/shm", "convstore"); err == nil {

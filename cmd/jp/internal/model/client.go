@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// Warm starts loading the certificates of the system in the background. crypto/x509 reads them
-// once per process, at the first https handshake, which takes 7-10 ms of one core. Open calls
-// Warm for https endpoints; a command that knows earlier may do so itself.
+// Warm starts loading the certificates of the system in the background. crypto/x509 reads them once
+// per process, at the first https handshake, which takes 7-10 ms of one core. Open calls Warm for
+// https endpoints; a command that knows earlier may do so itself.
 func Warm() {
 	go func() { _, _ = x509.SystemCertPool() }() // crypto/x509 keeps both for the handshake
 }
 
 // NewClient returns the HTTP client that providers use: its own connections, proxies from the
-// environment, no cookies, no compression (it delays events and can hide a flood), and no
-// redirect that could carry a key away.
+// environment, no cookies, no compression (it delays events and can hide a flood), and no redirect
+// that could carry a key away.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

@@ -23,8 +23,8 @@ const (
 	KindUnknownModel Kind = "unknown_model" // no such provider or model
 )
 
-// Error is the failure of one request, or of opening a model. Its text never holds a key and
-// is one line, safe for a terminal.
+// Error is the failure of one request, or of opening a model. Its text never holds a key and is one
+// line, safe for a terminal.
 type Error struct {
 	Provider   string // name in the model id, "" = none was reached
 	Kind       Kind

@@ -1,12 +1,11 @@
-// Package model talks to language models. A model is a [Stream]: a function from one
-// [Request] to the parts of one reply as they arrive. Limits ([Limit]), the estimate of what
-// nobody counts ([Count]) and retrying ([Retry]) are wrappers around it, in this order.
+// Package model talks to language models. A model is a [Stream]: a function from one [Request] to
+// the parts of one reply as they arrive. Limits ([Limit]), the estimate of what nobody counts
+// ([Count]) and retrying ([Retry]) are wrappers around it, in this order.
 //
-// The package holds what all providers share: the request and its check, errors, the HTTP
-// client, the table of known models and their prices, and [Open], which turns an id such as
-// "anthropic/claude-sonnet-5-5" into a Stream. A sub-package per wire format does the rest;
-// this package imports none of them, so that a program pays only for those that it hands to
-// Open.
+// The package holds what all providers share: the request and its check, errors, the HTTP client,
+// the table of known models and their prices, and [Open], which turns an id such as
+// "anthropic/claude-sonnet-5-5" into a Stream. A sub-package per wire format does the rest; this
+// package imports none of them, so that a program pays only for those that it hands to Open.
 //
 // What holds for each Stream:
 //
@@ -37,8 +36,8 @@ import (
 // iteration is another request. Safe for concurrent use.
 type Stream func(ctx context.Context, r Request) iter.Seq2[Part, error]
 
-// Request is one call of a model: the whole thread so far and what may follow.
-// Streams read it and do not change it.
+// Request is one call of a model: the whole thread so far and what may follow. Streams read it and
+// do not change it.
 type Request struct {
 	Model       string          // the provider's own id, without the provider's name
 	System      []Section       // system prompt, in order; may be empty

@@ -48,8 +48,8 @@ type Config struct {
 	Dir      string // folder of script models
 }
 
-// Official reports whether the endpoint is the vendor's own, and not one that only speaks its
-// wire format.
+// Official reports whether the endpoint is the vendor's own, and not one that only speaks its wire
+// format.
 func (c Config) Official() bool { return official(c.BaseURL) }
 
 func official(url string) bool { return url == anthropicURL || url == openaiURL }
@@ -146,9 +146,9 @@ func (p Providers) env(name string) string {
 
 // Open returns the Stream of the model with the given id: "anthropic/<model>", "openai/<model>",
 // "ollama/<model>", "<name>/<model>" for a [providers.llm.<name>], "script/<file>", or an alias.
-// The constructors are keyed by wire format: "anthropic", "openai", "script". A missing key is
-// an *Error of KindAuth that names the variable, found before anything else is done. Nothing is
-// sent; the certificates for https are being loaded when Open returns.
+// The constructors are keyed by wire format: "anthropic", "openai", "script". A missing key is an
+// *Error of KindAuth that names the variable, found before anything else is done. Nothing is sent;
+// the certificates for https are being loaded when Open returns.
 func Open(ctx context.Context, id string, constructors map[string]Provider, p Providers) (Stream, Info, error) {
 	info, t, err := p.resolve(id)
 	if err != nil {
@@ -197,8 +197,8 @@ func Open(ctx context.Context, id string, constructors map[string]Provider, p Pr
 	return s, info, nil
 }
 
-// Lookup returns what is known about the model with the given id or alias. It needs no key.
-// The error is an *Error of KindUnknownModel.
+// Lookup returns what is known about the model with the given id or alias. It needs no key. The
+// error is an *Error of KindUnknownModel.
 func Lookup(id string, p Providers) (Info, error) {
 	info, _, err := p.resolve(id)
 	return info, err
@@ -370,8 +370,8 @@ func loopback(s string) bool {
 }
 
 // ollamaHost turns $OLLAMA_HOST, which Ollama reads leniently, into a base URL: "host",
-// "host:port", ":port" and "scheme://host:port/path" all occur. An address to listen on means
-// this machine.
+// "host:port", ":port" and "scheme://host:port/path" all occur. An address to listen on means this
+// machine.
 func ollamaHost(s string) string {
 	s = strings.Trim(strings.TrimSpace(s), `"'`)
 	if s == "" {

@@ -10,8 +10,8 @@ import (
 // PricesDate is the day on which the built-in prices were read.
 const PricesDate = "2026-11-21"
 
-// Price is what a model costs, in nano-dollars (1e-9 USD) per token. A dollar per million
-// tokens is 1000. The zero value is free.
+// Price is what a model costs, in nano-dollars (1e-9 USD) per token. A dollar per million tokens is
+// 1000. The zero value is free.
 type Price struct {
 	Input      int64 // input that is not read from a cache and not written to one
 	Output     int64
@@ -21,8 +21,8 @@ type Price struct {
 	Long *LongPrice // price for long prompts; nil = the same
 }
 
-// LongPrice replaces a Price for a request whose whole prompt (input, cache reads and cache
-// writes) has more than Above tokens.
+// LongPrice replaces a Price for a request whose whole prompt (input, cache reads and cache writes)
+// has more than Above tokens.
 type LongPrice struct {
 	Above                                int64
 	Input, Output, CacheRead, CacheWrite int64
@@ -31,8 +31,8 @@ type LongPrice struct {
 // maxTokens bounds every count of tokens: a larger one, of a hostile server, is lowered to it.
 const maxTokens = 1 << 40
 
-// PerMillion makes a Price of dollars per million tokens, as vendors publish them. Negative
-// and not-a-number amounts count as 0.
+// PerMillion makes a Price of dollars per million tokens, as vendors publish them. Negative and
+// not-a-number amounts count as 0.
 func PerMillion(input, output, cacheRead, cacheWrite float64) Price {
 	nano := func(usd float64) int64 {
 		if !(usd > 0) {
@@ -43,9 +43,9 @@ func PerMillion(input, output, cacheRead, cacheWrite float64) Price {
 	return Price{Input: nano(input), Output: nano(output), CacheRead: nano(cacheRead), CacheWrite: nano(cacheWrite)}
 }
 
-// Cost returns what one call with the given usage costs, in nano-dollars. It never overflows:
-// the largest int64 stands for everything above. The use of several calls must be priced call
-// by call, since a long prompt changes the price of its own call only.
+// Cost returns what one call with the given usage costs, in nano-dollars. It never overflows: the
+// largest int64 stands for everything above. The use of several calls must be priced call by call,
+// since a long prompt changes the price of its own call only.
 func (p Price) Cost(u convstore.Usage) int64 {
 	u = clamp(u)
 	if l := p.Long; l != nil && u.Input+u.CacheRead+u.CacheWrite > l.Above {
@@ -155,8 +155,8 @@ func long(p Price, above int64, l Price) Price {
 	return p
 }
 
-// longGPT: above 272,000 tokens of prompt, OpenAI takes twice the price for input of each kind
-// and one and a half times for output.
+// longGPT: above 272,000 tokens of prompt, OpenAI takes twice the price for input of each kind and
+// one and a half times for output.
 func longGPT(p Price) Price {
 	return long(p, 272_000, Price{Input: 2 * p.Input, Output: p.Output * 3 / 2, CacheRead: 2 * p.CacheRead, CacheWrite: 2 * p.CacheWrite})
 }

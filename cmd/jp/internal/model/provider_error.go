@@ -17,9 +17,9 @@ type problem struct {
 	message, kind, code string
 }
 
-// parseErrorBody reads the error objects of Anthropic, OpenAI and the servers that follow
-// them: {"error":{"message","type","code"}}, {"error":"..."}, {"message"}, {"detail"}, or
-// anything else as text. Markup yields nothing.
+// parseErrorBody reads the error objects of Anthropic, OpenAI and the servers that follow them:
+// {"error":{"message","type","code"}}, {"error":"..."}, {"message"}, {"detail"}, or anything else
+// as text. Markup yields nothing.
 func parseErrorBody(body []byte) problem {
 	body = bytes.TrimSpace(body)
 	var outer struct {
@@ -183,8 +183,8 @@ func outOfWindow(message string) bool {
 	return false
 }
 
-// retryAfter reads Retry-After-Ms and Retry-After, the latter as seconds or as a date.
-// 0 means that there is none, or none that makes sense.
+// retryAfter reads Retry-After-Ms and Retry-After, the latter as seconds or as a date. 0 means that
+// there is none, or none that makes sense.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	const most = 24 * time.Hour
 	parse := func(s string, unit time.Duration) (time.Duration, bool) {

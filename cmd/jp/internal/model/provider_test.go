@@ -522,8 +522,8 @@ text = "at last"
 	})
 }
 
-// TestKeys: a key goes to its own endpoint, in its own header, and a config table for a
-// built-in provider does not get the built-in's key.
+// TestKeys: a key goes to its own endpoint, in its own header, and a config table for a built-in
+// provider does not get the built-in's key.
 func TestKeys(t *testing.T) {
 	server := serve(t, "[[rule]]\ntext = 'x'")
 	env := environ(server.URL)

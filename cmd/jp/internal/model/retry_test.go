@@ -20,8 +20,8 @@ type step struct {
 	wait time.Duration // before it
 }
 
-// play returns a stream whose n-th request yields the n-th list of steps, the last list for
-// all further ones, and a counter of requests.
+// play returns a stream whose n-th request yields the n-th list of steps, the last list for all
+// further ones, and a counter of requests.
 func play(attempts ...[]step) (Stream, *int) {
 	n := new(int)
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {

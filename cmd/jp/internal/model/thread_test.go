@@ -38,8 +38,8 @@ text = "wrong"
 	}
 }
 
-// longThread has what makes trouble: ids and names that only one provider takes, arguments
-// that are no JSON, blank text, reasoning of somebody else, empty results.
+// longThread has what makes trouble: ids and names that only one provider takes, arguments that are
+// no JSON, blank text, reasoning of somebody else, empty results.
 func longThread() model.Request {
 	return model.Request{
 		Model:  "wire",

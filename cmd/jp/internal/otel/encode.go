@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// The messages of OTLP, as opentelemetry/proto/{collector,trace,common,resource}/v1 number their fields:
+// The messages of OTLP, as opentelemetry/proto/{collector,trace,common,resource}/v1 number their
+// fields:
 //
 //	ExportTraceServiceRequest  1 ResourceSpans
 //	ResourceSpans              1 Resource {1 KeyValue}  2 ScopeSpans
@@ -134,8 +135,9 @@ func fixed64(b []byte, field int, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(tag(b, field, 1), n)
 }
 
-// rejected is how many spans a collector says that it did not take, in the answer to a request that went well:
-// ExportTraceServiceResponse {1 partial_success {1 rejected_spans}}. What cannot be read says nothing.
+// rejected is how many spans a collector says that it did not take, in the answer to a request that
+// went well: ExportTraceServiceResponse {1 partial_success {1 rejected_spans}}. What cannot be read
+// says nothing.
 func rejected(body []byte) (n int) {
 	fields(body, func(field int, _ uint64, partial []byte) {
 		if field == 1 {

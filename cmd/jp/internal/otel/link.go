@@ -33,8 +33,8 @@ func (l link) String() string {
 	return "00-" + hex.EncodeToString(l.trace[:]) + "-" + hex.EncodeToString(l.span[:]) + flags
 }
 
-// parseLink reads TRACEPARENT and TRACESTATE. What breaks the form of https://www.w3.org/TR/trace-context/ is as if it were not
-// there.
+// parseLink reads TRACEPARENT and TRACESTATE. What breaks the form of
+// https://www.w3.org/TR/trace-context/ is as if it were not there.
 func parseLink(parent, state string) (l link, ok bool) {
 	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' || parent[:2] == "ff" {
 		return link{}, false

@@ -1,14 +1,16 @@
-// Package otel sends spans to an OpenTelemetry collector, over OTLP/HTTP (send.go, encode.go) as the variables OTEL_* say
-// (settings.go). Package spans says what they are of.
+// Package otel sends spans to an OpenTelemetry collector, over OTLP/HTTP (send.go, encode.go) as
+// the variables OTEL_* say (settings.go). Package spans says what they are of.
 //
 //	Tracer.Into(ctx) ... Start(ctx) -> Span -> End -> queue, bounded -> one goroutine, one POST at a time -> collector
 //	                                                             Close: what is left, within the time of its context
 //
-// It is not OpenTelemetry's SDK, whose packages each process would pay for before main begins; here nothing runs before the
-// first span. A context carries the Tracer, and below a span that span; Start in a context with neither returns a nil *Span,
-// which takes every call and does nothing. So what records spans asks nobody whether it should.
+// It is not OpenTelemetry's SDK, whose packages each process would pay for before main begins; here
+// nothing runs before the first span. A context carries the Tracer, and below a span that span;
+// Start in a context with neither returns a nil *Span, which takes every call and does nothing. So
+// what records spans asks nobody whether it should.
 //
-// Nothing here fails or delays a run: what cannot be sent is dropped and counted, and Close tells how much that was.
+// Nothing here fails or delays a run: what cannot be sent is dropped and counted, and Close tells
+// how much that was.
 package otel
 
 import (
@@ -21,7 +23,8 @@ import (
 	"unicode/utf8"
 )
 
-// Tracer makes the traces of one process. Fields are set before its first span. A nil Tracer records nothing.
+// Tracer makes the traces of one process. Fields are set before its first span. A nil Tracer
+// records nothing.
 type Tracer struct {
 	Env     func(name string) string // the environment
 	Version string                   // of this program
@@ -80,11 +83,12 @@ func Current(ctx context.Context) *Span {
 	return s
 }
 
-// Traced reports whether Start may begin a span in ctx. Where it reports false, attributes need not be made.
+// Traced reports whether Start may begin a span in ctx. Where it reports false, attributes need not
+// be made.
 func Traced(ctx context.Context) bool { return ctx.Value(contextKey{}) != nil }
 
-// Start begins a span below that of the context, else below the one that TRACEPARENT names, else at the top of a new trace. The
-// context it returns is in the span. Whoever begins a span ends it.
+// Start begins a span below that of the context, else below the one that TRACEPARENT names, else at
+// the top of a new trace. The context it returns is in the span. Whoever begins a span ends it.
 func Start(ctx context.Context, name string, kind Kind, attrs ...Attr) (context.Context, *Span) {
 	var s *Span
 	switch at := ctx.Value(contextKey{}).(type) {
@@ -133,7 +137,8 @@ func (t *Tracer) open() {
 // now is nanoseconds since 1970.
 func (t *Tracer) now() int64 { return t.base.UnixNano() + int64(time.Since(t.base)) }
 
-// Close sends what has ended and was not sent yet, as long as ctx lasts. The error is a *LostError. Spans that end later are lost.
+// Close sends what has ended and was not sent yet, as long as ctx lasts. The error is a *LostError.
+// Spans that end later are lost.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -161,7 +166,8 @@ const (
 	maxAttrs  = 128
 )
 
-// Span is something that takes time. All methods are safe for concurrent use, and do nothing on a nil Span.
+// Span is something that takes time. All methods are safe for concurrent use, and do nothing on a
+// nil Span.
 type Span struct {
 	tracer *Tracer
 	link   link   // its own
@@ -325,8 +331,8 @@ func (s *Span) Event(name string, attrs ...Attr) {
 	s.events = append(s.events, e)
 }
 
-// Fail says that s ends in an error of a kind, one word of few that there are. The message is content, and kept only where
-// content is captured. Of several calls the first counts.
+// Fail says that s ends in an error of a kind, one word of few that there are. The message is
+// content, and kept only where content is captured. Of several calls the first counts.
 func (s *Span) Fail(kind, message string) {
 	if !s.change() {
 		return
@@ -355,8 +361,9 @@ func (s *Span) End() {
 // Capturing reports whether what is said may be recorded: queries, answers, arguments and results.
 func (s *Span) Capturing() bool { return s.records() && s.tracer.set.content }
 
-// Environ are the variables that make the spans of another process those below s. Where the collector does not answer they
-// tell that process to send none, so that not each of them waits for it.
+// Environ are the variables that make the spans of another process those below s. Where the
+// collector does not answer they tell that process to send none, so that not each of them waits for
+// it.
 func (s *Span) Environ() []string {
 	if s == nil {
 		return nil

@@ -242,7 +242,8 @@ func TestEncoding(t *testing.T) {
 	})
 }
 
-// TestBounds: what is too much for one span is cut or counted, and what waits to be sent does not grow without end.
+// TestBounds: what is too much for one span is cut or counted, and what waits to be sent does not
+// grow without end.
 func TestBounds(t *testing.T) {
 	block := make(chan struct{})
 	c := otlp.New(func(w http.ResponseWriter, r *http.Request) bool { <-block; return false })
@@ -361,7 +362,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestGone: where nobody answers, other processes are told to send nothing, and the end says what was lost.
+// TestGone: where nobody answers, other processes are told to send nothing, and the end says what
+// was lost.
 func TestGone(t *testing.T) {
 	tr := tracer(t, "http://127.0.0.1:1") // the port of a server that was closed may be another test's by now
 	ctx, top := otel.Start(tr.Into(context.Background()), "top", otel.Internal)
@@ -394,7 +396,8 @@ func mute(t *testing.T) (c *httptest.Server, came chan struct{}) {
 	return c, came
 }
 
-// TestHangs: a collector that takes a request and never answers holds nobody beyond the context of Close.
+// TestHangs: a collector that takes a request and never answers holds nobody beyond the context of
+// Close.
 func TestHangs(t *testing.T) {
 	c, came := mute(t)
 	tr := tracer(t, c.URL)
@@ -415,8 +418,8 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestUnanswered: who begins sub-agents before any span was sent finds out that a collector does not answer, and tells them; lost is
-// nothing by that.
+// TestUnanswered: who begins sub-agents before any span was sent finds out that a collector does
+// not answer, and tells them; lost is nothing by that.
 func TestUnanswered(t *testing.T) {
 	c, came := mute(t)
 	tr := tracer(t, c.URL)

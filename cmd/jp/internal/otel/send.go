@@ -23,18 +23,20 @@ const (
 	maxAnswer      = 64 << 10
 )
 
-// How long to wait after a request that went well, so that spans go together, and after one that did not.
+// How long to wait after a request that went well, so that spans go together, and after one that
+// did not.
 const (
 	pauseGood = time.Second
 	pauseBad  = 5 * time.Second
 	pauseMost = time.Minute
 )
 
-// slow is how long a request may be under way before sub-agents are told that the collector does not answer.
+// slow is how long a request may be under way before sub-agents are told that the collector does
+// not answer.
 const slow = time.Second
 
-// queue holds spans that have ended until they are sent. What ends first is sent at once: so the connection stands, or is known
-// not to, when the run ends.
+// queue holds spans that have ended until they are sent. What ends first is sent at once: so the
+// connection stands, or is known not to, when the run ends.
 type queue struct {
 	set    *settings
 	ctx    context.Context // of requests; close ends it
@@ -119,8 +121,9 @@ func (q *queue) add(s *Span) {
 	}
 }
 
-// failing reports whether the last request went wrong, or is not answered for long. Where nothing was sent so far it begins to find
-// out: each of the processes that ask could wait for a collector that is not there.
+// failing reports whether the last request went wrong, or is not answered for long. Where nothing
+// was sent so far it begins to find out: each of the processes that ask could wait for a collector
+// that is not there.
 func (q *queue) failing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -258,8 +261,8 @@ func (e *postError) Error() string { return e.text }
 
 func (e *postError) Unwrap() error { return e.err }
 
-// post sends one request. refused counts the spans that the collector did not take of one that went well. The error is a
-// *postError, and shows nothing of headers or of the answer.
+// post sends one request. refused counts the spans that the collector did not take of one that went
+// well. The error is a *postError, and shows nothing of headers or of the answer.
 func (s *settings) post(ctx context.Context, spans []*Span) (refused int, err error) {
 	data := encode(s, spans)
 	if s.gzip {

@@ -38,11 +38,12 @@ type settings struct {
 	sample   sampler
 }
 
-// sampler decides whether a trace that begins in this process is recorded. called tells that caller is there.
+// sampler decides whether a trace that begins in this process is recorded. called tells that caller
+// is there.
 type sampler func(caller link, called bool, trace traceID) bool
 
-// readSettings reads the environment. Settings that cannot be followed are told; where no trace could be sent as they ask, or
-// none is wanted, there are no settings.
+// readSettings reads the environment. Settings that cannot be followed are told; where no trace
+// could be sent as they ask, or none is wanted, there are no settings.
 func readSettings(env func(string) string, version string, pid int) (*settings, []string) {
 	r := reader{env: env}
 	s := &settings{scope: version}
@@ -86,7 +87,8 @@ func (r *reader) refuse(format string, a ...any) {
 	r.off = true
 }
 
-// otlp returns a setting of the exporter and the variable that it stands in: that of traces, else that of all signals.
+// otlp returns a setting of the exporter and the variable that it stands in: that of traces, else
+// that of all signals.
 func (r *reader) otlp(name string) (value, from string) {
 	from = "OTEL_EXPORTER_OTLP_TRACES_" + name
 	if value = strings.TrimSpace(r.env(from)); value == "" {
@@ -148,8 +150,8 @@ func (r *reader) protocol() {
 	}
 }
 
-// client makes the HTTP client: proxies from the environment, certificates as the variables say, and no redirect, along which the
-// headers would go.
+// client makes the HTTP client: proxies from the environment, certificates as the variables say,
+// and no redirect, along which the headers would go.
 func (r *reader) client(s *settings) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if file, from := r.otlp("CERTIFICATE"); file != "" && !r.off {

@@ -143,7 +143,8 @@ func described(s *settings) string {
 	return strings.Join(words, " ")
 }
 
-// FuzzSettings: whatever the variables say, what is sent can be sent, and no warning tells a header's value.
+// FuzzSettings: whatever the variables say, what is sent can be sent, and no warning tells a
+// header's value.
 func FuzzSettings(f *testing.F) {
 	f.Add("http://c:4318", "a=1,b=%41", "http/protobuf", "gzip", "team=a%2Cb,=x", "parentbased_traceidratio", "0.5", "250")
 	f.Add("https://[::1%25en0]:1/%zz", "a=\r\nX: y,\x00=b,Host=c,a=%0a", "grpc", "zstd", "a=%ff,\xff=b", "traceidratio", "NaN", "-1")

@@ -15,7 +15,8 @@ import (
 	"jp/convstore"
 )
 
-// browser is a headless Chromium that is spoken to over two pipes: the DevTools protocol, messages ended by NUL.
+// browser is a headless Chromium that is spoken to over two pipes: the DevTools protocol, messages
+// ended by NUL.
 type browser struct {
 	t       *testing.T
 	to      *os.File
@@ -302,7 +303,8 @@ func TestBrowser(t *testing.T) {
 	check(b, `document.documentElement.scrollWidth <= 400`, true)
 	b.shot("narrow")
 
-	// Nothing was loaded but the page, nothing complained, and nothing that the models said has run.
+	// Nothing was loaded but the page, nothing complained, and nothing that the models said has
+	// run.
 	check(b, `document.title`, "jp-c101 Find "+shown)
 	for _, url := range b.fetched {
 		if url != address {

@@ -11,8 +11,9 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// The Trace Event Format, as far as it is written here: Google's document "Trace Event Format" (2016), which Perfetto and
-// chrome://tracing read. Times are microseconds from the start of the trace.
+// The Trace Event Format, as far as it is written here: Google's document "Trace Event Format"
+// (2016), which Perfetto and chrome://tracing read. Times are microseconds from the start of the
+// trace.
 type chromeEvent struct {
 	Name     string         `json:"name"`
 	Category string         `json:"cat,omitempty"`
@@ -40,8 +41,9 @@ func (l *lanes) take(s *Span) int {
 	return len(l.ends) - 1
 }
 
-// Chrome writes the trace in the Trace Event Format: a process for each conversation, its first thread for turns and model
-// calls, the others for tool calls and delegations, as many as overlap, and an arrow from a delegation to the turn that it ran.
+// Chrome writes the trace in the Trace Event Format: a process for each conversation, its first
+// thread for turns and model calls, the others for tool calls and delegations, as many as overlap,
+// and an arrow from a delegation to the turn that it ran.
 func (t *Trace) Chrome(w io.Writer) error {
 	const main, first = 1, 2 // threads
 	var events []chromeEvent

@@ -46,8 +46,9 @@ func chromeEvents(t *testing.T, tr *Trace) []event {
 	return doc.TraceEvents
 }
 
-// checkChrome holds events to what the format's document says of each phase, and to what a viewer needs: named processes and
-// threads, slices of a thread that nest, flows with two ends that lie on slices.
+// checkChrome holds events to what the format's document says of each phase, and to what a viewer
+// needs: named processes and threads, slices of a thread that nest, flows with two ends that lie on
+// slices.
 func checkChrome(t *testing.T, events []event) {
 	t.Helper()
 	type thread struct{ pid, tid int }

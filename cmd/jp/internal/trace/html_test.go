@@ -10,7 +10,8 @@ import (
 	"jp/convstore"
 )
 
-// FuzzHTML: whatever a person, a model or a tool says, the page around the data stays as it is, and the data is what was said.
+// FuzzHTML: whatever a person, a model or a tool says, the page around the data stays as it is, and
+// the data is what was said.
 func FuzzHTML(f *testing.F) {
 	for _, text := range []string{hostile, "<!--<script>", "</ScRiPt\t>", "@script@ @trace@ @title@", "\u2028\u2029\ufeff", "\xff\xfe\x00", `\u003c/script>"`, "]]>&lt;&#60;"} {
 		f.Add(text)

@@ -30,7 +30,8 @@ const (
 	barDefault  = 40 // where the width is unlimited
 )
 
-// fit chooses the columns. Labels that are longer than their column are cut where the width is limited.
+// fit chooses the columns. Labels that are longer than their column are cut where the width is
+// limited.
 func fit(width, longest int) layout {
 	if width <= 0 {
 		return layout{label: longest, bar: barDefault, state: true, tokens: true, time: true}

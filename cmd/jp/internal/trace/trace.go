@@ -1,6 +1,6 @@
-// Package trace lays out when a tree of agents did what: turns, model calls, tool calls and delegations, each with its
-// start, its end and what it used. Build makes a Trace from stored events; Text, Chrome and HTML are forms of it, and it
-// encodes to JSON itself.
+// Package trace lays out when a tree of agents did what: turns, model calls, tool calls and
+// delegations, each with its start, its end and what it used. Build makes a Trace from stored
+// events; Text, Chrome and HTML are forms of it, and it encodes to JSON itself.
 //
 // Traps:
 //
@@ -311,8 +311,8 @@ func (b *builder) add(parent *Span, c convstore.Conversation, ev convstore.Event
 	return &s
 }
 
-// modelState tells calls that did not come to their end: lost with their process, charged in full, cut off, or
-// attempts that were repeated.
+// modelState tells calls that did not come to their end: lost with their process, charged in full,
+// cut off, or attempts that were repeated.
 func modelState(stop string) string {
 	switch stop {
 	case "lost":
@@ -422,7 +422,8 @@ func (s *Span) cost() *stream.USD {
 	return (*stream.USD)(&s.nano)
 }
 
-// cut returns the start of a text, at most MaxText bytes and whole runes, and how long all of it is.
+// cut returns the start of a text, at most MaxText bytes and whole runes, and how long all of it
+// is.
 func cut(text string) (start string, bytes int) {
 	return brief.Prefix(text, MaxText), len(text)
 }

@@ -21,7 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// tree is a root that delegates two runs at once, one of them to a child that was removed, then fails.
+// tree is a root that delegates two runs at once, one of them to a child that was removed, then
+// fails.
 type tree struct {
 	Source
 	events map[convstore.ID][]convstore.Event

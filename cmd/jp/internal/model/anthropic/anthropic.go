@@ -1,14 +1,14 @@
-// Package anthropic speaks Anthropic's Messages API through the vendor's SDK, against the
-// vendor or any server with the same wire format.
+// Package anthropic speaks Anthropic's Messages API through the vendor's SDK, against the vendor or
+// any server with the same wire format.
 //
 // The SDK is held to the wire work. It gets its key, address and HTTP client from us and reads
-// nothing from the environment (its Client would: keys, profiles, headers; its MessageService
-// does not). It does not retry; model.Retry does.
+// nothing from the environment (its Client would: keys, profiles, headers; its MessageService does
+// not). It does not retry; model.Retry does.
 //
-// Traps of the SDK: its event decoder swallows pings and unnamed events, and ends quietly when
-// the connection does, so a reply counts as complete only when its stop reason was seen; it
-// prints a warning to stderr for token budgets on models that deprecate them, which are the
-// models for which we send none.
+// Traps of the SDK: its event decoder swallows pings and unnamed events, and ends quietly when the
+// connection does, so a reply counts as complete only when its stop reason was seen; it prints a
+// warning to stderr for token budgets on models that deprecate them, which are the models for which
+// we send none.
 package anthropic
 
 import (

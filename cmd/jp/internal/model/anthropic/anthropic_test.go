@@ -261,8 +261,8 @@ func TestThinkingGoesBack(t *testing.T) {
 	}
 }
 
-// TestMutatedEvents: an event with any value replaced or missing is read or refused, and the
-// reply is parts and one end.
+// TestMutatedEvents: an event with any value replaced or missing is read or refused, and the reply
+// is parts and one end.
 func TestMutatedEvents(t *testing.T) {
 	lines := []string{begin,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"h","signature":"s"}}`,

@@ -15,9 +15,9 @@ const maxName = 128 // bytes of a tool's name or a call's id
 
 // params writes a request that has passed model.Request.Check.
 //
-// Cache breakpoints (four are allowed) are after the tools, after the system prompt, after
-// the last message and after the message of ours before it: the provider looks back only 20
-// blocks for what it has seen, and one batch of tool calls may be longer than that.
+// Cache breakpoints (four are allowed) are after the tools, after the system prompt, after the last
+// message and after the message of ours before it: the provider looks back only 20 blocks for what
+// it has seen, and one batch of tool calls may be longer than that.
 func (p provider) params(r model.Request) sdk.MessageNewParams {
 	out := sdk.MessageNewParams{Model: r.Model, MaxTokens: int64(p.config.Model.Output(r.MaxTokens))}
 	for _, s := range r.System {
@@ -122,10 +122,10 @@ func (p provider) thinking(r model.Reasoning) (sdk.ContentBlockParamUnion, bool)
 }
 
 // reason asks for as much thinking as the request says, in the way that the model's generation
-// takes: token budgets up to 4.5, adaptive thinking with an effort after it. "none" is: nothing
-// at all up to 4.8, where nothing is the default; the least there is where thinking is always
-// on; "between_tools" for Sonnet from 5.5; "disabled" for the others. Models that we do not
-// know are taken for new ones.
+// takes: token budgets up to 4.5, adaptive thinking with an effort after it. "none" is: nothing at
+// all up to 4.8, where nothing is the default; the least there is where thinking is always on;
+// "between_tools" for Sonnet from 5.5; "disabled" for the others. Models that we do not know are
+// taken for new ones.
 func (p provider) reason(out *sdk.MessageNewParams, r model.Request) {
 	if r.Reasoning == "" {
 		return

@@ -1,16 +1,15 @@
-// Package openai speaks OpenAI's chat completions through the vendor's SDK, against the vendor
-// or any server with the same wire format: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter,
-// Gemini's compatible endpoint and others; and the Responses API, where model.Info.API says so.
+// Package openai speaks OpenAI's chat completions through the vendor's SDK, against the vendor or
+// any server with the same wire format: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, Gemini's
+// compatible endpoint and others; and the Responses API, where model.Info.API says so.
 //
 // The SDK does only the wire work. It gets its key, address and HTTP client from us and reads
 // nothing from the environment (its Client would: keys, organisation, headers; its
 // ChatCompletionService does not). It does not retry; model.Retry does.
 //
-// Traps: the SDK's stream ends quietly when the connection does, so a reply counts as complete
-// only when its finish reason was seen. Compatible servers give tool calls without ids, with
-// the same index, or whole in one delta, call reasoning by several names, and end replies with
-// reasons of their own. From GPT-5.4 on, the vendor's models do not both reason and take tools
-// over this API.
+// Traps: the SDK's stream ends quietly when the connection does, so a reply counts as complete only
+// when its finish reason was seen. Compatible servers give tool calls without ids, with the same
+// index, or whole in one delta, call reasoning by several names, and end replies with reasons of
+// their own. From GPT-5.4 on, the vendor's models do not both reason and take tools over this API.
 package openai
 
 import (
@@ -203,8 +202,8 @@ func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 			c = r.pending[i]
 		}
 	}
-	// Some servers give no index, or 0 to all calls: another id, or a name after a complete
-	// call without ids, starts a new one.
+	// Some servers give no index, or 0 to all calls: another id, or a name after a complete call
+	// without ids, starts a new one.
 	if c != nil {
 		another := d.ID != "" && c.id != "" && d.ID != c.id
 		if d.ID == "" && c.id == "" && d.Function.Name != "" && json.Valid(c.arguments) {
@@ -234,9 +233,8 @@ func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	}
 }
 
-// finish yields the end of a reply, or the error that it is incomplete: err, or no finish
-// reason. Once there is one, nothing but usage can follow, so a connection that breaks then
-// breaks nothing.
+// finish yields the end of a reply, or the error that it is incomplete: err, or no finish reason.
+// Once there is one, nothing but usage can follow, so a connection that breaks then breaks nothing.
 func (r *reply) finish(ctx context.Context, err error) {
 	if !r.say(r.tags.end()) {
 		return

@@ -265,8 +265,8 @@ func TestMemoryGoesBack(t *testing.T) {
 	}
 }
 
-// TestMutatedEvents: an event with any value replaced or missing is read or refused, and the
-// reply is parts and one end.
+// TestMutatedEvents: an event with any value replaced or missing is read or refused, and the reply
+// is parts and one end.
 func TestMutatedEvents(t *testing.T) {
 	lines := []string{
 		`{"id":"i","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"a","refusal":"r","reasoning_content":"h","reasoning":"h","reasoning_details":[{"a":1}]},"finish_reason":null}]}`,

@@ -64,8 +64,8 @@ func (a api[P, E]) stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	}
 }
 
-// fail maps an error of the SDK. Error objects in the stream are the SDK's own type; what had
-// an error status was caught before the SDK saw it.
+// fail maps an error of the SDK. Error objects in the stream are the SDK's own type; what had an
+// error status was caught before the SDK saw it.
 func fail(ctx context.Context, c model.Config, err error) error {
 	if err == nil && ctx.Err() == nil {
 		return nil

@@ -1,10 +1,10 @@
 // Package script is a model that follows a TOML file. It needs no network and no key, and
-// everything around it is real: processes, store, tools, ledger. It serves demonstrations,
-// people's tests of their own profiles, and ours.
+// everything around it is real: processes, store, tools, ledger. It serves demonstrations, people's
+// tests of their own profiles, and ours.
 //
 // A script is a list of rules. They are tried from the top for each request; the first whose
-// conditions all hold answers. Nothing is remembered from one request to the next, so any
-// number of processes may follow one script at once.
+// conditions all hold answers. Nothing is remembered from one request to the next, so any number of
+// processes may follow one script at once.
 //
 //	[captures]                                  # what rules may quote, found in the thread
 //	first = 'conversation_id="(jp-c[0-9]+)"'    # the group, or the whole match without one
@@ -75,8 +75,8 @@ import (
 // maxFile bounds a script, in bytes: reading one takes every process that follows it a moment.
 const maxFile = 8 << 20
 
-// New is a model.Provider. The model's name is the path of the script, relative to Config.Dir
-// and inside it, symbolic links resolved; "#variant" may follow.
+// New is a model.Provider. The model's name is the path of the script, relative to Config.Dir and
+// inside it, symbolic links resolved; "#variant" may follow.
 func New(c model.Config) (model.Stream, error) {
 	name, variant, _ := strings.Cut(c.Model.Name, "#")
 	data, err := readIn(c.Dir, name)
@@ -121,8 +121,8 @@ type Script struct {
 	dir      string    // of the workspace; "" = not known
 }
 
-// Fault is the cause in the *model.Error of a rule with a fault: what a server that follows
-// the script has to do to its reply.
+// Fault is the cause in the *model.Error of a rule with a fault: what a server that follows the
+// script has to do to its reply.
 type Fault string
 
 const (
@@ -147,8 +147,8 @@ func (f Fault) Error() string {
 	return string(f)
 }
 
-// Stream returns the model of the script. Provider is the name in its errors and reasoning;
-// variant is what rules may ask for by variant.
+// Stream returns the model of the script. Provider is the name in its errors and reasoning; variant
+// is what rules may ask for by variant.
 func (s *Script) Stream(provider, variant string) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -278,8 +278,8 @@ func (r *rule) say(ctx context.Context, provider string, said words, part func(m
 	return pieces(said.text, func(s string) model.Part { return model.Part{Text: s} })
 }
 
-// fail returns the error that the rule asks for, or waits for the end of the context where it
-// asks to hang.
+// fail returns the error that the rule asks for, or waits for the end of the context where it asks
+// to hang.
 func (r *rule) fail(ctx context.Context, provider string, said words) error {
 	switch {
 	case r.hang:
