@@ -94,9 +94,11 @@ func ExampleToolProfile() {
 	fmt.Println("fs_modify_file:", reader.Matches("fs_modify_file", "builtin"))
 	fmt.Println("issues of an MCP server:", reader.Matches("issues", "mcp.github"))
 	// Output:
-	// reader may hold sources [builtin conversation delegation local mcp.*] and never the names
-	// [ask_user fs_create_file fs_modify_file] fs_read_file: true fs_modify_file: false issues of
-	// an MCP server: false
+	// reader may hold sources [builtin conversation delegation local mcp.*]
+	// and never the names [ask_user fs_create_file fs_modify_file]
+	// fs_read_file: true
+	// fs_modify_file: false
+	// issues of an MCP server: false
 }
 
 func TestRoles(t *testing.T) {
