@@ -140,6 +140,27 @@ func TestTrustOnTerminal(t *testing.T) {
 		t.Errorf("changed: status %d, screen:\n%s", status, screen)
 	}
 
+	// What is higher than the screen is shown a screen at a time: the question comes after all of it.
+	for i := range 30 {
+		if err := os.WriteFile(filepath.Join(s.dir, ".jp", fmt.Sprintf("more%02d.toml", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	screen, _, status = onTerminal(t, s, "Enter shows them, n is a no -- ", "n\n", query...)
+	if status != 6 || strings.Contains(screen, question) || strings.Contains(screen, "more29") {
+		t.Errorf("first screen: status %d, screen:\n%s", status, screen)
+	}
+	more := exchange{"Enter shows them, n is a no -- ", "\n"}
+	screen, _, status = atTerminal(t, s, []exchange{more, {question, "n\n"}}, query...)
+	if status != 6 || !strings.Contains(screen, "more29") || !strings.Contains(screen, question) {
+		t.Errorf("all screens: status %d, screen:\n%s", status, screen)
+	}
+	for i := range 30 {
+		if err := os.Remove(filepath.Join(s.dir, ".jp", fmt.Sprintf("more%02d.toml", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	// --non-interactive asks nobody, whatever the terminal.
 	screen, _, status = onTerminal(t, s, "", "", append(query, "--non-interactive")...)
 	if status != 6 || strings.Contains(screen, question) {

@@ -75,6 +75,12 @@ func (t *TTY) Width() int {
 	return width
 }
 
+// Height returns how many rows the terminal has, 24 for unknown.
+func (t *TTY) Height() int {
+	_, height := t.size()
+	return height
+}
+
 // Ask shows text, which must be clean, and returns the line that is typed behind it, without its
 // newline. It drops what was typed before the question was shown. io.EOF means Ctrl-D on an empty
 // line. When ctx ends the error is its cause.
@@ -99,14 +105,6 @@ func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 		_, _ = io.WriteString(t.f, "\n")
 	}
 	return line, err
-}
-
-// Show writes text, which must be clean, between questions.
-func (t *TTY) Show(text string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, err := io.WriteString(t.f, text)
-	return err
 }
 
 // readLine reads up to a newline. A deadline interrupts the read when ctx ends. On systems that

@@ -251,14 +251,11 @@ func (g *Gate) Ask(ctx context.Context, j Judgement) error {
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	if err := tty.Show(g.Page(j, tty.Width())); err != nil {
-		return err
-	}
-	answer, err := console.AskLine(ctx, tty, "Trust this workspace? [y/N] ")
+	yes, err := console.Confirm(ctx, tty, g.Page(j, tty.Width()), "Trust this workspace?")
 	if err != nil {
 		return err
 	}
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+	if !yes {
 		return j.Refusal()
 	}
 	return g.Record(ctx, j)

@@ -123,7 +123,7 @@ func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convst
 	case c.Children > 0 && o.promote:
 		text += fmt.Sprintf(", keeping its %s", wording.Either(c.Children == 1, "child", fmt.Sprintf("%d children", c.Children)))
 	}
-	yes, err := confirm(ctx, tty, term.Line(text))
+	yes, err := console.Confirm(ctx, tty, "", "jp: "+term.Line(text)+"?")
 	if err != nil {
 		return err
 	}
@@ -131,10 +131,4 @@ func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convst
 		return &exit.Error{Code: "declined", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: not removed", c.ID)}
 	}
 	return nil
-}
-
-// confirm asks a question whose default answer is no.
-func confirm(ctx context.Context, tty *term.TTY, text string) (bool, error) {
-	answer, err := console.AskLine(ctx, tty, "jp: "+text+"? [y/N] ")
-	return answer == "y" || answer == "Y" || answer == "yes", err
 }

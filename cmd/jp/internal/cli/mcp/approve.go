@@ -59,7 +59,7 @@ func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
 			text += "It was approved with another entry: " + unseen.Spell(before.Server.Address()) +
 				wording.Either(before.Server.Command != "", " ("+servers.ReachOfServer(before.Server).Text()+")", "") + "\n"
 		}
-		if err := g.askApproval(ctx, name, text, "Start it and look at its tools? [y/N] "); err != nil {
+		if err := g.askApproval(ctx, name, text, "Start it and look at its tools?"); err != nil {
 			return err
 		}
 	}
@@ -73,10 +73,10 @@ func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
 	switch {
 	case yes:
 	case before == nil && !s.Own:
-		err = g.askApproval(ctx, name, servers.ToolsText(list)+"\n", "Let agents use these tools? [y/N] ")
+		err = g.askApproval(ctx, name, servers.ToolsText(list)+"\n", "Let agents use these tools?")
 	case before != nil:
 		if changes := before.Changes(list); len(changes) > 0 {
-			err = g.askApproval(ctx, name, servers.ChangesText(name, *before, list, changes), "Let agents use these tools as they are now? [y/N] ")
+			err = g.askApproval(ctx, name, servers.ChangesText(name, *before, list, changes), "Let agents use these tools as they are now?")
 		}
 	}
 	if err != nil {
@@ -109,15 +109,9 @@ func (g *Group) askApproval(ctx context.Context, name, text, question string) er
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	if err := tty.Show(laidOut(text, tty.Width())); err != nil {
-		return err
+	yes, err := console.Confirm(ctx, tty, laidOut(text, tty.Width()), question)
+	if err == nil && !yes {
+		err = refusal
 	}
-	answer, err := console.AskLine(ctx, tty, question)
-	if err != nil {
-		return err
-	}
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
-		return refusal
-	}
-	return nil
+	return err
 }
