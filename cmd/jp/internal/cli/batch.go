@@ -38,9 +38,10 @@ type batchOptions struct {
 	tape     record.Options
 }
 
-func newBatchCommand(a *app) *cli.Command {
+// newBatchCommand is jp batch.
+func newBatchCommand(env *run.Env, tree *command.Tree) *cli.Command {
 	var o batchOptions
-	return a.tree.Command(command.Spec{
+	return tree.Command(command.Spec{
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
 		About: "Reads one query on each line: a JSON string, or an object with query and, optionally, config (the name of a profile), " +
 			"id (a sub-conversation that goes on, with --root-id only) and context_query. Nothing is started before every line was " +
@@ -69,7 +70,7 @@ func newBatchCommand(a *app) *cli.Command {
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
 			`jp batch -c agent/researcher --resume answers.jsonl < queries.jsonl > all.jsonl`,
 		},
-		Run: func(ctx context.Context, _ []string) error { return runBatch(ctx, a, o) },
+		Run: func(ctx context.Context, _ []string) error { return runBatch(ctx, env, o) },
 	})
 }
 
@@ -150,15 +151,15 @@ func profileName(profile string) bool {
 		!strings.HasPrefix(profile, "@") && !strings.HasSuffix(profile, ".toml") && !strings.ContainsAny(profile, "=")
 }
 
-func runBatch(ctx context.Context, a *app, o batchOptions) error {
-	if err := a.ws.Persist("batch"); err != nil {
+func runBatch(ctx context.Context, env *run.Env, o batchOptions) error {
+	if err := env.WS.Persist("batch"); err != nil {
 		return err
 	}
-	if a.con.IO.InTTY {
+	if env.Con.IO.InTTY {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
-	return a.env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
-		text, err := a.con.Stdin(ctx)
+	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
+		text, err := env.Con.Stdin(ctx)
 		if err != nil {
 			return err
 		}
@@ -166,21 +167,21 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		to, replay, err := record.Files(a.con, o.tape, text, o.profile.Value)
+		to, replay, err := record.Files(env.Con, o.tape, text, o.profile.Value)
 		if err == nil && o.resume.Set && to+replay != "" {
 			err = command.ErrMixed("--resume", wording.Either(to != "", "--record", "--replay"))
 		}
 		if err == nil {
-			a.env.Tape, err = record.Open(a.con, a.ws, to, replay)
+			env.Tape, err = record.Open(env.Con, env.WS, to, replay)
 		}
 		if err != nil {
 			return err
 		}
-		defer a.env.Tape.Remove()
+		defer env.Tape.Remove()
 		if err := s.Store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
 			return err
 		}
-		b := &batch{app: a, session: s, o: o, items: items, total: len(items), sum: sumOf(items)}
+		b := &batch{env: env, session: s, o: o, items: items, total: len(items), sum: sumOf(items)}
 		if o.resume.Set {
 			defer func() { b.earlier.close() }()
 			if err := b.resume(ctx, o.resume.Value); err != nil {
@@ -195,13 +196,13 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.env.Tape.End(ctx, b.run(ctx, d))
+		return env.Tape.End(ctx, b.run(ctx, d))
 	})
 }
 
 // batch is one run of `jp batch`.
 type batch struct {
-	app     *app
+	env     *run.Env
 	session *run.Session
 	tree    *term.Tree
 	o       batchOptions
@@ -230,7 +231,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	for _, it := range b.items {
 		if it.ID == "" && !slices.Contains(names, it.Config) {
 			names = append(names, it.Config)
-			if _, err := b.app.env.Profile(ctx, it.Config, ""); err != nil {
+			if _, err := b.env.Profile(ctx, it.Config, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -246,10 +247,10 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	var err error
 	if b.o.rootID.Set {
 		var root convstore.ID
-		if root, err = b.app.ws.Target(ctx, b.o.rootID.Value); err != nil {
+		if root, err = b.env.WS.Target(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		st, err := b.app.env.StandFor(ctx, root, nil, nil)
+		st, err := b.env.StandFor(ctx, root, nil, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -313,14 +314,14 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
-	b.app.con.Note("batch below %s", b.session.Conv.ID)
+	b.env.Con.Note("batch below %s", b.session.Conv.ID)
 	return nil
 }
 
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.app.con.Globals.Quiet && (!b.app.con.IO.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
-		b.tree = term.NewTree(b.app.con.IO, term.TreeOptions{})
+	if !b.env.Con.Globals.Quiet && (!b.env.Con.IO.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
+		b.tree = term.NewTree(b.env.Con.IO, term.TreeOptions{})
 		d.Watch = b.tree.Update
 	}
 	ctx, end := spans.Batch(ctx, d.Caller)
@@ -331,7 +332,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	end(came)
 	failed = errors.Join(failed, b.session.Conclude(ctx, b.summary(), came))
 	if ctx.Err() != nil && b.session.Log != nil {
-		b.app.con.Note("stopped; what is done is below %s", b.session.Conv.ID)
+		b.env.Con.Note("stopped; what is done is below %s", b.session.Conv.ID)
 	}
 	if failed != nil {
 		return failed
@@ -341,9 +342,9 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 
 // output begins the document that the rows are written as.
 func (b *batch) output() {
-	b.out = bufio.NewWriter(b.app.con.IO.Out)
+	b.out = bufio.NewWriter(b.env.Con.IO.Out)
 	b.rows = console.List{W: b.out, Format: console.FormatStream}
-	if f := b.app.con.Format(); f == console.FormatJSON || f == console.FormatJSONPretty {
+	if f := b.env.Con.Format(); f == console.FormatJSON || f == console.FormatJSONPretty {
 		b.rows.Format = f
 	}
 }
@@ -358,7 +359,7 @@ func (b *batch) finish(failed error) error {
 
 // row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
 func (b *batch) row(r delegate.Row) (err error) {
-	if !b.app.con.IO.OutTTY {
+	if !b.env.Con.IO.OutTTY {
 		return b.write(r)
 	}
 	b.tree.Around(func() { err = b.write(r) })

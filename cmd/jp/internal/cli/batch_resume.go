@@ -48,12 +48,12 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
 	var below []convstore.ID // what the runs that rows name ran below
-	file, info, err := files.OpenRegular(files.Disk{}, b.app.con.Abs(path), os.O_RDONLY, 0)
+	file, info, err := files.OpenRegular(files.Disk{}, b.env.Con.Abs(path), os.O_RDONLY, 0)
 	if err != nil {
 		return exit.Usagef("--resume %s: %v", path, files.Reason(err))
 	}
 	e.file, b.earlier = file, e
-	if out, ok := b.app.con.Env.Stdout.(*os.File); ok {
+	if out, ok := b.env.Con.Env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
 			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write into another one: what is known is repeated there")
 		}
@@ -63,7 +63,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 		var raw json.RawMessage
 		err := dec.Decode(&raw)
 		if err != nil && endsInZeros(io.NewSectionReader(e.file, dec.InputOffset(), info.Size())) {
-			b.app.con.Note("--resume %s: ends in zeros, as after a power cut: row %d, where they begin, counts as cut off", path, place+1)
+			b.env.Con.Note("--resume %s: ends in zeros, as after a power cut: row %d, where they begin, counts as cut off", path, place+1)
 			err = io.ErrUnexpectedEOF
 		}
 		switch {
@@ -188,7 +188,7 @@ func sumOf(items []delegate.Item) string {
 // latest run that asked the same, and below those that these went on with.
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
-		caller, err := b.app.ws.Target(ctx, b.o.rootID.Value)
+		caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
 		var all []convstore.Delegation
 		for at := caller; err == nil; { // up to the root of its ledger
 			var list []convstore.Delegation
@@ -300,7 +300,7 @@ func (b *batch) leaveOut() error {
 		}
 	}
 	b.items = rest
-	b.app.con.Note("%d of %d queries were answered before", b.total-len(rest), b.total)
+	b.env.Con.Note("%d of %d queries were answered before", b.total-len(rest), b.total)
 	return nil
 }
 

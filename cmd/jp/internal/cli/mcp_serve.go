@@ -35,9 +35,10 @@ type mcpServeOptions struct {
 	title  command.Maybe[string]
 }
 
-func newMCPServeCommand(a *app) *cli.Command {
+// newMCPServeCommand is jp mcp serve.
+func newMCPServeCommand(env *run.Env, tree *command.Tree) *cli.Command {
 	var o mcpServeOptions
-	return a.tree.Command(command.Spec{
+	return tree.Command(command.Spec{
 		Name: "serve", Summary: "be an MCP server: let another agent delegate",
 		About: "Speaks the Model Context Protocol on stdin and stdout until stdin ends. The client gets jp_query and jp_batch_query, with " +
 			"the profiles of delegation.profiles, the tools that list, print and search sub-conversations, and their transcripts " +
@@ -49,30 +50,30 @@ func newMCPServeCommand(a *app) *cli.Command {
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp serve", "jp mcp serve --root-id jp-c17543982411"},
-		Run:      func(ctx context.Context, _ []string) error { return runMCPServe(ctx, a, o) },
+		Run:      func(ctx context.Context, _ []string) error { return runMCPServe(ctx, env, o) },
 	})
 }
 
-func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
-	if err := a.ws.Persist("mcp serve"); err != nil {
+func runMCPServe(ctx context.Context, env *run.Env, o mcpServeOptions) error {
+	if err := env.WS.Persist("mcp serve"); err != nil {
 		return err
 	}
-	if err := record.Refuse(a.con, "mcp serve"); err != nil {
+	if err := record.Refuse(env.Con, "mcp serve"); err != nil {
 		return err
 	}
 	if o.rootID.Set && o.title.Set {
 		return command.ErrMixed("--root-id", "--title")
 	}
-	a.con.Globals.NonInteractive = true // stdin and stdout are the client's
-	return a.env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
-		serving := &mcpService{app: a, session: s, telling: map[string]func(string){}}
+	env.Con.Globals.NonInteractive = true // stdin and stdout are the client's
+	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
+		serving := &mcpService{env: env, session: s, telling: map[string]func(string){}}
 		if err := serving.open(ctx, o); err != nil {
 			return err
 		}
 		failed := mcp.Service{
 			Version: version.Version, Instructions: delegate.Guidance, Tools: serving.d.Set, ReadOnly: serving.readOnly(ctx), Call: serving.call, Texts: serving.texts, Read: serving.read,
-			Bound: a.con.IO.Bound, Template: conversationURI + "{id}",
-		}.Run(ctx, a.con.IO.In, a.con.IO.Out)
+			Bound: env.Con.IO.Bound, Template: conversationURI + "{id}",
+		}.Run(ctx, env.Con.IO.In, env.Con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {
 			failed = nil // it said that it goes, and does not want the rest
 		}
@@ -88,7 +89,7 @@ const conversationURI = "jp://conversation/"
 
 // mcpService is one run of jp mcp serve.
 type mcpService struct {
-	app     *app
+	env     *run.Env
 	session *run.Session
 	d       *delegate.Delegator
 
@@ -106,11 +107,11 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 	caller := delegate.Caller{Tools: names, Limits: run.LimitsOf(cfg)}
 	var scope convstore.Scope
 	if o.rootID.Set {
-		root, err := s.app.ws.Target(ctx, o.rootID.Value)
+		root, err := s.env.WS.Target(ctx, o.rootID.Value)
 		if err != nil {
 			return err
 		}
-		st, err := s.app.env.StandFor(ctx, root, nil, nil)
+		st, err := s.env.StandFor(ctx, root, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		if err := s.session.Begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
 			return err
 		}
-		s.app.con.Note("serving below %s", s.session.Conv.ID)
+		s.env.Con.Note("serving below %s", s.session.Conv.ID)
 		scope = s.session.Log.Below()
 	}
 	s.d = s.session.Delegator(scope)
@@ -172,7 +173,7 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	src, err := s.app.ws.Sources(ctx, nil)
+	src, err := s.env.WS.Sources(ctx, nil)
 	if err != nil {
 		return false
 	}
@@ -180,11 +181,11 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	r, err := s.app.ws.Resolve(src, run.UnderNone(found.Arg), nil)
+	r, err := s.env.WS.Resolve(src, run.UnderNone(found.Arg), nil)
 	if err != nil {
 		return false
 	}
-	defs, err := s.app.env.Definitions(ctx, r)
+	defs, err := s.env.Definitions(ctx, r)
 	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 
