@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/cli/batch"
 	"jp/cmd/jp/internal/cli/care"
 	"jp/cmd/jp/internal/cli/config"
 	"jp/cmd/jp/internal/cli/conversation"
@@ -104,7 +105,7 @@ func (a *app) commands() []*cli.Command {
 		care.NewInit(cares),
 		care.NewTrust(cares),
 		query.New(&query.Group{Env: a.env, Tree: a.tree, Guest: a.guest}),
-		newBatchCommand(a.env, a.tree),
+		batch.New(a.env, a.tree),
 		conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}),
 		config.NewProfile(configs),
 		config.NewModel(configs),

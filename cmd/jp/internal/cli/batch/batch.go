@@ -1,4 +1,10 @@
-package cli
+// Package batch is jp batch: many queries from stdin, each answered by a sub-agent of its own.
+//
+// A batch is one turn of a conversation without an agent, a run.Session; delegate.Batch runs its
+// lines, some at the same time. A row is written when it is its turn, in the order of the lines,
+// whichever is done first. With --resume the rows of an earlier run are not kept in memory: earlier
+// says where in the file, or in the store, each is.
+package batch
 
 import (
 	"bufio"
@@ -26,8 +32,8 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// batchOptions are the flags of `jp batch`.
-type batchOptions struct {
+// options are the flags of `jp batch`.
+type options struct {
 	profile  command.Maybe[string]
 	rootID   command.Maybe[string]
 	parallel command.Maybe[int]
@@ -38,9 +44,9 @@ type batchOptions struct {
 	tape     record.Options
 }
 
-// newBatchCommand is jp batch.
-func newBatchCommand(env *run.Env, tree *command.Tree) *cli.Command {
-	var o batchOptions
+// New is jp batch.
+func New(env *run.Env, tree *command.Tree) *cli.Command {
+	var o options
 	return tree.Command(command.Spec{
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
 		About: "Reads one query on each line: a JSON string, or an object with query and, optionally, config (the name of a profile), " +
@@ -70,12 +76,12 @@ func newBatchCommand(env *run.Env, tree *command.Tree) *cli.Command {
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
 			`jp batch -c agent/researcher --resume answers.jsonl < queries.jsonl > all.jsonl`,
 		},
-		Run: func(ctx context.Context, _ []string) error { return runBatch(ctx, env, o) },
+		Run: func(ctx context.Context, _ []string) error { return start(ctx, env, o) },
 	})
 }
 
-// batchLine is one line of input.
-type batchLine struct {
+// query is one line of input.
+type query struct {
 	Query   string `json:"query"`
 	Config  string `json:"config"`
 	ID      string `json:"id"`
@@ -85,11 +91,12 @@ type batchLine struct {
 // maxRow bounds the text of an answer in a row, in bytes.
 const maxRow = 1 << 20
 
-// maxBatch bounds the lines of a batch.
-const maxBatch = 100_000
+// maxLines bounds the lines of a batch.
+const maxLines = 100_000
 
-// readBatch reads the lines of a batch; what is wrong names its line, counted from 1. Empty lines count and are left out.
-func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
+// read reads the lines of a batch; what is wrong names its line, counted from 1. Empty lines count
+// and are left out.
+func read(text string, o options) ([]delegate.Item, error) {
 	var items []delegate.Item
 	n := 0
 	for line := range strings.Lines(text) {
@@ -100,7 +107,7 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 		bad := func(format string, args ...any) error {
 			return exit.Usagef("batch: line %d: %s", n, fmt.Sprintf(format, args...))
 		}
-		var l batchLine
+		var l query
 		into := any(&l)
 		switch {
 		case line[0] == '"':
@@ -135,8 +142,8 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 			}
 		}
 		it.Place = len(items) + 1
-		if items = append(items, it); len(items) > maxBatch {
-			return nil, bad("more than %d queries", maxBatch)
+		if items = append(items, it); len(items) > maxLines {
+			return nil, bad("more than %d queries", maxLines)
 		}
 	}
 	if len(items) == 0 {
@@ -151,7 +158,7 @@ func profileName(profile string) bool {
 		!strings.HasPrefix(profile, "@") && !strings.HasSuffix(profile, ".toml") && !strings.ContainsAny(profile, "=")
 }
 
-func runBatch(ctx context.Context, env *run.Env, o batchOptions) error {
+func start(ctx context.Context, env *run.Env, o options) error {
 	if err := env.WS.Persist("batch"); err != nil {
 		return err
 	}
@@ -163,7 +170,7 @@ func runBatch(ctx context.Context, env *run.Env, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		items, err := readBatch(text, o)
+		items, err := read(text, o)
 		if err != nil {
 			return err
 		}
@@ -205,12 +212,13 @@ type batch struct {
 	env     *run.Env
 	session *run.Session
 	tree    *term.Tree
-	o       batchOptions
+	o       options
 	items   []delegate.Item // to run
 	total   int             // queries there are
 	sum     string          // of all queries: two batches with the same one ask the same
 
-	// With --resume: what is known, where the items stand among all queries, and up to which query the output has come.
+	// With --resume: what is known, where the items stand among all queries, and up to which query
+	// the output has come.
 	earlier *earlier
 	places  []int
 	written int
@@ -225,7 +233,8 @@ type batch struct {
 	failed   int
 }
 
-// open finds or makes the conversation on whose behalf the batch runs, once every profile was found good.
+// open finds or makes the conversation on whose behalf the batch runs, once every profile was found
+// good.
 func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	var names []string
 	for _, it := range b.items {
@@ -296,8 +305,9 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	return nil, exit.Refusedf("conversation %s: holds no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
 }
 
-// divide decides what one line is granted at most: an even part of what a flag gives to all of them. Of a limit that nobody thought
-// of for this batch, in which most lines use little, it is as much as lets twice as many run as can at the same time.
+// divide decides what one line is granted at most: an even part of what a flag gives to all of
+// them. Of a limit that nobody thought of for this batch, in which most lines use little, it is as
+// much as lets twice as many run as can at the same time.
 func (b *batch) divide(all convstore.Budget) {
 	lines := func(flag command.Maybe[*int64]) int {
 		return wording.Either(flag.Set, len(b.items), min(len(b.items), 2*b.parallel))

@@ -1,4 +1,4 @@
-package cli
+package batch
 
 import (
 	"encoding/json"
@@ -12,9 +12,9 @@ import (
 	"jp/convstore"
 )
 
-// FuzzReadBatch: what stands on stdin is refused with its line, or is items that hold no more than a line may say; those are
-// written and read again as the same.
-func FuzzReadBatch(f *testing.F) {
+// FuzzRead: what stands on stdin is refused with its line, or is items that hold no more than a
+// line may say; those are written and read again as the same.
+func FuzzRead(f *testing.F) {
 	f.Add("\"a\"\n\n{\"query\":\"b\",\"config\":\"agent/x\",\"context_query\":\"c\"}\r\n", "p", false)
 	f.Add(`{"query":"b","id":"jp-c17000000001","config":null}`, "./p.toml", true)
 	f.Add(`{"query":"b","Query":"c"}`, "p", true)
@@ -22,15 +22,15 @@ func FuzzReadBatch(f *testing.F) {
 	f.Add("{\"query\":\"b\",\"config\":\"../x.toml\"}\n[1]\n\"a\\u0000\"\n\"a\" \"b\"", "p", true)
 	f.Add("\"\xff\"\n\"\\ud800\"", "p", true)
 	f.Fuzz(func(t *testing.T, text, profile string, below bool) {
-		var o batchOptions
+		var o options
 		profile = strings.ToValidUTF8(profile, "") // a line can say any other
 		o.profile.Value, o.profile.Set = profile, profile != ""
 		o.rootID.Value, o.rootID.Set = "jp-c1", below
-		items, err := readBatch(text, o)
+		items, err := read(text, o)
 		var e *exit.Error
 		if err != nil {
 			if items != nil || !errors.As(err, &e) || e.Status != exit.Usage || !strings.HasPrefix(e.Msg, "batch: ") {
-				t.Fatalf("readBatch(%q) = %d items, %#v", text, len(items), err)
+				t.Fatalf("read(%q) = %d items, %#v", text, len(items), err)
 			}
 			return
 		}
@@ -38,21 +38,21 @@ func FuzzReadBatch(f *testing.F) {
 		enc := json.NewEncoder(&lines)
 		for i, it := range items {
 			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Place: i + 1}); !reflect.DeepEqual(it, want) {
-				t.Fatalf("readBatch(%q): an item says more than a line can: %+v", text, it)
+				t.Fatalf("read(%q): an item says more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {
-				t.Fatalf("readBatch(%q): %+v", text, it)
+				t.Fatalf("read(%q): %+v", text, it)
 			}
 			if _, err := convstore.ParseID(it.ID); it.ID != "" && (err != nil || !below) {
-				t.Fatalf("readBatch(%q): %+v", text, it)
+				t.Fatalf("read(%q): %+v", text, it)
 			}
-			if err := enc.Encode(batchLine{it.Query, it.Config, it.ID, it.Context}); err != nil {
+			if err := enc.Encode(query{it.Query, it.Config, it.ID, it.Context}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		again, err := readBatch(lines.String(), o)
+		again, err := read(lines.String(), o)
 		if err != nil || !reflect.DeepEqual(again, items) || len(items) == 0 {
-			t.Fatalf("readBatch(%q) = %+v\nreadBatch(%q) = %+v, %v", text, items, lines.String(), again, err)
+			t.Fatalf("read(%q) = %+v\nread(%q) = %+v, %v", text, items, lines.String(), again, err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package cli
+package batch
 
 import (
 	"bufio"
@@ -20,8 +20,9 @@ import (
 	"jp/tools/files"
 )
 
-// earlier is what an earlier run of a batch has come to: the rows that were ok. They stay in the file, or in the store, until it
-// is their turn. A run that was killed had answers that waited for the one of a query before them, and were in no row.
+// earlier is what an earlier run of a batch has come to: the rows that were ok. They stay in the
+// file, or in the store, until it is their turn. A run that was killed had answers that waited for
+// the one of a query before them, and were in no row.
 type earlier struct {
 	file   *os.File
 	rows   map[int]struct{ at, size int64 } // by the place of their query, from 0
@@ -43,8 +44,9 @@ func (e *earlier) close() {
 	}
 }
 
-// resume reads what an earlier run of the same batch has written and leaves the queries that were answered there out of those to
-// run. That they are the same is seen by the conversations that the rows name: each was asked that query.
+// resume reads what an earlier run of the same batch has written and leaves the queries that were
+// answered there out of those to run. That they are the same is seen by the conversations that the
+// rows name: each was asked that query.
 func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
 	var below []convstore.ID // what the runs that rows name ran below
@@ -114,7 +116,8 @@ func endsInZeros(r io.Reader) bool {
 	}
 }
 
-// answers checks that a conversation was asked the query at a place, under its profile, and returns its parent.
+// answers checks that a conversation was asked the query at a place, under its profile, and returns
+// its parent.
 func (b *batch) answers(ctx context.Context, word *string, place int) (parent convstore.ID, err error) {
 	if word == nil {
 		return 0, errors.New("names no conversation")
@@ -159,7 +162,8 @@ func (b *batch) labels() map[string]string {
 // call begins the ids of all calls of this batch, whoever makes them.
 func (b *batch) call() string { return "batch-" + b.sum + "-" }
 
-// newCall begins the ids of the calls of this run: a run that goes on with another one begins as that did.
+// newCall begins the ids of the calls of this run: a run that goes on with another one begins as
+// that did.
 func (b *batch) newCall() string {
 	if b.earlier != nil && b.earlier.line != "" {
 		return b.call() + b.earlier.line + "-" + convstore.NewEventID()
@@ -184,8 +188,9 @@ func sumOf(items []delegate.Item) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// findStored finds the answers that earlier runs of this batch have stored and not written: below what the rows name and the
-// latest run that asked the same, and below those that these went on with.
+// findStored finds the answers that earlier runs of this batch have stored and not written: below
+// what the rows name and the latest run that asked the same, and below those that these went on
+// with.
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
 		caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
@@ -205,7 +210,8 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		// The same queries may have been asked on behalf of it before, by runs that this one does not go on with.
+		// The same queries may have been asked on behalf of it before, by runs that this one does
+		// not go on with.
 		var latest time.Time
 		for _, del := range all {
 			if delegate.PlaceOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
@@ -242,7 +248,8 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	return nil
 }
 
-// leave ends an earlier run that was killed: what it left open is settled. One that still runs is left alone, and so is its batch.
+// leave ends an earlier run that was killed: what it left open is settled. One that still runs is
+// left alone, and so is its batch.
 func (b *batch) leave(ctx context.Context, conv convstore.Conversation) error {
 	if conv.Status != convstore.StatusInterrupted && conv.Status != convstore.StatusRunning {
 		return nil
