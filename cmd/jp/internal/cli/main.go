@@ -110,7 +110,7 @@ func (a *app) commands() []*cli.Command {
 		config.NewProfile(configs),
 		config.NewModel(configs),
 		config.NewTool(configs),
-		mcp.New(&mcp.Group{Con: a.con, WS: a.ws, Tree: a.tree, Servers: a.env.Servers}, newMCPServeCommand(a.env, a.tree)),
+		mcp.New(&mcp.Group{Env: a.env, Tree: a.tree}),
 		editor.New(a.env, a.tree, func(con *console.Console) *run.Env { return newAppAt(con).env }),
 		config.New(configs),
 		care.NewUsage(cares),

@@ -26,10 +26,10 @@ func newApprove(g *Group) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
 		Run: func(ctx context.Context, args []string) error {
-			if err := g.WS.Persist("mcp approve"); err != nil {
+			if err := g.Env.WS.Persist("mcp approve"); err != nil {
 				return err
 			}
-			ctx, stop := g.Con.WithSignals(ctx, func() {})
+			ctx, stop := g.Env.Con.WithSignals(ctx, func() {})
 			defer stop()
 			return runApprove(ctx, g, args[0], yes)
 		},
@@ -37,18 +37,18 @@ func newApprove(g *Group) *cli.Command {
 }
 
 func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
-	if _, err := g.WS.Gate.Pass(ctx); err != nil {
+	if _, err := g.Env.WS.Gate.Pass(ctx); err != nil {
 		return err
 	}
-	s, err := g.Servers.Find(ctx, name)
+	s, err := g.Env.Servers.Find(ctx, name)
 	if err != nil {
 		return err
 	}
-	before, err := g.Servers.Record(ctx, name)
+	before, err := g.Env.Servers.Record(ctx, name)
 	if err != nil {
 		return err
 	}
-	shown, err := g.Servers.Show(ctx, name, s)
+	shown, err := g.Env.Servers.Show(ctx, name, s)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
 			return err
 		}
 	}
-	list, left, err := g.Servers.Client(s).List(ctx)
+	list, left, err := g.Env.Servers.Client(s).List(ctx)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -82,7 +82,7 @@ func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := g.Servers.WriteRecord(ctx, s.Server, list, left, false); err != nil {
+	if _, err := g.Env.Servers.WriteRecord(ctx, s.Server, list, left, false); err != nil {
 		return err
 	}
 	return g.write(ctx, name, s)
@@ -101,7 +101,7 @@ func laidOut(text string, width int) string {
 func (g *Group) askApproval(ctx context.Context, name, text, question string) error {
 	refusal := (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s: not approved", name)}).
 		WithHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
-	tty, err := g.Con.Terminal()
+	tty, err := g.Env.Con.Terminal()
 	if console.Nobody(err) {
 		return refusal
 	}

@@ -24,30 +24,30 @@ func newList(g *Group) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			if _, err := g.WS.Gate.Pass(ctx); err != nil {
+			if _, err := g.Env.WS.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := g.Servers.All(ctx)
+			all, err := g.Env.Servers.All(ctx)
 			if err != nil {
 				return err
 			}
-			if g.Servers.FileErr != nil {
-				g.Con.Warn("%s: %v", trust.MCPFile, g.Servers.FileErr)
+			if g.Env.Servers.FileErr != nil {
+				g.Env.Con.Warn("%s: %v", trust.MCPFile, g.Env.Servers.FileErr)
 			}
 			list := []servers.Shown{}
 			rows := [][]string{}
 			for _, name := range slices.Sorted(maps.Keys(all)) {
-				v, err := g.Servers.Show(ctx, name, all[name])
+				v, err := g.Env.Servers.Show(ctx, name, all[name])
 				if err != nil {
 					return err
 				}
 				list = append(list, v)
 				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, cmp.Or(v.Problem, v.Address), cmp.Or(v.Sandbox, "-")})
 			}
-			if g.Con.JSON() {
-				return g.Con.Document(list)
+			if g.Env.Con.JSON() {
+				return g.Env.Con.Document(list)
 			}
-			return g.Con.Table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
+			return g.Env.Con.Table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
 		},
 	})
 }

@@ -1,30 +1,27 @@
-// Package mcp is the verbs of jp mcp, but for serve, which runs delegations: the servers that tools
-// may be of, listed, shown and approved. What they say of a server comes from package servers.
+// Package mcp is the verbs of jp mcp: the servers that tools may be of, listed, shown and approved,
+// and jp as such a server. What they say of a server comes from package servers; the wire is the
+// other package of this name.
 package mcp
 
 import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/servers"
-	"jp/cmd/jp/internal/workspace"
+	"jp/cmd/jp/internal/run"
 )
 
 // Group is what the verbs share.
 type Group struct {
-	Con     *console.Console
-	WS      *workspace.Workspace
-	Tree    *command.Tree
-	Servers *servers.Set
+	Env  *run.Env
+	Tree *command.Tree
 }
 
-// New is jp mcp; serves is its verb that runs delegations.
-func New(g *Group, serves *cli.Command) *cli.Command {
+// New is jp mcp.
+func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "mcp", Summary: "use tools of MCP servers, and be one",
 		About: "Servers stand in your config.toml below [providers.mcp.<name>], or in a workspace's .mcp.json. An agent holds a tool of " +
 			"one when its config enables it: a table [conversation.tools.<name>] with source = \"mcp.<server>\".",
-		Subs: []*cli.Command{newList(g), newShow(g), newApprove(g), serves},
+		Subs: []*cli.Command{newList(g), newShow(g), newApprove(g), newServe(g)},
 	})
 }

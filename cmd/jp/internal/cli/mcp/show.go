@@ -21,16 +21,16 @@ func newShow(g *Group) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
 		Run: func(ctx context.Context, args []string) error {
-			if _, err := g.WS.Gate.Pass(ctx); err != nil {
+			if _, err := g.Env.WS.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := g.Servers.All(ctx)
+			all, err := g.Env.Servers.All(ctx)
 			if err != nil {
 				return err
 			}
 			s, ok := all[args[0]]
 			if !ok {
-				_, err := g.Servers.Find(ctx, args[0])
+				_, err := g.Env.Servers.Find(ctx, args[0])
 				return err
 			}
 			return g.write(ctx, args[0], s)
@@ -40,14 +40,14 @@ func newShow(g *Group) *cli.Command {
 
 // write writes one server to stdout.
 func (g *Group) write(ctx context.Context, name string, s servers.Server) error {
-	v, err := g.Servers.Show(ctx, name, s)
+	v, err := g.Env.Servers.Show(ctx, name, s)
 	if err != nil {
 		return err
 	}
-	if g.Con.JSON() {
-		return g.Con.Document(v)
+	if g.Env.Con.JSON() {
+		return g.Env.Con.Document(v)
 	}
-	return g.Con.Text(func(w *bufio.Writer) error {
+	return g.Env.Con.Text(func(w *bufio.Writer) error {
 		_, _ = w.WriteString(v.Text())
 		for _, t := range v.Tools {
 			fmt.Fprintf(w, "\n%s\n%s", unseen.Spell(t.Name), servers.Marked("  ", t.Description))

@@ -1,4 +1,4 @@
-package cli
+package mcp
 
 import (
 	"cmp"
@@ -29,16 +29,15 @@ import (
 	"jp/tools/brief"
 )
 
-// mcpServeOptions are the flags of jp mcp serve.
-type mcpServeOptions struct {
+// serveOptions are the flags of jp mcp serve.
+type serveOptions struct {
 	rootID command.Maybe[string]
 	title  command.Maybe[string]
 }
 
-// newMCPServeCommand is jp mcp serve.
-func newMCPServeCommand(env *run.Env, tree *command.Tree) *cli.Command {
-	var o mcpServeOptions
-	return tree.Command(command.Spec{
+func newServe(g *Group) *cli.Command {
+	var o serveOptions
+	return g.Tree.Command(command.Spec{
 		Name: "serve", Summary: "be an MCP server: let another agent delegate",
 		About: "Speaks the Model Context Protocol on stdin and stdout until stdin ends. The client gets jp_query and jp_batch_query, with " +
 			"the profiles of delegation.profiles, the tools that list, print and search sub-conversations, and their transcripts " +
@@ -50,30 +49,30 @@ func newMCPServeCommand(env *run.Env, tree *command.Tree) *cli.Command {
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp serve", "jp mcp serve --root-id jp-c17543982411"},
-		Run:      func(ctx context.Context, _ []string) error { return runMCPServe(ctx, env, o) },
+		Run:      func(ctx context.Context, _ []string) error { return g.serve(ctx, o) },
 	})
 }
 
-func runMCPServe(ctx context.Context, env *run.Env, o mcpServeOptions) error {
-	if err := env.WS.Persist("mcp serve"); err != nil {
+func (g *Group) serve(ctx context.Context, o serveOptions) error {
+	if err := g.Env.WS.Persist("mcp serve"); err != nil {
 		return err
 	}
-	if err := record.Refuse(env.Con, "mcp serve"); err != nil {
+	if err := record.Refuse(g.Env.Con, "mcp serve"); err != nil {
 		return err
 	}
 	if o.rootID.Set && o.title.Set {
 		return command.ErrMixed("--root-id", "--title")
 	}
-	env.Con.Globals.NonInteractive = true // stdin and stdout are the client's
-	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
-		serving := &mcpService{env: env, session: s, telling: map[string]func(string){}}
+	g.Env.Con.Globals.NonInteractive = true // stdin and stdout are the client's
+	return g.Env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
+		serving := &service{env: g.Env, session: s, telling: map[string]func(string){}}
 		if err := serving.open(ctx, o); err != nil {
 			return err
 		}
 		failed := mcp.Service{
 			Version: version.Version, Instructions: delegate.Guidance, Tools: serving.d.Set, ReadOnly: serving.readOnly(ctx), Call: serving.call, Texts: serving.texts, Read: serving.read,
-			Bound: env.Con.IO.Bound, Template: conversationURI + "{id}",
-		}.Run(ctx, env.Con.IO.In, env.Con.IO.Out)
+			Bound: g.Env.Con.IO.Bound, Template: conversationURI + "{id}",
+		}.Run(ctx, g.Env.Con.IO.In, g.Env.Con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {
 			failed = nil // it said that it goes, and does not want the rest
 		}
@@ -87,8 +86,8 @@ func runMCPServe(ctx context.Context, env *run.Env, o mcpServeOptions) error {
 // conversationURI begins the address of a transcript.
 const conversationURI = "jp://conversation/"
 
-// mcpService is one run of jp mcp serve.
-type mcpService struct {
+// service is one run of jp mcp serve.
+type service struct {
 	env     *run.Env
 	session *run.Session
 	d       *delegate.Delegator
@@ -98,7 +97,7 @@ type mcpService struct {
 }
 
 // open finds or makes the conversation that everything is below.
-func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
+func (s *service) open(ctx context.Context, o serveOptions) error {
 	cfg := s.session.Resolved.Config
 	if !cfg.Delegation.Enabled {
 		return exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
@@ -159,16 +158,17 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 	return err
 }
 
-// readOnly finds out which tools change nothing: those that read conversations and, where no profile holds a tool that does more
-// than read files and conversations, those that delegate. A profile that cannot be resolved counts as one that does.
-func (s *mcpService) readOnly(ctx context.Context) func(tools.Tool) bool {
+// readOnly finds out which tools change nothing: those that read conversations and, where no
+// profile holds a tool that does more than read files and conversations, those that delegate. A
+// profile that cannot be resolved counts as one that does.
+func (s *service) readOnly(ctx context.Context) func(tools.Tool) bool {
 	delegations := !slices.ContainsFunc(s.d.Limits.Profiles, func(name string) bool { return !s.onlyReads(ctx, name) })
 	return func(t tools.Tool) bool {
 		return t.Source == tools.SourceConversation || t.Source == tools.SourceDelegation && delegations
 	}
 }
 
-func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
+func (s *service) onlyReads(ctx context.Context, profile string) bool {
 	reading, err := profiles.Role(profiles.RoleSynthesis)
 	if err != nil {
 		return false
@@ -189,8 +189,8 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 
-// call carries out one call of the client. Whoever started this server gave leave.
-func (s *mcpService) call(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result {
+// call carries out one call of the client. Whoever started this server permits all calls.
+func (s *service) call(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result {
 	id := "mcp-" + convstore.NewEventID()
 	s.mu.Lock()
 	s.telling[id] = tell
@@ -215,7 +215,7 @@ func (s *mcpService) call(ctx context.Context, name string, args json.RawMessage
 }
 
 // watch tells the call that a delegation belongs to how that goes.
-func (s *mcpService) watch(d *stream.Delegation) {
+func (s *service) watch(d *stream.Delegation) {
 	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
 	s.mu.Lock()
 	tell := s.telling[call]
@@ -227,7 +227,7 @@ func (s *mcpService) watch(d *stream.Delegation) {
 }
 
 // texts are the conversations of the subtree.
-func (s *mcpService) texts(ctx context.Context) ([]mcp.Text, error) {
+func (s *service) texts(ctx context.Context) ([]mcp.Text, error) {
 	convs, err := s.d.Scope.List(ctx, convstore.Filter{Hidden: true})
 	if err != nil {
 		return nil, err
@@ -239,8 +239,9 @@ func (s *mcpService) texts(ctx context.Context) ([]mcp.Text, error) {
 	return list, nil
 }
 
-// read is the transcript of one of them, as the tool prints it, and longer than a result of it may be.
-func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
+// read is the transcript of one of them, as the tool prints it, and longer than a result of it may
+// be.
+func (s *service) read(ctx context.Context, uri string) (string, error) {
 	word, ok := strings.CutPrefix(uri, conversationURI)
 	if !ok {
 		return "", fmt.Errorf("%s: want %sID", uri, conversationURI)
@@ -263,6 +264,6 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 }
 
 // end ends the turn of a conversation that was made for this.
-func (s *mcpService) end(ctx context.Context, failed error) error {
+func (s *service) end(ctx context.Context, failed error) error {
 	return s.session.Conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", run.EndOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
 }
