@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
-	"jp/profiles/tomldoc"
 	"strings"
+
+	"jp/profiles/tomldoc"
 )
 
 //go:embed agent/*.toml init.toml init.gitignore

@@ -1,10 +1,11 @@
 package profiles
 
 import (
-	"jp/profiles/tomldoc"
 	"slices"
 	"strings"
 	"testing"
+
+	"jp/profiles/tomldoc"
 )
 
 func TestParseDirective(t *testing.T) {

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"fmt"
+
 	"jp/profiles/tomldoc"
 )
 

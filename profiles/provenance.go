@@ -1,9 +1,10 @@
 package profiles
 
 import (
-	"jp/profiles/tomldoc"
 	"maps"
 	"slices"
+
+	"jp/profiles/tomldoc"
 )
 
 // Origin returns the layers that set key or something below it, in order; the last one that was not

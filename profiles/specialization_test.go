@@ -3,7 +3,6 @@ package profiles
 import (
 	"errors"
 	"fmt"
-	"jp/profiles/tomldoc"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"jp/profiles/skill"
+	"jp/profiles/tomldoc"
 )
 
 func skillFile(name string) string {

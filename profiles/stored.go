@@ -3,6 +3,7 @@ package profiles
 import (
 	"bytes"
 	"encoding/json"
+
 	"jp/profiles/tomldoc"
 )
 

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"jp/profiles/tomldoc"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"jp/profiles/tomldoc"
 )
 
 func TestDelta(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
 	"jp/profiles/tomldoc"
 	"jp/tools/fs"
 )

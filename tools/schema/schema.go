@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
 )

@@ -3,8 +3,9 @@ package shell
 import (
 	"strings"
 
-	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
+
+	"jp/tools/template"
 )
 
 // flattener makes the text of one way through the blocks of a shell text: by default the first

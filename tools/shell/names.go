@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"jp/tools/environ"
 	"jp/tools/interpreter"
 	"jp/tools/proc"
 	"jp/tools/template"
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // builtins are the commands of bash and dash that run in the shell, less those that take values.

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"jp/tools/interpreter"
 	"jp/tools/template"
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // quote is how a placeholder is quoted where it is.

@@ -10,9 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"jp/tools/brief"
 	"jp/tools/template"
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // Call is the program that a call of a shell text runs.

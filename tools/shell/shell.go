@@ -8,9 +8,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"jp/tools/brief"
 	"jp/tools/template"
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // Text is a command of the forms { script } and { script_file }: a text that a shell reads. Values

@@ -5,6 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
@@ -15,10 +20,6 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
-	"log/slog"
-	"slices"
-	"sync"
-	"time"
 )
 
 // titlePatience is how long a run waits at its end for a title.

@@ -6,14 +6,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
 	"jp/tools"
 	"jp/tools/fs"
 	"jp/tools/proc"
-	"os"
-	"path/filepath"
 )
 
 // arm gives every definition what runs it.

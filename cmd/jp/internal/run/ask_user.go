@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+
 	"jp/cmd/jp/internal/term"
 	"jp/tools"
 	"jp/tools/unseen"
-	"strconv"
-	"strings"
 )
 
 // askUser runs the tool ask_user: it puts a question of the model to the person at the terminal. Where nobody can answer,

@@ -3,16 +3,17 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/spans"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // childEnviron is built, not inherited: what every jp needs, and the keys and addresses of the models that the child can call.

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"jp/cmd/jp/internal/delegate"
-	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/wording"
-	"jp/convstore"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/wording"
+	"jp/convstore"
 )
 
 // delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by Run.Finish.

@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"strings"
+
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -9,7 +11,6 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
-	"strings"
 )
 
 // Guest is whom a jp inside a tool works for.

@@ -2,11 +2,12 @@ package run
 
 import (
 	"context"
+	"strings"
+	"unicode/utf8"
+
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/trust"
 	"jp/tools/brief"
-	"strings"
-	"unicode/utf8"
 )
 
 // maxInstructions bounds what project instructions add to every request, in bytes.

@@ -1,11 +1,12 @@
 package run
 
 import (
+	"slices"
+
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/profiles"
-	"slices"
 )
 
 // budget is what the session of this run may use: nil in a delegated conversation, whose grant says so.

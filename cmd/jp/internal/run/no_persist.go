@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/tools"

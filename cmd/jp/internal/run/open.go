@@ -3,15 +3,16 @@ package run
 import (
 	"bytes"
 	"context"
+	"slices"
+	"strings"
+	"time"
+
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
-	"slices"
-	"strings"
-	"time"
 )
 
 // Open finds or makes the conversation that a request names, takes its lock and resolves its config. What the workspace says has to

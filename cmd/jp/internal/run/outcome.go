@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"

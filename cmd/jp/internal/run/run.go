@@ -3,6 +3,10 @@ package run
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
+	"time"
+
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -11,9 +15,6 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
-	"os"
-	"strings"
-	"time"
 )
 
 // site is where a run works.

@@ -3,11 +3,12 @@ package run
 import (
 	"context"
 	"errors"
+	"time"
+
 	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
-	"time"
 )
 
 // Session is the turn of a command that has sub-agents work without an agent of its own.

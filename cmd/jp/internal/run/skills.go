@@ -5,12 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"strings"
+
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
-	"path/filepath"
-	"strings"
 )
 
 // maxSkillList bounds what the list of skills adds to every request, in bytes.

@@ -4,14 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
-	"maps"
-	"slices"
 )
 
 // genericPrompt is what every sub-agent of a special tool is told first.

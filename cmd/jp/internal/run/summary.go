@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"os"
+	"time"
+
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
-	"os"
-	"time"
 )
 
 // Shortening says how a conversation is opened that leaves out what is old.

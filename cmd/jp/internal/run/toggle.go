@@ -2,12 +2,13 @@ package run
 
 import (
 	"fmt"
-	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/wording"
-	"jp/profiles"
 	"maps"
 	"slices"
 	"strings"
+
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/wording"
+	"jp/profiles"
 )
 
 // Toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all tools.
