@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -152,5 +153,33 @@ func TestChangelog(t *testing.T) {
 			t.Errorf("line %d goes on with nothing: %s", i+1, line)
 		}
 		first[line], before = i+1, line
+	}
+}
+
+// TestCIRunTakesNoArguments: who asks .ci/run for help does not start all tests.
+func TestCIRunTakesNoArguments(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "make"), []byte("#!/bin/sh\necho made\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (stdout, stderr string, status int) {
+		var out, errs strings.Builder
+		c := exec.Command(bash, append([]string{"../../.ci/run"}, args...)...)
+		c.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+		c.Stdout, c.Stderr = &out, &errs
+		if err := c.Run(); err != nil && c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return out.String(), errs.String(), c.ProcessState.ExitCode()
+	}
+	if out, errs, status := run("--help"); out != "" || errs != "run: takes no arguments, and nothing was run: --help\n" || status != 2 {
+		t.Errorf(".ci/run --help = %q, %q, status %d, want only a refusal on stderr and status 2", out, errs, status)
+	}
+	if out, errs, status := run(); out != "made\nmade\nmade\n" || errs != "" || status != 0 {
+		t.Errorf(".ci/run = %q, %q, status %d, want three runs of make", out, errs, status)
 	}
 }
