@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/profiles/effort"
 	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
 )
@@ -73,7 +74,7 @@ func table() []setting {
 		{key: "assistant.parameters.max_tokens", kind: whole, check: between(1, 10_000_000),
 			field: func(c *Config, _ []string) any { return &c.Assistant.Parameters.MaxTokens },
 			doc:   "longest reply, in tokens; not set: the model's own limit"},
-		{key: "assistant.parameters.reasoning", kind: text, check: oneOf("none", "low", "medium", "high"),
+		{key: "assistant.parameters.reasoning", kind: text, check: oneOf(effort.Levels()...),
 			field: func(c *Config, _ []string) any { return &c.Assistant.Parameters.Reasoning },
 			doc:   "none, low, medium or high; not set: the model's default"},
 		{key: "assistant.parameters.temperature", kind: numeric, check: between(0, 2),

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"jp/profiles/effort"
 	"jp/profiles/tomldoc"
 	"jp/tools/unseen"
 )
@@ -80,7 +81,7 @@ func (f Agent) Profile(im Imported) []byte {
 	if im.Model != "" {
 		fmt.Fprintf(&b, "model = %s\n", tomldoc.String(im.Model))
 	}
-	reasoning := slices.Contains([]string{"none", "low", "medium", "high"}, f.Reasoning)
+	reasoning := slices.Contains(effort.Levels(), f.Reasoning)
 	if reasoning || f.Temperature != nil {
 		b.WriteString("\n[assistant.parameters]\n")
 		if reasoning {

@@ -8,10 +8,10 @@ import (
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/choices"
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/effort"
 )
 
 // The options of a session, by the flags that they stand for.
@@ -107,7 +107,7 @@ func (s *session) Options() []acp.ConfigOption {
 	if now.reasoning == asIs {
 		efforts = append(efforts, acp.ConfigValue{Value: asIs, Name: asIs, Description: "as the model does by itself"})
 	}
-	for _, e := range model.Efforts() {
+	for _, e := range effort.Levels() {
 		efforts = append(efforts, acp.ConfigValue{Value: e, Name: e})
 	}
 	var roles []acp.ConfigValue

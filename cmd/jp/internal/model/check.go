@@ -9,6 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"jp/profiles/effort"
+	"jp/tools/brief"
 )
 
 // Check reports the first thing in the request that a real provider rejects: a message without
@@ -36,8 +39,8 @@ func (r Request) Check() error {
 		}
 		offered[t.Name] = true
 	}
-	if r.Reasoning != "" && !slices.Contains(Efforts(), r.Reasoning) {
-		return bad("reasoning %q: must be none, low, medium or high", r.Reasoning)
+	if r.Reasoning != "" && !slices.Contains(effort.Levels(), r.Reasoning) {
+		return bad("reasoning %q: must be %s", r.Reasoning, brief.Or(effort.Levels()))
 	}
 	if r.ToolChoice != "" && r.ToolChoice != "none" {
 		return bad("tool choice %q: must be none or nothing", r.ToolChoice)
@@ -211,6 +214,3 @@ func FitName(name string, most int) string {
 	}
 	return fit[:min(len(fit), most)]
 }
-
-// Efforts are the amounts of reasoning that a model can be asked for, none first.
-func Efforts() []string { return []string{"none", "low", "medium", "high"} }

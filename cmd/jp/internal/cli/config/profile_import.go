@@ -22,6 +22,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
+	"jp/profiles/effort"
 	"jp/profiles/foreign"
 	"jp/tools"
 	"jp/tools/files"
@@ -243,7 +244,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 			leave("model", "", fmt.Sprintf("that of whoever calls; %s stands in its place, %s", im.Model, inPlace))
 		}
 	}
-	if f.Reasoning != "" && !slices.Contains(model.Efforts(), f.Reasoning) {
+	if f.Reasoning != "" && !slices.Contains(effort.Levels(), f.Reasoning) {
 		leave("reasoning", f.Reasoning, "not known here")
 	}
 	for _, key := range f.Left {

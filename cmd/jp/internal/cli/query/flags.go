@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/show"
@@ -17,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/effort"
 )
 
 // options are the flags of `jp query`.
@@ -102,7 +102,7 @@ func (o *options) flags() []*command.Option {
 		),
 		command.Group("who answers", slices.Concat(workspace.ConfigFlags(&o.directives), []*command.Option{
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
-			command.Choice(&o.reasoning, "reasoning", "EFFORT", model.Efforts(), "how much the model reasons: none, low, medium, high").Alias("effort"),
+			command.Choice(&o.reasoning, "reasoning", "EFFORT", effort.Levels(), "how much the model reasons: none, low, medium, high").Alias("effort"),
 			toggled("tool", "t", "enable a tool that the config knows", true),
 			toggled("no-tool", "T", "disable a tool", false),
 			toggledAll("all-tools", "enable all tools that the config knows", true),
