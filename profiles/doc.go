@@ -33,6 +33,6 @@
 // A list in a later layer replaces the earlier list, also `assistant.system_prompt_sections`.
 // Positions exist only for files; for a value from the environment or a flag, its name is reported.
 // Errors have keys and positions, not values, which could be secrets; the exceptions are names of
-// models and profiles, and what the TOML decoder quotes. Files named by a workspace are opened
-// below its .jp folder with [os.Root]; a path on the command line may be anywhere.
+// models and profiles, and what the TOML decoder quotes. Files of a workspace come from Sources.Files
+// alone, also those that a path on the command line names; other paths there may lead anywhere.
 package profiles

@@ -29,12 +29,16 @@ type place struct {
 	confined bool
 }
 
+// inJP is the .jp folder below the workspace.
+const inJP = ".jp"
+
 // location is one file or folder: a slash path below a confined place, an absolute path, or the
 // name of a built-in profile.
 type location struct {
 	place   place
 	path    string
 	builtin string
+	linked  string // slash path below the workspace of a file of .jp that links lead to from elsewhere
 }
 
 // abs is the name of the file in messages and argv.
@@ -48,31 +52,77 @@ func (l location) abs() string {
 	return l.path
 }
 
-// reader opens config files for one Resolve and counts what it opens.
-type reader struct {
-	jp      string // the workspace's .jp folder, "" = none
-	home    string
-	instead map[string][]byte // see Sources
-	root    *os.Root
-	count   int
-	bytes   int
+// key is the slash path below the workspace of a file that is one of the workspace's; "" for any
+// other.
+func (l location) key() string {
+	if l.place.confined {
+		return path.Join(inJP, l.path)
+	}
+	return l.linked
 }
 
-func (f *reader) close() {
-	if f.root != nil {
-		_ = f.root.Close() // opened for reading
-	}
+// reader opens config files for one Resolve and counts what it opens. Files of the workspace come
+// from workspace and from nowhere else.
+type reader struct {
+	jp        string // the workspace's .jp folder, "" = none
+	realJP    string // jp without links
+	workspace fs.FS  // see Sources.Files; nil: a file of .jp is ErrWithheld
+	home      string
+	instead   map[string][]byte // see Sources
+	count     int
+	bytes     int
 }
 
 // at is the location of an absolute path: confined when it is below .jp.
 func (f *reader) at(abs string) location {
-	if f.jp != "" {
-		if rel, err := filepath.Rel(f.jp, abs); err == nil && filepath.IsLocal(rel) {
-			return location{place: place{f.jp, true}, path: filepath.ToSlash(rel)}
+	if f.jp == "" {
+		return location{path: abs}
+	}
+	if rel, ok := below(f.jp, abs); ok {
+		if f.workspace != nil {
+			return location{place: place{f.jp, true}, path: rel}
 		}
+		return location{path: abs, linked: path.Join(inJP, rel)}
+	}
+	if f.realJP == "" {
+		f.realJP = withoutLinks(f.jp, maxLinks)
+	}
+	if rel, ok := below(f.realJP, withoutLinks(abs, maxLinks)); ok {
+		return location{path: abs, linked: path.Join(inJP, rel)}
 	}
 	return location{path: abs}
 }
+
+// below returns the slash path of a file in dir, by their names alone.
+func below(dir, file string) (rel string, ok bool) {
+	rel, err := filepath.Rel(dir, file)
+	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
+}
+
+const maxLinks = 40 // in one path, as the system has it
+
+// withoutLinks resolves the links of an absolute path, at most n that lead to nothing.
+func withoutLinks(abs string, n int) string {
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		return real
+	}
+	dir := filepath.Dir(abs)
+	if dir == abs {
+		return abs
+	}
+	abs = filepath.Join(withoutLinks(dir, n), filepath.Base(abs))
+	to, err := os.Readlink(abs)
+	switch {
+	case err != nil || n == 0:
+		return abs
+	case !filepath.IsAbs(to):
+		to = filepath.Join(filepath.Dir(abs), to)
+	}
+	return withoutLinks(to, n-1)
+}
+
+// withheld reports whether l is a file of a workspace whose files are not to be read.
+func (f *reader) withheld(l location) bool { return f.workspace == nil && l.key() != "" }
 
 // tilde expands a leading ~/.
 func (f *reader) tilde(p string) (string, error) {
@@ -86,34 +136,19 @@ func (f *reader) tilde(p string) (string, error) {
 	return filepath.Join(f.home, rest), nil
 }
 
-// jail opens the workspace's .jp folder once.
-func (f *reader) jail() (*os.Root, error) {
-	if f.root == nil {
-		root, err := os.OpenRoot(f.jp)
-		if err != nil {
-			return nil, files.Reason(err)
-		}
-		f.root = root
-	}
-	return f.root, nil
-}
-
-// place returns where the paths of a place are looked up.
-func (f *reader) place(p place) (files.Place, error) {
-	if p.confined {
-		return f.jail()
-	}
-	return files.Disk{}, nil
-}
-
 // exists reports whether something is at l, links followed.
 func (f *reader) exists(l location) (bool, error) {
 	if _, ok := f.instead[l.abs()]; ok {
 		return true, nil
 	}
-	at, err := f.place(l.place)
-	if err == nil {
-		_, err = at.Stat(l.path)
+	var err error
+	switch key := l.key(); {
+	case f.withheld(l):
+		return false, ErrWithheld
+	case key != "":
+		_, err = fs.Stat(f.workspace, key)
+	default:
+		_, err = os.Stat(l.path)
 	}
 	switch {
 	case err == nil:
@@ -137,11 +172,17 @@ func (f *reader) read(l location) ([]byte, fs.FileInfo, error) {
 	if f.count++; f.count > maxFiles {
 		return nil, nil, fmt.Errorf("more than %d config files are read", maxFiles)
 	}
-	at, err := f.place(l.place)
-	if err != nil {
-		return nil, nil, err
+	var data []byte
+	var info fs.FileInfo
+	var err error
+	switch key := l.key(); {
+	case f.withheld(l):
+		return nil, nil, ErrWithheld
+	case key != "":
+		data, info, err = files.ReadFS(f.workspace, key, maxFileBytes)
+	default:
+		data, info, err = readDisk(l.path)
 	}
-	data, info, err := files.ReadRegular(at, l.path, maxFileBytes, 0)
 	if err != nil {
 		return nil, nil, f.explain(l, err)
 	}
@@ -154,8 +195,7 @@ func (f *reader) read(l location) ([]byte, fs.FileInfo, error) {
 // explain turns an error of opening into one that a user can act on.
 func (f *reader) explain(l location, err error) error {
 	err = files.Reason(err)
-	// Package os has no sentinel for a path that leaves its root.
-	if l.place.confined && strings.Contains(err.Error(), "escapes from parent") {
+	if l.key() != "" && files.Outside(err) {
 		return errors.New("leads out of the workspace's .jp folder")
 	}
 	return err
@@ -171,11 +211,10 @@ func (f *reader) glob(from location, entry string) ([]location, error) {
 	case pattern == "":
 		return []location{base}, nil
 	}
-	fsys, err := f.folder(base)
-	if err != nil {
-		return nil, err
+	if f.withheld(base) {
+		return nil, ErrWithheld
 	}
-	names, err := fs.Glob(fsys, pattern)
+	names, err := fs.Glob(f.folder(base), pattern)
 	if err != nil {
 		return nil, errors.New("is no valid pattern")
 	}
@@ -192,32 +231,22 @@ func (f *reader) glob(from location, entry string) ([]location, error) {
 
 // folder is the file system below a location. Looking through it never waits, as opening a FIFO
 // would.
-func (f *reader) folder(l location) (fs.FS, error) {
-	if !l.place.confined {
-		return folderFS(func(name string) (*os.File, error) {
-			return os.OpenFile(filepath.Join(l.path, filepath.FromSlash(name)), files.Reading, 0)
-		}), nil
+func (f *reader) folder(l location) fs.FS {
+	if key := l.key(); key != "" {
+		return folderFS(func(name string) (fs.File, error) { return f.workspace.Open(path.Join(key, name)) })
 	}
-	root, err := f.jail()
-	if err != nil {
-		return nil, err
-	}
-	return folderFS(func(name string) (*os.File, error) { return root.OpenFile(path.Join(l.path, name), files.Reading, 0) }), nil
+	return folderOnDisk(l.path)
 }
 
 // folderFS is an fs.FS that opens files with its function.
-type folderFS func(name string) (*os.File, error)
+type folderFS func(name string) (fs.File, error)
 
 // Open implements fs.FS.
 func (open folderFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	file, err := open(name)
-	if err != nil {
-		return nil, err
-	}
-	return file, nil
+	return open(name)
 }
 
 // splitPattern splits an entry before the first path element with a wildcard.

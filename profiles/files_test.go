@@ -400,7 +400,7 @@ func TestUserDir(t *testing.T) {
 func TestWorkingDirectory(t *testing.T) {
 	w := newWorld(t, map[string]string{"OUT/p.toml": tool("x")})
 	t.Chdir(w.path("OUT"))
-	r, err := Resolve(Sources{Workspace: "../WS"}, []Directive{{"--cfg", "p.toml"}, {"--cfg", `config_load_paths:=[]`}}, nil)
+	r, err := Resolve(Sources{Workspace: "../WS", Files: OnDisk("../WS")}, []Directive{{"--cfg", "p.toml"}, {"--cfg", `config_load_paths:=[]`}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

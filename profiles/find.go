@@ -43,7 +43,6 @@ func Find(src Sources, name string) (Profile, error) {
 	if err != nil {
 		return Profile{}, err
 	}
-	defer r.files.close()
 	at, err := r.locate(p)
 	if err != nil {
 		return Profile{}, err
@@ -64,7 +63,6 @@ func Names(src Sources) ([]Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.files.close()
 	var list []Profile
 	for _, dir := range r.search {
 		names, err := r.files.list(dir)
@@ -94,7 +92,6 @@ func searcher(src Sources) (*resolver, error) {
 		return nil, err
 	}
 	if err := r.implicit(); err != nil {
-		r.files.close()
 		return nil, err
 	}
 	return r, nil
@@ -131,6 +128,9 @@ func (r *resolver) locate(p parsed) (location, error) {
 		return location{}, &Error{Layer: p.flag, Msg: "profile " + p.arg + ": names are not searched after NONE", Hint: hint}
 	}
 	for _, dir := range r.search {
+		if r.files.withheld(dir) {
+			continue
+		}
 		at := r.files.in(dir, p.arg)
 		switch ok, err := r.files.exists(at); {
 		case err != nil:
@@ -198,10 +198,10 @@ func (f *reader) in(dir location, name string) location {
 
 // list names the TOML files below a folder, sorted; none when there is no such folder.
 func (f *reader) list(dir location) ([]string, error) {
-	fsys, err := f.folder(dir)
-	if err != nil {
-		return nil, err
+	if f.withheld(dir) {
+		return nil, nil
 	}
+	fsys := f.folder(dir)
 	var names []string
 	seen := 0
 	var visit fs.WalkDirFunc
@@ -231,7 +231,7 @@ func (f *reader) list(dir location) ([]string, error) {
 		}
 		return nil
 	}
-	err = fs.WalkDir(fsys, ".", visit)
+	err := fs.WalkDir(fsys, ".", visit)
 	slices.Sort(names)
 	return names, err
 }

@@ -17,7 +17,6 @@ func Check(src Sources, file string) []*Error {
 	if err != nil {
 		return []*Error{asError(err)}
 	}
-	defer r.files.close()
 	kind, name := FileLayer, "check"
 	if r.src.Workspace != "" && file == filepath.Join(r.files.jp, "config.toml") {
 		kind, name = WorkspaceLayer, "workspace config"
@@ -57,7 +56,6 @@ func Extends(src Sources, file string) []string {
 	if err != nil {
 		return nil
 	}
-	defer r.files.close()
 	docs, err := r.load(FileLayer, "check", r.files.at(filepath.Clean(file)))
 	if err != nil {
 		return nil

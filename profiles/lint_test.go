@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	src := Sources{Workspace: root, Dir: root}
+	src := Sources{Workspace: root, Files: OnDisk(root), Dir: root}
 	at := func(name string) string { return filepath.Join(root, name) }
 	for name, want := range map[string][]string{
 		".jp/config.toml": {

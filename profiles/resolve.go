@@ -3,17 +3,24 @@ package profiles
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"jp/profiles/skill"
 	"jp/profiles/tomldoc"
 	"jp/tools/files"
 )
 
 // Sources says where config comes from. The zero value has program defaults only.
+//
+// Files has what is read of the workspace, by slash path below it: .jp, and for skills .agents and
+// .claude. Without it the workspace is no layer, and a config file that lies in its .jp, or that links
+// lead to there, is an error that wraps ErrWithheld. OnDisk reads the files as they are.
 type Sources struct {
 	Workspace string   // folder that holds .jp; "" = outside of one
+	Files     fs.FS    // of the workspace, the only way to them; nil = none is read, see below
 	UserDir   string   // folder of the user's config.toml and config/, see UserDir; "" = none
 	Dir       string   // folder that relative --cfg paths begin in; "" = the process's working directory
 	Environ   []string // KEY=VALUE; read for JP_CFG_*, JP_SUB_CALLS_* and HOME
@@ -95,7 +102,6 @@ func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.files.close()
 	r.specials = true
 	cfg, last, err := r.parse(ds)
 	if err != nil {
@@ -135,6 +141,7 @@ type resolver struct {
 	anew   bool       // WORKSPACE is among them: the stored config is not read
 	search []location // folders in which names are looked up
 
+	skills   skill.Places
 	specials bool      // specializations are wanted
 	ini      *location // of their file; nil = none
 	iniSet   bool      // a config names it, so it must exist
@@ -173,8 +180,13 @@ func newResolver(src Sources) (*resolver, error) {
 		*p = abs
 	}
 	r.dir = dir
+	r.skills = skill.Places{Workspace: r.src.Workspace, Files: src.Files, Home: f.home}
 	if r.src.Workspace != "" {
-		f.jp = filepath.Join(r.src.Workspace, ".jp")
+		f.jp, f.workspace = filepath.Join(r.src.Workspace, inJP), src.Files
+	}
+	if f.workspace == nil {
+		r.src.Workspace = ""
+	} else {
 		r.search = append(r.search, location{place: place{f.jp, true}, path: "config"})
 		r.ini = &location{place: place{f.jp, true}, path: specializationsFile}
 	}
@@ -211,7 +223,7 @@ func (r *resolver) parse(ds []Directive) ([]parsed, int, error) {
 func (r *resolver) implicit() error {
 	if dir := r.src.UserDir; dir != "" {
 		if err := r.configFile(UserLayer, "user config", r.files.at(filepath.Join(dir, "config.toml"))); err != nil {
-			if !r.none {
+			if !r.none || errors.Is(err, ErrWithheld) {
 				return err
 			}
 			r.machine, r.applied = map[string]any{}, nil

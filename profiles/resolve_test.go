@@ -31,7 +31,7 @@ func newWorld(t *testing.T, files map[string]string) *world {
 	for name, text := range files {
 		w.write(name, text)
 	}
-	w.src = Sources{Workspace: w.path("WS"), UserDir: w.path("USER"), Dir: w.path("WS"), Environ: []string{"HOME=" + w.path("OUT")}}
+	w.src = Sources{Workspace: w.path("WS"), Files: OnDisk(w.path("WS")), UserDir: w.path("USER"), Dir: w.path("WS"), Environ: []string{"HOME=" + w.path("OUT")}}
 	return w
 }
 

@@ -50,7 +50,6 @@ func LoadSpecializations(src Sources, file string, reserved []string) ([]Special
 	if err != nil {
 		return nil, err
 	}
-	defer r.files.close()
 	at := r.ini
 	if file != "" {
 		abs := file
@@ -271,7 +270,7 @@ func (r *resolver) specialization(file string, s ini.Section) (Specialization, e
 		}
 	}
 	spec.Patch, spec.Session = values["system_prompt_patch"], values["session_id"]
-	found, data, err := skill.Find(r.src.Workspace, r.files.home, values["skill"])
+	found, data, err := skill.Find(r.skills, values["skill"])
 	if err != nil {
 		return fail(skillLine, "skill", err.Error(), "")
 	}
@@ -301,7 +300,7 @@ func Skills(src Sources) (found []Skill, problems []error) {
 	if home = filepath.Clean(home); !filepath.IsAbs(home) {
 		home = ""
 	}
-	return skill.All(src.Workspace, home)
+	return skill.All(skill.Places{Workspace: src.Workspace, Files: src.Files, Home: home})
 }
 
 // specializationsSetting follows delegation.specializations.

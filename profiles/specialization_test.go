@@ -444,7 +444,7 @@ func FuzzSpecializations(f *testing.F) {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		src := Sources{Workspace: w.dir, Dir: w.dir}
+		src := Sources{Workspace: w.dir, Files: OnDisk(w.dir), Dir: w.dir}
 		list, err := LoadSpecializations(src, "", []string{"llm_query"})
 		again, err2 := LoadSpecializations(src, "", []string{"llm_query"})
 		if fmt.Sprint(err) != fmt.Sprint(err2) || !reflect.DeepEqual(list, again) {

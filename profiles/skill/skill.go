@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,24 +40,43 @@ type Skill struct {
 // maxDescription is the format's bound, in characters.
 const maxDescription = 1024
 
+// Places are where skills are searched.
+type Places struct {
+	Workspace string // absolute; "" = none
+	Files     fs.FS  // of the workspace, by slash path below it; nil = none of it is read
+	Home      string // absolute; "" = none. One in the workspace is not searched
+}
+
+// base is one of the places.
+type base struct {
+	dir   string
+	files fs.FS // nil = the disk below dir
+}
+
+func (p Places) bases() (list []base) {
+	if p.Workspace != "" && p.Files != nil {
+		list = append(list, base{p.Workspace, p.Files})
+	}
+	if p.Home != "" && (p.Workspace == "" || !files.Inside(p.Workspace, p.Home)) {
+		list = append(list, base{dir: p.Home})
+	}
+	return list
+}
+
 // Find finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace,
 // then of the home folder. The first folder that holds it counts, even if the skill cannot be used.
-func Find(workspace, home, name string) (Skill, []byte, error) {
+func Find(in Places, name string) (Skill, []byte, error) {
 	if !isName(name) {
 		return Skill{}, nil, errors.New("the name of a skill is at most 64 letters, digits, _ and -")
 	}
-	bases := []string{workspace, home}
-	for i, base := range bases {
-		if base == "" || i > 0 && base == bases[0] {
-			continue
-		}
-		for _, dir := range []string{".jp", ".agents", ".claude"} {
-			rel := filepath.Join(dir, "skills", name, "SKILL.md")
-			data, err := read(base, dir, rel, i == 0)
+	for _, at := range in.bases() {
+		for _, dir := range folders() {
+			rel := path.Join(dir, "skills", name, "SKILL.md")
+			data, err := at.read(dir, rel)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
-			file := filepath.Join(base, rel)
+			file := filepath.Join(at.dir, filepath.FromSlash(rel))
 			if err != nil {
 				return Skill{}, nil, fmt.Errorf("%s: %w", file, files.Reason(err))
 			}
@@ -77,26 +97,46 @@ func Find(workspace, home, name string) (Skill, []byte, error) {
 	return Skill{}, nil, fmt.Errorf("skill %s: not found in .jp/skills, .agents/skills or .claude/skills, here or in the home folder", name)
 }
 
-// read reads one file. Files of a workspace stay in the workspace, those in .jp in .jp, symlinks
-// resolved.
-func read(base, dir, rel string, confined bool) ([]byte, error) {
-	if !confined {
-		data, _, err := files.ReadRegular(files.Disk{}, filepath.Join(base, rel), MaxBytes, 0)
+// folders are those of a place that hold skills.
+func folders() []string { return []string{".jp", ".agents", ".claude"} }
+
+// read reads the file rel below one of the folders.
+func (b base) read(folder, rel string) ([]byte, error) {
+	if b.files == nil {
+		data, _, err := files.ReadRegular(files.Disk{}, filepath.Join(b.dir, rel), MaxBytes, 0)
 		return data, err
 	}
-	if dir == ".jp" {
-		base, rel = filepath.Join(base, dir), filepath.Join("skills", filepath.Base(filepath.Dir(rel)), filepath.Base(rel))
-	}
-	root, err := os.OpenRoot(base)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	data, _, err := files.ReadRegular(root, rel, MaxBytes, 0)
-	if err != nil && strings.Contains(err.Error(), "escapes from parent") {
-		return nil, errors.New("leads out of " + base)
+	data, _, err := files.ReadFS(b.files, rel, MaxBytes)
+	if err != nil && files.Outside(err) {
+		if folder == ".jp" {
+			return nil, errors.New("leads out of " + filepath.Join(b.dir, folder))
+		}
+		return nil, errors.New("leads out of " + b.dir)
 	}
 	return data, err
+}
+
+// list returns at most n names in the folder rel. What cannot be read holds no skill.
+func (b base) list(rel string, n int) []string {
+	var folder fs.File
+	var err error
+	if b.files != nil {
+		folder, err = b.files.Open(rel)
+	} else {
+		folder, err = os.OpenFile(filepath.Join(b.dir, rel), files.Reading|syscall.O_DIRECTORY, 0)
+	}
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = folder.Close() }()
+	var names []string
+	if dir, ok := folder.(fs.ReadDirFile); ok {
+		entries, _ := dir.ReadDir(n)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }
 
 // parse reads a SKILL.md: a frontmatter of YAML between lines of ---, then the body. Of the YAML
@@ -202,24 +242,14 @@ func scalar(first string, more []string) (string, error) {
 	return strings.TrimSpace(all), nil
 }
 
-// All finds all skills of a workspace and the home folder, each "" for none, sorted by name. Of
-// several with one name it returns the one that Find finds. Skills that cannot be used are among
-// the problems. At most 256 are looked at.
-func All(workspace, home string) (found []Skill, problems []error) {
+// All finds all skills, sorted by name. Of several with one name it returns the one that Find finds.
+// Skills that cannot be used are among the problems. At most 256 are looked at.
+func All(in Places) (found []Skill, problems []error) {
 	const most = 256
 	var names []string
-	for _, base := range []string{workspace, home} {
-		if base == "" {
-			continue
-		}
-		for _, dir := range []string{".jp", ".agents", ".claude"} {
-			folder, err := os.OpenFile(filepath.Join(base, dir, "skills"), files.Reading|syscall.O_DIRECTORY, 0)
-			if err != nil {
-				continue // there is no such folder, or nothing that a skill could be read from
-			}
-			more, _ := folder.Readdirnames(most + 1)
-			_ = folder.Close()
-			names = append(names, more...)
+	for _, at := range in.bases() {
+		for _, dir := range folders() {
+			names = append(names, at.list(path.Join(dir, "skills"), most+1)...)
 		}
 	}
 	slices.Sort(names)
@@ -229,7 +259,7 @@ func All(workspace, home string) (found []Skill, problems []error) {
 		names = names[:most]
 	}
 	for _, name := range names {
-		if s, _, err := Find(workspace, home, name); err != nil {
+		if s, _, err := Find(in, name); err != nil {
 			problems = append(problems, err)
 		} else {
 			found = append(found, s)

@@ -3,9 +3,12 @@ package skill
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"unicode"
 	"unicode/utf8"
 
@@ -51,6 +54,41 @@ func FuzzSkill(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPlaces: the workspace comes first, and only through its files; a home folder in it is part of it.
+func TestPlaces(t *testing.T) {
+	top := t.TempDir()
+	text := func(s string) []byte { return []byte("---\ndescription: d\n---\n" + s) }
+	for _, name := range []string{"ws/.jp/skills/a", "ws/home/.jp/skills/a", "home/.claude/skills/a", "home/.jp/skills/b"} {
+		if err := os.MkdirAll(filepath.Join(top, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(top, name, "SKILL.md"), text("disk"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ws := filepath.Join(top, "ws")
+	files := fstest.MapFS{".agents/skills/a/SKILL.md": {Data: text("given")}, ".jp/skills/.x/SKILL.md": {}}
+	for _, tt := range []struct {
+		in   Places
+		want string
+	}{
+		{Places{Workspace: ws, Files: files, Home: filepath.Join(top, "home")}, "ws/.agents/skills/a given, home/.jp/skills/b disk"},
+		{Places{Workspace: ws, Home: filepath.Join(top, "home")}, "home/.claude/skills/a disk, home/.jp/skills/b disk"},
+		{Places{Workspace: ws, Files: files, Home: filepath.Join(ws, "home")}, "ws/.agents/skills/a given"},
+		{Places{Workspace: ws, Home: ws}, ""},
+		{Places{Home: filepath.Join(ws, "home")}, "ws/home/.jp/skills/a disk"},
+	} {
+		found, problems := All(tt.in)
+		var got []string
+		for _, s := range found {
+			got = append(got, strings.TrimPrefix(filepath.Dir(s.File), top+"/")+" "+s.Body)
+		}
+		if strings.Join(got, ", ") != tt.want || len(problems) > 0 {
+			t.Errorf("All(%+v) = %q, %v, want %s", tt.in, got, problems, tt.want)
+		}
+	}
 }
 
 func TestParse(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -130,6 +131,50 @@ func ReadRegular(at Place, name string, limit int, rules Rules) ([]byte, fs.File
 	}
 	return data, info, nil
 }
+
+// ReadFS is ReadRegular for a file of an fs.FS.
+func ReadFS(fsys fs.FS, name string, limit int) ([]byte, fs.FileInfo, error) {
+	fit := func(info fs.FileInfo) error {
+		if err := fits(info, 0); err != nil {
+			return &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+		return nil
+	}
+	info, err := fs.Stat(fsys, name)
+	if err == nil {
+		err = fit(info)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := fsys.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if info, err = file.Stat(); err != nil {
+		return nil, nil, err
+	}
+	if err := fit(info); err != nil {
+		return nil, nil, err
+	}
+	large := &fs.PathError{Op: "read", Path: name, Err: &LargeError{limit}}
+	if info.Size() > int64(limit) {
+		return nil, nil, large
+	}
+	data, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(data) > limit {
+		return nil, nil, large
+	}
+	return data, info, nil
+}
+
+// Outside reports whether err says that a name leads out of its [os.Root], for which package os has
+// no sentinel.
+func Outside(err error) bool { return strings.Contains(err.Error(), "escapes from parent") }
 
 // Reason strips the operation and the path from an error of package os, for messages that name the
 // path already.

@@ -144,8 +144,11 @@ func explainDamaged(r *Report, _ *convstore.DamagedError) {
 
 func explainConfig(r *Report, e *profiles.Error) {
 	r.is("config", exit.Usage, e.Hint)
-	if errors.Is(e, profiles.ErrNotFound) {
+	switch {
+	case errors.Is(e, profiles.ErrNotFound):
 		r.Code, r.Status = "not_found", exit.NotFound
+	case errors.Is(e, profiles.ErrWithheld):
+		r.is("untrusted", exit.Refused, "`jp trust --show` says what it would allow, `jp trust` allows it")
 	}
 }
 

@@ -101,11 +101,7 @@ func (l *Linter) resolve(at configFile) (*profiles.Resolved, error) {
 	if !at.main {
 		ds = run.UnderNone(at.path)
 	}
-	r, err := profiles.Resolve(l.src, ds, nil)
-	if err != nil {
-		return nil, err
-	}
-	return r, l.ws.Gate.Hold(l.ws.Found(), r, l.files)
+	return profiles.Resolve(l.src, ds, nil)
 }
 
 // Agents checks everything that a workspace says about agents.
@@ -138,7 +134,7 @@ func (l *Linter) AllTools() {
 // ToolsUnder checks the tools that the config enables under directives. The error for a profile
 // that is not there wraps [profiles.ErrNotFound] and is no finding.
 func (l *Linter) ToolsUnder(directives []profiles.Directive) error {
-	r, err := l.ws.Resolve(l.src, directives, nil)
+	r, err := profiles.Resolve(l.src, directives, nil)
 	switch {
 	case errors.Is(err, profiles.ErrNotFound):
 		return err

@@ -73,8 +73,7 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 	if j.Record != nil {
 		s.TrustedAt = &j.Record.TrustedAt
 	}
-	src := v.ws.UserSources()
-	src.Workspace = root
+	src := v.ws.SourcesOf(j.Files)
 	s.Agents = append(s.Agents, v.agent(src, j.Files, "main", ".jp/config.toml", nil))
 	found, err := profiles.Names(src)
 	if err != nil {

@@ -51,19 +51,14 @@ func (v *Reviewer) Sources(ctx context.Context) (profiles.Sources, *trust.Files,
 		v.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", root,
 			wording.Either(j.Record == nil, "not trusted", "not as it was trusted"))
 	}
-	src := v.ws.UserSources()
-	src.Workspace = root
-	return src, j.Files, nil
+	return v.ws.SourcesOf(j.Files), j.Files, nil
 }
 
-// Resolve resolves config for a review: what it is made of are the files of c and no others of the
-// workspace. Beside an error about tools there are the config and the other tools.
+// Resolve resolves config for a review, with the tools of c. Beside an error about tools there are
+// the config and the other tools.
 func (v *Reviewer) Resolve(src profiles.Sources, c *trust.Files, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
 	r, err := profiles.Resolve(src, ds, nil)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := v.ws.Gate.Hold(v.ws.Found(), r, c); err != nil {
 		return nil, nil, err
 	}
 	files, err := c.Tools()

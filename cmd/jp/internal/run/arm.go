@@ -57,7 +57,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 					def.Run = tools.RunUnattended // what it reads was trusted
 				}
 				def = ag.withinLeave(def)
-				ag.Skills = ag.run.env.Skills(ctx, ag.run.Root)
+				ag.Skills = ag.run.env.Skills(ctx)
 				armed = append(armed, tools.Tool{Definition: def, Func: ag.run.env.ReadSkill(ag.Skills)})
 				continue
 			}

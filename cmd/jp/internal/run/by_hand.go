@@ -42,7 +42,7 @@ func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profi
 		return st, err
 	}
 	src.Stored = stored.JSON
-	r, err := env.WS.Resolve(src, nil, flags)
+	r, err := profiles.Resolve(src, nil, flags)
 	if err != nil {
 		return st, err
 	}

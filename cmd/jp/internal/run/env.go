@@ -69,7 +69,7 @@ func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Pro
 	if modelID != "" {
 		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
 	}
-	r, err := env.WS.Resolve(src, directives, flags)
+	r, err := profiles.Resolve(src, directives, flags)
 	if err != nil {
 		return delegate.Profile{}, err
 	}

@@ -265,7 +265,7 @@ func (o *opening) expiry() time.Time {
 // resolve reads the config; a conversation that was delegated keeps to its grant.
 func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
 	// A delegated run is what its caller stored, and reads no config of the workspace.
-	src := o.env.WS.UserSources()
+	src := o.env.WS.SourcesOf(nil)
 	if !o.Delegated {
 		var err error
 		if src, err = o.env.WS.Sources(ctx, ds); err != nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -17,14 +16,9 @@ import (
 // maxSkillList bounds what the list of skills adds to every request, in bytes.
 const maxSkillList = 16 << 10
 
-// Skills are those that a run here may read: of the home folder, and of the workspace as far as it is trusted and as it was.
-func (env *Env) Skills(ctx context.Context, root string) []profiles.Skill {
-	src := env.WS.UserSources()
-	trusted := env.WS.Gate.PassUnasked(ctx)
-	if trusted != nil {
-		src.Workspace = root
-	}
-	found, problems := profiles.Skills(src)
+// Skills are those that a run here may read: of the home folder, and of the workspace if it is trusted.
+func (env *Env) Skills(ctx context.Context) []profiles.Skill {
+	found, problems := profiles.Skills(env.WS.TrustedSources(ctx))
 	for _, err := range problems {
 		env.Con.Warn("%v", err)
 	}
@@ -33,10 +27,6 @@ func (env *Env) Skills(ctx context.Context, root string) []profiles.Skill {
 	for _, s := range found {
 		for _, note := range s.Notes {
 			env.Con.Note("skill %s: %s", s.Name, note)
-		}
-		if key := trust.InSkills(root, s.File); key != "" && (trusted == nil || !trusted.Holds(key, s.SHA256)) {
-			env.Con.Warn("skill %s: not as it was trusted; left out", s.Name)
-			continue
 		}
 		if size += len(s.Name) + len(s.Description); size > maxSkillList {
 			env.Con.Warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)

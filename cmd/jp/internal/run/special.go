@@ -60,7 +60,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 	if err != nil {
 		return delegate.Special{}, err
 	}
-	r, err := s.env.WS.Resolve(src, directives, flags)
+	r, err := profiles.Resolve(src, directives, flags)
 	if err != nil {
 		return delegate.Special{}, err
 	}

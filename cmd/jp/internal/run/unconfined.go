@@ -22,8 +22,10 @@ func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program str
 	if program, ok = env.outsideProgram(d); !ok {
 		return own, "", false
 	}
-	src := env.WS.UserSources()
-	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") }) // files only
+	src := env.WS.SourcesOf(nil) // a file of the workspace is not the user's word
+
+	// Nor is a variable.
+	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") })
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
 		return own, "", false // a broken config allows nothing

@@ -23,6 +23,8 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/profiles"
+	tfiles "jp/tools/files"
 )
 
 // gateAt is the gate of a workspace with these files, with a folder of its own for records.
@@ -141,14 +143,90 @@ func TestContributedLinks(t *testing.T) {
 	if !maps.Equal(c.Stamps, want) {
 		t.Errorf("stamps:\n got %v\nwant %v", c.Stamps, want)
 	}
-	sum := strings.TrimPrefix(a, "sha256:")
-	for key, held := range map[string]bool{".jp/real/a.toml": true, ".jp/config/a.toml": true, ".jp/config/dir/a.toml": true, ".jp/config/x": false, ".jp/none": false} {
-		if got := c.Holds(key, sum); got != held {
-			t.Errorf("holds(%s) = %v, want %v", key, got, held)
+	for key, want := range map[string]string{
+		".jp/real/a.toml": "a", ".jp/config/a.toml": "a", ".jp/config/dir/a.toml": "a", ".jp/config/up/real/a.toml": "a", ".jp/config/x": "",
+		".agents/skills/docs/SKILL.md": "skill",
+	} {
+		if data, err := fs.ReadFile(c.FS(), key); string(data) != want || err != nil {
+			t.Errorf("%s = %q, %v, want %q", key, data, err, want)
 		}
 	}
-	if c.Holds(".jp/config/out", "") || c.Holds(".jp/none", "") {
-		t.Error("holds a file without a hash")
+}
+
+// TestFS: the files of a gate are those on the disk, with the same errors for what cannot be read.
+func TestFS(t *testing.T) {
+	root := t.TempDir()
+	large := strings.Repeat("x", MaxContributedKept+1)
+	writeFiles(t, root, map[string]string{
+		".jp/a.toml": "a", ".jp/b/c.toml": "c", ".jp/b/d/e.toml": "", ".jp/large": large, ".jp/most": large[1:], ".agents/skills/s/SKILL.md": "s", "out/o": "o",
+	})
+	if err := errors.Join(os.Mkdir(filepath.Join(root, ".jp/empty"), 0o700), syscall.Mkfifo(filepath.Join(root, ".jp/pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{
+		".jp/l.toml": "a.toml", ".jp/f": "b", ".jp/b/up": "..", ".jp/b/d/self": ".", ".jp/out": "../out", ".jp/gone": "nowhere", ".jp/round": "round",
+		".jp/way": "pipe", ".jp/none": "empty", ".agents/skills/o": "../../out",
+	} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory, disk := mustContribute(t, root).FS(), profiles.OnDisk(root)
+	names := []string{".jp/none/x", ".jp/a.toml/x", ".jp/out/o", ".jp/gone/x", ".jp/round/x", ".jp/pipe/x", ".jp/absent", ".jp/b/up/b/up/b/c.toml", ".jp/b/d/self/self/e.toml",
+		".jp/b/up/absent", ".agents/skills/s/x", ".agents/absent", "../x", "/x", ""}
+	for _, top := range []string{".jp", ".agents/skills"} {
+		if err := fs.WalkDir(disk, top, func(name string, _ fs.DirEntry, err error) error {
+			names = append(names, name)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(names) < 30 {
+		t.Fatalf("names = %q", names)
+	}
+	text := func(err error) string {
+		if err != nil {
+			return tfiles.Reason(err).Error()
+		}
+		return ""
+	}
+	same := func(name string, got, want fs.FileInfo) {
+		if (got == nil) != (want == nil) || got != nil && (got.Mode() != want.Mode() || !os.SameFile(got, want) || !got.IsDir() && (got.Name() != want.Name() || got.Size() != want.Size())) {
+			t.Errorf("%s: %v, on the disk %v", name, got, want)
+		}
+	}
+	for _, name := range names {
+		got, err := fs.Stat(memory, name)
+		want, wrong := fs.Stat(disk, name)
+		if text(err) != text(wrong) {
+			t.Errorf("stat %s: %v, on the disk %v", name, err, wrong)
+		}
+		if err == nil {
+			same(name, got, want)
+		}
+		for _, limit := range []int{MaxContributedKept, 1} {
+			data, info, err := tfiles.ReadFS(memory, name, limit)
+			there, real, wrong := tfiles.ReadFS(disk, name, limit)
+			if !bytes.Equal(data, there) || text(err) != text(wrong) {
+				t.Errorf("read %s: %d bytes, %v, on the disk %d, %v", name, len(data), err, len(there), wrong)
+			}
+			same(name, info, real)
+		}
+		list, err := fs.ReadDir(memory, name)
+		there, wrong := fs.ReadDir(disk, name)
+		if (err == nil) != (wrong == nil) || len(list) != len(there) {
+			t.Errorf("list %s: %v, %v, on the disk %v, %v", name, list, err, there, wrong)
+			continue
+		}
+		for i := range list {
+			if list[i].Name() != there[i].Name() || list[i].Type() != there[i].Type() {
+				t.Errorf("list %s: %v, on the disk %v", name, list, there)
+			}
+		}
+	}
+	if (*Files)(nil).FS() != nil {
+		t.Error("no files are a file system")
 	}
 }
 
@@ -460,8 +538,8 @@ func TestLinkStampsDiffer(t *testing.T) {
 		if err := g.Record(context.Background(), j); err != nil {
 			t.Fatal(err)
 		}
-		if j.Files.Holds(".jp/config.toml", hex.EncodeToString(sum[:])) {
-			t.Errorf("%s: holds what it does not lead to", target)
+		if data, err := fs.ReadFile(j.Files.FS(), ".jp/config.toml"); err == nil {
+			t.Errorf("%s: reads %q, which it does not lead to", target, data)
 		}
 		if err := os.Remove(link); err != nil {
 			t.Fatal(err)

@@ -2,10 +2,10 @@
 //
 // A workspace is code: its config names models, gives tools commands and lets them run unattended.
 // Until a person has trusted it, in its present state, nothing of it is loaded. A Gate is the only
-// way to its bytes. It returns Files, whose content was read while it was checked. Hold refuses a
-// config that was made of other bytes than these. Nothing outside of this package opens a file in
-// the .jp of a workspace, with one exception: package profiles does, for a path that the gate has
-// let pass, and Hold checks the result.
+// way to its bytes. It returns Files, whose content was read while it was checked. Package profiles
+// reads a workspace through Files.FS and in no other way, so what is resolved is what was trusted,
+// whatever has become of the files since. Nothing outside of this package opens a file in the .jp of
+// a workspace, but for those that write one for a person; a test of package main names them.
 package trust
 
 import (
@@ -20,7 +20,6 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
-	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
 )
@@ -341,31 +340,8 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 	})
 }
 
-// Hold refuses a config that was made of other files of .jp than those of c; nil allows none.
-func (g *Gate) Hold(root string, r *profiles.Resolved, c *Files) error {
-	if root == "" {
-		return nil
-	}
-	for _, l := range r.Layers {
-		if !filepath.IsAbs(l.File) {
-			continue // built in, or no file
-		}
-		key := inJP(root, l.File)
-		if key == "" && l.Kind == profiles.INILayer {
-			key = InSkills(root, l.File)
-		}
-		switch {
-		case key == "":
-		case c == nil:
-			return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
-				WithHint("`jp trust --show` says what it would allow, `jp trust` allows it")
-		case !c.Holds(key, l.SHA256):
-			return Exchanged(l.File)
-		}
-	}
-	return nil
-}
-
+// Exchanged is the error for a file that is no longer as it passed the gate, for who is about to
+// replace it.
 func Exchanged(file string) error {
 	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("%s: changed while jp was running", file)}).
 		WithHint("`jp trust` shows what it allows now")

@@ -42,6 +42,7 @@ type Files struct {
 	Root   string            // the folder that holds .jp
 	Stamps map[string]string // by slash path below root; see fileStamp
 	Data   map[string][]byte // of the small regular files
+	nodes  map[string]*node  // what was found, for FS
 	count  int
 	bytes  int64
 }
@@ -116,6 +117,8 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 	if err != nil {
 		return c.Unfit(key, err)
 	}
+	at := &node{named: info, info: info}
+	c.note(key, at)
 	link := ""
 	if info.Mode()&fs.ModeSymlink != 0 {
 		to, err := root.Readlink(name)
@@ -128,8 +131,10 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 		link = "link:" + strconv.Quote(to)
 		if info, err = root.Stat(name); err != nil {
 			c.Stamps[key] = link // it leads out of the jail, in a circle, or to nothing
+			at.info, at.lost = nil, files.Reason(err)
 			return nil
 		}
+		at.info = info
 	}
 	switch {
 	case info.IsDir():
@@ -141,10 +146,11 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 		c.Stamps[key] = strings.TrimSpace(link + " " + files.Kind(info.Mode()))
 		return nil
 	}
-	sum, data, err := c.read(root, name)
+	sum, data, info, err := c.read(root, name)
 	if err != nil {
 		return c.Unfit(key, err)
 	}
+	at.info, at.data = info, data
 	c.Stamps[key] = strings.TrimSpace(link + " " + fileStamp(sum))
 	if data != nil {
 		c.Data[key] = data
@@ -153,10 +159,11 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 }
 
 func (c *Files) folder(root *os.Root, prefix, name string, info fs.FileInfo, up []fs.FileInfo) error {
-	if slices.ContainsFunc(up, func(above fs.FileInfo) bool { return os.SameFile(above, info) }) {
-		return nil // a link back up
-	}
 	key := path.Join(prefix, name)
+	if i := slices.IndexFunc(up, func(above fs.FileInfo) bool { return os.SameFile(above, info) }); i >= 0 {
+		c.nodes[key].back = len(up) - i // a link back up
+		return nil
+	}
 	if len(up) >= maxContributedDepth {
 		return c.Unfit(key, fmt.Errorf("folders are nested deeper than %d", maxContributedDepth))
 	}
@@ -170,6 +177,7 @@ func (c *Files) folder(root *os.Root, prefix, name string, info fs.FileInfo, up 
 		return c.Unfit(key, err)
 	}
 	slices.Sort(names) // so that the first mistake is always the same
+	c.nodes[key].names = names
 	for _, n := range names {
 		if err := c.add(root, prefix, path.Join(name, n), append(up[:len(up):len(up)], info)); err != nil {
 			return err
@@ -179,22 +187,22 @@ func (c *Files) folder(root *os.Root, prefix, name string, info fs.FileInfo, up 
 }
 
 // read hashes a regular file. data is nil when the file is larger than MaxContributedKept.
-func (c *Files) read(root *os.Root, name string) (sum [sha256.Size]byte, data []byte, err error) {
-	data, _, err = files.ReadRegular(root, name, maxContributedFile, 0)
+func (c *Files) read(root *os.Root, name string) (sum [sha256.Size]byte, data []byte, info fs.FileInfo, err error) {
+	data, info, err = files.ReadRegular(root, name, maxContributedFile, 0)
 	switch {
 	case errors.Is(err, files.ErrFolder), errors.Is(err, files.ErrSpecial):
-		return sum, nil, errors.New("changed while it was read")
+		return sum, nil, nil, errors.New("changed while it was read")
 	case err != nil:
-		return sum, nil, err
+		return sum, nil, nil, err
 	}
 	if c.bytes += int64(len(data)); c.bytes > maxContributedTotal {
-		return sum, nil, fmt.Errorf("more than %d MiB in all", maxContributedTotal>>20)
+		return sum, nil, nil, fmt.Errorf("more than %d MiB in all", maxContributedTotal>>20)
 	}
 	sum = sha256.Sum256(data)
 	if len(data) > MaxContributedKept {
 		data = nil
 	}
-	return sum, data, nil
+	return sum, data, info, nil
 }
 
 // Unfit returns the error for a file because of which a workspace cannot be trusted at all, or, if
@@ -208,36 +216,6 @@ func (c *Files) Unfit(key string, err error) error {
 	}
 	return exit.Refusedf("workspace %s: cannot be trusted: %s: %v", c.Root, key, err).
 		WithHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")
-}
-
-// Holds reports whether the file that was loaded from key is one of c, byte for byte. sha is in
-// hex.
-func (c *Files) Holds(key, sha string) bool {
-	stamp := c.Stamps[key]
-	return sha != "" && (stamp == "sha256:"+sha || strings.HasPrefix(stamp, "link:") && strings.HasSuffix(stamp, " sha256:"+sha))
-}
-
-// inJP returns the slash path below root of a file in .jp, even if links lead there; "" for files
-// elsewhere.
-func inJP(root, file string) string {
-	below := func(dir, file string) string {
-		if rel, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(rel) {
-			return path.Join(".jp", filepath.ToSlash(rel))
-		}
-		return ""
-	}
-	jp := filepath.Join(root, ".jp")
-	if key := below(jp, file); key != "" {
-		return key
-	}
-	jp, err := filepath.EvalSymlinks(jp)
-	if err != nil {
-		return ""
-	}
-	if file, err = filepath.EvalSymlinks(file); err != nil {
-		return ""
-	}
-	return below(jp, file)
 }
 
 // Tools decodes the definitions in .jp/tools from the bytes that were read, so that no others can
@@ -321,15 +299,6 @@ func sub(stamps map[string]string, folder string) map[string]string {
 		}
 	}
 	return out
-}
-
-// InSkills is the key of a skill's file beside .jp in the workspace at root; "" for any other file.
-func InSkills(root, file string) string {
-	rel, err := filepath.Rel(root, file)
-	if err != nil || !filepath.IsLocal(rel) {
-		return ""
-	}
-	return filepath.ToSlash(rel)
 }
 
 // Instructions names the project instructions that the workspace brings along, "" for none.

@@ -48,9 +48,5 @@ func (w *Workspace) ConfigOf(ctx context.Context, id command.Maybe[string], ds [
 
 // TrustedSources returns the sources of config, without asking for trust.
 func (w *Workspace) TrustedSources(ctx context.Context) profiles.Sources {
-	src := w.UserSources()
-	if w.Gate.PassUnasked(ctx) != nil {
-		src.Workspace = w.Found()
-	}
-	return src
+	return w.SourcesOf(w.Gate.PassUnasked(ctx))
 }

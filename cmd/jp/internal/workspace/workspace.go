@@ -103,7 +103,7 @@ func (w *Workspace) Root() (string, error) {
 // Config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds
 // in order, then specific flags. Its warnings go to stderr.
 func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
-	r, err := w.Resolve(src, ds, flags)
+	r, err := profiles.Resolve(src, ds, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -200,18 +200,14 @@ func (w *Workspace) Persist(command string) error {
 // one of them only behind the gate. With NONE, which by itself loads nothing of a workspace, an
 // untrusted one is left out without a question.
 func (w *Workspace) Sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
-	src := w.UserSources()
 	if WithNone(ds) {
-		if w.Gate.PassUnasked(ctx) != nil {
-			src.Workspace = w.root
-		}
-		return src, nil
+		return w.SourcesOf(w.Gate.PassUnasked(ctx)), nil
 	}
 	files, err := w.Gate.Pass(ctx)
+	src := w.SourcesOf(files)
 	if err != nil {
 		return src, err
 	}
-	src.Workspace = w.root
 	src.Instructions = files.Instructions()
 	return src, nil
 }
@@ -225,22 +221,22 @@ func WithNone(ds []profiles.Directive) bool {
 	return false
 }
 
-// UserSources are all sources but the workspace.
+// SourcesOf are the sources of config with these files of the workspace. With nil nothing of the
+// workspace is read, whoever names it.
+func (w *Workspace) SourcesOf(files *trust.Files) profiles.Sources {
+	root, _ := w.Root() // without a workspace there is nothing to keep from anybody
+	src := w.UserSources()
+	src.Workspace, src.Files = root, files.FS()
+	return src
+}
+
+// UserSources are the sources outside of any workspace. A file of a workspace that the user's own
+// config extends is the user's word with them.
 func (w *Workspace) UserSources() profiles.Sources {
 	return profiles.Sources{
 		UserDir: profiles.UserDir(w.Con.Env.Environ), Dir: cmp.Or(w.Con.Env.Dir, w.root), Environ: w.Con.Env.Environ,
 		Reserved: tools.EmbeddedNames(), NearModel: model.Near,
 	}
-}
-
-// Resolve is profiles.Resolve with a check: a file of .jp that was exchanged since it passed the
-// gate, or that never passed, is refused.
-func (w *Workspace) Resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
-	r, err := profiles.Resolve(src, ds, flags)
-	if err != nil {
-		return nil, err
-	}
-	return r, w.Gate.Hold(w.root, r, w.Gate.Passed())
 }
 
 // trustRecords is the folder of the trust record for the workspace at root: that of its store.

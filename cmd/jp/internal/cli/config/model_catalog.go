@@ -60,7 +60,7 @@ type modelCatalog struct {
 // modelCatalog reads the config and asks the servers on this machine. A workspace that is not
 // trusted is not read.
 func (g *Group) modelCatalog(ctx context.Context) (*modelCatalog, error) {
-	r, err := g.WS.Resolve(g.WS.TrustedSources(ctx), nil, nil)
+	r, err := profiles.Resolve(g.WS.TrustedSources(ctx), nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -92,11 +92,11 @@ func runProfileImport(ctx context.Context, g *Group, o importOptions, args []str
 	if o.as.Set && (foreign.Agent{Name: o.as.Value}).ProfileName() != o.as.Value {
 		return exit.Usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
-	if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
+	passed, err := g.WS.Gate.Pass(ctx) // asks before others have to wait
+	if err != nil {
 		return err
 	}
-	src := g.WS.UserSources()
-	src.Workspace = root
+	src := g.WS.SourcesOf(passed)
 	config, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 		if files, err = g.trustedNow(ctx); err == nil {
 			file, err = g.workspaceConfig(files, ".jp/config.toml")
 		}
-		src.Workspace = g.WS.Found()
+		src = g.WS.SourcesOf(files)
 	}
 	if err != nil {
 		return err

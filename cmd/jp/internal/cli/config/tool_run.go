@@ -109,7 +109,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 			return tools.Tool{}, err
 		}
 		if d.Name == run.SkillTool {
-			return tools.Tool{Definition: d, Func: g.Env.ReadSkill(g.Env.Skills(ctx, root))}, nil
+			return tools.Tool{Definition: d, Func: g.Env.ReadSkill(g.Env.Skills(ctx))}, nil
 		}
 		if _, err := g.WS.Store(ctx); err != nil { // no tool reaches its folder
 			return tools.Tool{}, err

@@ -181,7 +181,7 @@ func (s *service) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	r, err := s.env.WS.Resolve(src, run.UnderNone(found.Arg), nil)
+	r, err := profiles.Resolve(src, run.UnderNone(found.Arg), nil)
 	if err != nil {
 		return false
 	}
