@@ -75,7 +75,7 @@ text = "done"
 	if got := e.say(id, "delegate"); got != "end_turn" {
 		t.Fatal(got)
 	}
-	if got := strings.Join(e.updates(), "\n"); !strings.Contains(got, "MCP server notes is the editor's, whose servers sub-agents cannot use") {
+	if got := strings.Join(e.updates(), "\n"); !strings.Contains(got, "MCP server notes belongs to the editor, and sub-agents cannot use it") {
 		t.Errorf("a sub-agent: %s", got)
 	}
 	e.endWell()

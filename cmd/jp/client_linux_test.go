@@ -163,8 +163,8 @@ func TestClient(t *testing.T) {
 	c.say("and")
 	c.say("dropped")
 	for _, test := range []struct{ request, want string }{
-		{`"subtype":"set_model","model":"x"`, "set_model: is not done here; --model of a run that goes on with --resume"},
-		{`"subtype":"rewind_files"`, "rewind_files: is not done here"},
+		{`"subtype":"set_model","model":"x"`, "set_model: is not supported here; --model of a run that goes on with --resume"},
+		{`"subtype":"rewind_files"`, "rewind_files: is not supported here"},
 		{`"subtype":"set_permission_mode","mode":"default"`, ""},
 		{`"subtype":"set_permission_mode","mode":"bypassPermissions"`,
 			`permission mode "bypassPermissions": there are only default and dontAsk here: what a tool may do unasked is in its definition`},

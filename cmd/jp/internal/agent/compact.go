@@ -46,7 +46,7 @@ type CompactOptions struct {
 }
 
 // ErrNothingToCompact is returned where there is nothing that the thread could leave out.
-var ErrNothingToCompact = errors.New("there is nothing to leave out")
+var ErrNothingToCompact = errors.New("there is nothing to compact")
 
 // Shorten compacts the conversation between two turns. A turn that can be resumed stays as it is.
 // Shorten returns what was stored. A dry run returns what would be stored, without a summary: After

@@ -201,7 +201,7 @@ func Cost(p *Maybe[*int64], name, usage string) *Option {
 }
 
 func amountFlag(p *Maybe[*int64], name, arg string, decimals int, what, usage string) *Option {
-	return &Option{Name: name, Arg: arg, Usage: usage + "; unlimited lifts the limit, 0 is none", Take: func(s string, _ bool) error {
+	return &Option{Name: name, Arg: arg, Usage: usage + "; 0 allows none, unlimited removes the limit", Take: func(s string, _ bool) error {
 		*p = Maybe[*int64]{Set: true}
 		if s == "unlimited" {
 			return nil

@@ -88,13 +88,13 @@ func (c *Console) GlobalFlags() []*command.Option {
 	g := &c.Globals
 	return []*command.Option{
 		command.Choice(&g.Format, "format", "FORMAT", Formats(), "form of stdout: "+strings.Join(Formats(), ", ")).Alias("F", "output-format"),
-		command.Bool(&g.Quiet, "quiet", "nothing on stderr but errors").Alias("q"),
-		command.Count(&g.Verbose, "verbose", "say more on stderr; repeat for even more").Alias("v"),
-		command.String(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, then below XDG state)"),
+		command.Bool(&g.Quiet, "quiet", "print only errors on stderr").Alias("q"),
+		command.Count(&g.Verbose, "verbose", "print more on stderr; repeat for even more").Alias("v"),
+		command.String(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, else a file below $XDG_STATE_HOME)"),
 		command.String(&g.Workspace, "workspace", "PATH", "use the workspace at or above PATH").Alias("w"),
 		command.Bool(&g.NoPersist, "no-persist", "write nothing to the store").Alias("no-session-persistence"),
-		command.Int(&g.width, "width", "N", 0, "columns to lay text out for; 0 = unlimited"),
-		command.Bool(&g.noPager, "no-pager", "do not page what is longer than the terminal (otherwise $JP_PAGER, $PAGER or less does; cat is none)"),
+		command.Int(&g.width, "width", "N", 0, "width of text in columns; 0 = unlimited"),
+		command.Bool(&g.noPager, "no-pager", "do not start a pager for long output (default: $JP_PAGER, $PAGER or less; cat turns it off)"),
 		command.Bool(&g.NonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),
 	}
 }

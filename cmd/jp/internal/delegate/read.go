@@ -107,7 +107,7 @@ func (t subtree) print(ctx context.Context, c tools.Call) (tools.Result, error) 
 	rest := strings.ToValidUTF8(text[a.From:], "") // it may begin within a rune
 	part, left := bound(rest, most-note)
 	if left > 0 {
-		part += fmt.Sprintf("\n[%d of %d bytes are left; go on with from %d]", left, len(text), len(text)-left)
+		part += fmt.Sprintf("\n[%d of %d bytes are left; continue with from=%d]", left, len(text), len(text)-left)
 	}
 	return tools.Result{Text: part}, nil
 }

@@ -43,14 +43,14 @@ func Table() []Meaning {
 		{Usage, "usage, config or pattern error: nothing was done"},
 		{NotFound, "conversation, profile, tool or workspace not found"},
 		{Scope, "outside the allowed subtree"},
-		{Busy, "conversation or store busy past the deadline"},
+		{Busy, "conversation or store was in use until the deadline"},
 		{Refused, "refused by policy (permission, depth, profile, sandbox)"},
-		{Limit, "stopped at a budget or limit; what there is was printed and marked partial"},
+		{Limit, "stopped at a budget or limit; the partial answer was printed and marked"},
 		{Provider, "the model provider failed (auth, rate limit after retries, network)"},
 		{Deadline, "deadline passed"},
 		{Hangup, "ended by SIGHUP"},
 		{Interrupted, "ended by SIGINT (Ctrl-C)"},
-		{Closed, "stdout was closed by its reader (everything was settled first)"},
+		{Closed, "stdout was closed by its reader (the run was ended in order first)"},
 		{Terminated, "ended by SIGTERM"},
 	}
 }

@@ -75,7 +75,7 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 	if record != "" {
 		t.record = con.Abs(record)
 		if err := files.CanMake(t.record); errors.Is(err, fs.ErrExist) {
-			return nil, exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
+			return nil, exit.Usagef("--record %s: the file exists", record).WithHint("remove it, or name another file")
 		} else if err != nil {
 			return nil, exit.Usagef("--record %s: cannot be made: %v", record, files.Reason(err))
 		}
@@ -83,7 +83,7 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 		var err error
 		if t.replay, data, err = script.OpenRecording(con.Abs(replay), replay); err != nil {
 			if bad := (*script.Error)(nil); errors.As(err, &bad) {
-				return nil, exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
+				return nil, exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; use a script with --model script/FILE")
 			}
 			return nil, exit.Usagef("--replay %s: %v", replay, err)
 		}

@@ -81,7 +81,7 @@ func (t *Tape) write(ctx context.Context) error {
 		return fail(err)
 	}
 	for _, name := range cover.found() {
-		t.con.Warn("--record: the value of %s was said, and is in the recording as [%s]", name, name)
+		t.con.Warn("--record: the value of %s was sent or answered, and is in the recording as [%s]", name, name)
 	}
 	replies := wording.Either(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
 	t.con.Note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,
@@ -127,7 +127,7 @@ func (t *Tape) compare(ctx context.Context, ended error) error {
 // notAsRecorded returns the error that says where a replay differs.
 func notAsRecorded(format string, args ...any) error {
 	f := &exit.Error{Code: "not_as_recorded", Status: exit.Failed, Msg: fmt.Sprintf(format, args...)}
-	return f.WithHint("where the change is meant, record it again or edit the rule")
+	return f.WithHint("if you want the change, record it again or edit the rule")
 }
 
 // parts reads what all processes of the tree have recorded. A line that its process did not finish

@@ -28,9 +28,9 @@ type Options struct {
 
 func Flags(o *Options) []*command.Option {
 	return []*command.Option{
-		command.String(&o.record, "record", "FILE", "write to the new FILE, or one in that folder, what models say in this run and in its sub-agents, "+
+		command.String(&o.record, "record", "FILE", "write all answers of models, also to sub-agents, to the new FILE or into the folder FILE, "+
 			"for --replay (also $JP_RECORD)"),
-		command.String(&o.replay, "replay", "FILE", "ask no model: each answers as in the recording FILE; the status is 1 where the run goes another way "+
+		command.String(&o.replay, "replay", "FILE", "ask no model: take the answers from the recording FILE; the status is 1 if the run asks something else "+
 			"(also $JP_REPLAY)"),
 	}
 }
@@ -46,7 +46,7 @@ const (
 func Refuse(con *console.Console, command string) error {
 	for _, name := range []string{replayVariable, recordVariable} {
 		if con.Getenv(name) != "" {
-			return exit.Refusedf("%s: is neither recorded nor replayed, and $%s is set", command, name).WithHint("jp query and jp batch are; unset it")
+			return exit.Refusedf("%s: cannot be recorded or replayed, and $%s is set", command, name).WithHint("unset it for this command")
 		}
 	}
 	return nil

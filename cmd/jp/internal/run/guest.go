@@ -32,7 +32,7 @@ func (g *Guest) Order(ds []profiles.Directive, model command.Maybe[string]) (o d
 		case override && value != "":
 			o.Model = value
 		case strings.Contains(d.Text, "="):
-			return o, exit.Refusedf("--cfg %s: only a profile and assistant.model=MODEL may be said here", d.Text)
+			return o, exit.Refusedf("--cfg %s: only a profile and assistant.model=MODEL can be given here", d.Text)
 		case o.Profile != "":
 			return o, exit.Usagef("--cfg %s: a delegation takes one profile", d.Text)
 		default:

@@ -28,7 +28,7 @@ func (ag *Agent) instructions(ctx context.Context) ([]model.Section, error) {
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 	switch {
 	case !ok:
-		ag.run.env.Con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, trust.MaxContributedKept>>20)
+		ag.run.env.Con.Warn("%s: left out of the prompt: not a file of at most %d MiB in the workspace's folder", name, trust.MaxContributedKept>>20)
 		return nil, nil
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		ag.run.env.Con.Warn("%s: left out of the prompt: not UTF-8 text", name)

@@ -21,7 +21,7 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 	}
 	switch {
 	case c.Grant != nil:
-		return exit.Refusedf("--no-persist: %s was delegated, and its run is accounted for", src)
+		return exit.Refusedf("--no-persist: %s was delegated, and what its runs use is recorded", src)
 	case c.Status == convstore.StatusRunning:
 		return &convstore.BusyError{ID: src}
 	}

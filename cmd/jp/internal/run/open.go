@@ -73,7 +73,7 @@ func (o *opening) open(ctx context.Context) error {
 	case isNew && o.req.Task.Text == "" && !o.req.Unasked:
 		return ErrNothing()
 	case !isNew && !o.req.Fork.Set && (o.req.Hidden || o.req.Expires.Set || o.req.Title.Set):
-		return exit.Usagef("--hidden, --tmp, --title: only for a new conversation, and %s goes on", target).WithHint("--new begins a new one")
+		return exit.Usagef("--hidden, --tmp, --title: only for a new conversation, and %s exists", target).WithHint("--new begins a new one")
 	}
 	if o.req.RootID.Set && !isNew {
 		// Before the target's config is read.
@@ -249,8 +249,8 @@ func (env *Env) Target(ctx context.Context, req Request) (convstore.ID, error) {
 		return 0, err
 	}
 	if c, err := store.Get(ctx, active); err == nil && c.Archived() {
-		return 0, exit.Usagef("conversation %s: is archived, and nothing says that it is to go on", active).
-			WithHint("--new begins another; --id %s goes on with it, and takes it out of the archive", active)
+		return 0, exit.Usagef("conversation %s: is archived, and is continued only by its id", active).
+			WithHint("--new begins another; --id %s continues it and takes it out of the archive", active)
 	}
 	return active, nil
 }

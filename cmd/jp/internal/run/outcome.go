@@ -29,7 +29,7 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 	case convstore.StateRefused:
 		return fail("refused", exit.Refused, "the model refused to answer")
 	case convstore.StateTimeout:
-		return fail("deadline", exit.Deadline, "the deadline passed").(*exit.Error).WithHint("go on with: %s", again)
+		return fail("deadline", exit.Deadline, "the deadline passed").(*exit.Error).WithHint("resume with: %s", again)
 	case convstore.StateCancelled:
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -40,7 +40,7 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 	}
 	if e := (*model.Error)(nil); errors.As(out.Err, &e) && e.Temporary() && e.Hint == "" {
 		passing := *e
-		passing.Hint = "go on with: " + again
+		passing.Hint = "resume with: " + again
 		return fmt.Errorf("conversation %s: %w", id, &passing)
 	}
 	if out.Err != nil {
@@ -52,5 +52,5 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 // schemaFailure is the end of a run whose answer does not match.
 func schemaFailure(id convstore.ID, e *agent.SchemaError) error {
 	f := &exit.Error{Code: "schema", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: %v", id, e), Err: e}
-	return f.WithHint("the answer stands in the conversation: jp conversation print %s --last", id)
+	return f.WithHint("the answer is in the conversation: jp conversation print %s --last", id)
 }

@@ -84,7 +84,7 @@ func (r *Run) Unarchive(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		r.env.Con.Note("conversation %s was archived, and is not any more", r.Conv.ID)
+		r.env.Con.Note("conversation %s was in the archive and was taken out of it", r.Conv.ID)
 	}
 	return err
 }
@@ -147,7 +147,7 @@ func (r *Run) Unmake(ctx context.Context) {
 		r.env.Con.Warn("%s: %v", r.Conv.ID, err)
 	}
 	if _, err := r.Store.Remove(context.WithoutCancel(ctx), r.Conv.ID, convstore.RemoveOptions{}); err != nil {
-		r.env.Con.Warn("%s: nothing was done in it, and it stays: %v", r.Conv.ID, err)
+		r.env.Con.Warn("%s: it is empty and could not be removed: %v", r.Conv.ID, err)
 	}
 	r.Log, r.made = nil, false
 }
@@ -156,11 +156,11 @@ func (r *Run) Unmake(ctx context.Context) {
 // failure.
 func (s site) Expire(ctx context.Context) {
 	if err := s.Store.Reconcile(context.WithoutCancel(ctx)); err != nil {
-		s.env.Con.Warn("what runs that died have left: %v", err)
+		s.env.Con.Warn("settling runs that died: %v", err)
 	}
 	gone, err := s.Store.Expire(context.WithoutCancel(ctx))
 	if err != nil {
-		s.env.Con.Warn("expired conversations: %v", err)
+		s.env.Con.Warn("removing expired conversations: %v", err)
 	}
 	if len(gone) > 0 {
 		names := make([]string, len(gone))

@@ -29,7 +29,7 @@ func (env *Env) Skills(ctx context.Context) []profiles.Skill {
 			env.Con.Note("skill %s: %s", s.Name, note)
 		}
 		if size += len(s.Name) + len(s.Description); size > maxSkillList {
-			env.Con.Warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
+			env.Con.Warn("skill %s and those after it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
 			break
 		}
 		list = append(list, s)

@@ -73,7 +73,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 	}
 	for _, d := range defs {
 		if d.Source == tools.SourceDelegation || d.Source == tools.SourceInteractive {
-			return delegate.Special{}, exit.Refusedf("delegation.llm_query.tools: %s is of source %s: what works for an agent neither delegates nor asks people", d.Name, d.Source)
+			return delegate.Special{}, exit.Refusedf("delegation.llm_query.tools: %s is of source %s: a sub-agent of llm_query neither delegates nor asks people", d.Name, d.Source)
 		}
 	}
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: Names(defs)}

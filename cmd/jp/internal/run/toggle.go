@@ -43,7 +43,7 @@ func (o *opening) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 		}
 		for _, n := range names {
 			if strings.ContainsFunc(n, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {
-				return nil, exit.Usagef("%s: %q is no name of a tool", flag, n)
+				return nil, exit.Usagef("%s: %q is not the name of a tool", flag, n)
 			}
 			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.\"%s\".enable:=%v", n, t.On)})
 		}

@@ -191,7 +191,7 @@ func NamesIn(flag string, texts []string) ([]string, error) {
 	for _, text := range texts {
 		if i := strings.IndexAny(text, "()*?[]"); i >= 0 {
 			return nil, exit.Usagef("%s %q: %q: only names of tools, no patterns", flag, text, text[i:i+1]).
-				WithHint("what a tool may do stands in its definition; `jp tool ls` lists the names")
+				WithHint("the definition of a tool says what it may do; `jp tool ls` lists the names")
 		}
 		names = append(names, strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })...)
 	}

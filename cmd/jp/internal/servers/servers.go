@@ -121,7 +121,7 @@ func (u *Set) Parse(root string, data []byte) (all map[string]Server, confines m
 		case e.Err != nil:
 		case OnlyConfines(s):
 			confines[name] = e
-			e.Err = fmt.Errorf("it confines a server of %s, and there is none of this name here", trust.MCPFile)
+			e.Err = fmt.Errorf("it confines a server of %s, and not found here", trust.MCPFile)
 		default:
 			e.Err = e.Server.Check()
 		}
@@ -225,7 +225,7 @@ func (u *Set) Ready(ctx context.Context, defs []tools.Definition, keep func(tool
 			return d, fmt.Errorf("tool %s: %w", d.Name, err)
 		case d.Pin == "":
 			return d, exit.NotFoundf("tool %s: MCP server %s had no tool %s when it was approved", d.Name, server, d.Remote).
-				WithHint("`jp mcp show %s` lists those it had, `jp mcp approve %s` looks again", server, server)
+				WithHint("`jp mcp show %s` lists those it had, `jp mcp approve %s` asks the server again", server, server)
 		}
 		return d, nil
 	})
@@ -268,7 +268,7 @@ func (u *Set) Find(ctx context.Context, name string) (Server, error) {
 	case !ok && u.FileErr != nil:
 		return s, exit.Refusedf("%s: %v", trust.MCPFile, u.FileErr)
 	case !ok:
-		return s, exit.NotFoundf("MCP server %s: there is none of this name", name).
+		return s, exit.NotFoundf("MCP server %s: not found", name).
 			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+trust.MCPFile+", names one"))
 	case s.Err != nil:
 		return s, exit.Refusedf("MCP server %s of %s: %v", name, s.Origin, s.Err)
@@ -350,7 +350,7 @@ func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) 
 		want, ok = r.Tool(d.Remote)
 	}
 	if !ok || d.Pin != r.Server.Digest()+want.Digest() {
-		return tools.Tool{}, exit.Refusedf("tool %s: MCP server %s was approved anew meanwhile", d.Name, server)
+		return tools.Tool{}, exit.Refusedf("tool %s: MCP server %s was approved again meanwhile", d.Name, server)
 	}
 	client := u.Client(s)
 	return tools.Tool{Definition: d, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {
@@ -388,7 +388,7 @@ func (u *Set) ForSubagents(ctx context.Context, defs []tools.Definition) error {
 			continue
 		}
 		if s, err := u.Find(ctx, server); err == nil && s.Origin == OfEditor {
-			return exit.Refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
+			return exit.Refusedf("tool %s: MCP server %s belongs to the editor, and sub-agents cannot use it", d.Name, server).
 				WithHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
 		}
 	}

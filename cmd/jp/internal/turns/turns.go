@@ -19,8 +19,8 @@ type Flags struct {
 // LastFirst returns the flags --last and --first.
 func (f *Flags) LastFirst() []*command.Option {
 	return []*command.Option{
-		command.IntMaybe(&f.Last, "last", "N", 0, 1, "the last N turns (1 without N)"),
-		command.IntMaybe(&f.First, "first", "N", 0, 1, "the first N turns (1 without N)"),
+		command.IntMaybe(&f.Last, "last", "N", 0, 1, "the last N turns (default 1)"),
+		command.IntMaybe(&f.First, "first", "N", 0, 1, "the first N turns (default 1)"),
 	}
 }
 

@@ -128,7 +128,7 @@ func (w *Workspace) MakeStore() (st *convstore.Store, remove func(), err error) 
 	}
 	if st, err = convstore.Open(dir.path, convstore.Options{}); err != nil {
 		remove()
-		return nil, nil, exit.Usagef("--no-persist: %v", err).WithHint("XDG_RUNTIME_DIR, else TMPDIR, names the place for what is gone when jp ends")
+		return nil, nil, exit.Usagef("--no-persist: %v", err).WithHint("set XDG_RUNTIME_DIR or TMPDIR to a folder for temporary files")
 	}
 	return st, remove, nil
 }

@@ -84,7 +84,7 @@ func (w *Workspace) OneTarget(ctx context.Context, word string) (convstore.ID, e
 	case err != nil:
 		return 0, err
 	case len(ids) != 1:
-		return 0, exit.Usagef("-: %s on stdin, and one is wanted", wording.Plural(len(ids), "id"))
+		return 0, exit.Usagef("-: %s on stdin, but this command takes one", wording.Plural(len(ids), "id"))
 	}
 	return ids[0], nil
 }
@@ -117,7 +117,7 @@ func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID
 			}
 		}
 		if errors.Is(stdin.Err(), bufio.ErrTooLong) {
-			return nil, exit.Usagef("-: a word on stdin is no id: it has more than %d bytes", bufio.MaxScanTokenSize)
+			return nil, exit.Usagef("-: a word on stdin is not an id: it has more than %d bytes", bufio.MaxScanTokenSize)
 		}
 		if err := InputError(stdin.Err()); err != nil {
 			return nil, err

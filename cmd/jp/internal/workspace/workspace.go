@@ -191,7 +191,7 @@ func (w *Workspace) storeOf(root string) (*convstore.Store, error) {
 // Persist refuses a command that only writes, with --no-persist.
 func (w *Workspace) Persist(command string) error {
 	if w.Con.Globals.NoPersist {
-		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
+		return exit.Usagef("%s: does nothing with --no-persist", command)
 	}
 	return nil
 }

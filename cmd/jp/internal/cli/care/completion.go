@@ -19,10 +19,12 @@ import (
 func NewCompletion(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "completion", Summary: "print a completion script for a shell", Args: "bash|zsh|fish",
-		About: "The script asks this program for what could come next: commands, flags, conversations with their titles, profiles, " +
-			"tools, models and settings. Nothing is changed or waited for, and no file read of a workspace that is not trusted.\n\n" +
-			"bash: add `eval \"$(jp completion bash)\"` to ~/.bashrc. zsh: `jp completion zsh > ~/.zfunc/_jp` with that folder in " +
-			"fpath. fish: `jp completion fish > ~/.config/fish/completions/jp.fish`.",
+		About: "The script asks jp for what can come next: commands, flags, conversations with their " +
+			"titles, profiles, tools, models and settings. It changes nothing, waits for nothing, " +
+			"and reads no file of a workspace that is not trusted.\n\n" +
+			"bash: add `eval \"$(jp completion bash)\"` to ~/.bashrc. zsh: run `jp completion zsh > " +
+			"~/.zfunc/_jp`, with that folder in fpath. fish: run `jp completion fish > " +
+			"~/.config/fish/completions/jp.fish`.",
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{},
 		Examples: []string{`jp completion bash`},

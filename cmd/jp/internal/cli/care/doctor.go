@@ -81,9 +81,13 @@ type storeAt struct {
 func NewDoctor(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
-		About: "What of a tool's sandbox this system has, whether the store is sound and what it lies on, whether the workspace is " +
-			"trusted, whether a query would start in it, which config files of yours are read, which providers have a key, by name, what the terminal can do, and where traces are sent, if they are asked for. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
-			"cannot enforce all of a sandbox is not: `sandbox` of a tool says what then happens.",
+		About: "Shows how much of a tool's sandbox this system has, whether the store is sound and " +
+			"what file system it is on, whether the workspace is trusted, whether a query would " +
+			"start in it, which config files of yours are read, which providers have a key (not " +
+			"the key), what the terminal can do, and where traces are sent, if anywhere. Changes " +
+			"nothing and connects to nothing. The status is 1 if something is broken. A system " +
+			"that cannot enforce the whole sandbox is not broken: the setting `sandbox` of a tool " +
+			"says what happens then.",
 		Exits:    []exit.Status{exit.Failed},
 		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
 		Run: func(ctx context.Context, _ []string) error {

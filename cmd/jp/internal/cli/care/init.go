@@ -27,13 +27,15 @@ func NewInit(g *Group) *cli.Command {
 	var o initOptions
 	return g.Tree.Command(command.Spec{
 		Name: "init", Summary: "make a workspace", Args: "[PATH]",
-		About: "Writes .jp/config.toml, the profiles agent/researcher and agent/planner below .jp/config, and .jp/.gitignore into " +
-			"PATH, the working directory when there is none. Files that exist are left as they are.\n\n" +
-			"Asks which model to use when somebody can answer, listing those for which this machine has a key or a server (Ollama, " +
-			"llama.cpp); otherwise --yes takes the first of them, or what --model names. What it wrote is trusted (`jp trust`), what was there " +
-			"before is not.",
+		About: "Writes .jp/config.toml, .jp/.gitignore and the profiles agent/researcher and " +
+			"agent/planner (below .jp/config) into PATH. Without PATH it uses the working " +
+			"directory. Files that exist are not changed.\n\n" +
+			"On a terminal it asks which model to use. It lists the models for which this machine " +
+			"has a key or a server (Ollama, llama.cpp). --model proposes a model. With --yes it " +
+			"asks nothing and uses --model, or else the first model of the list.\n\n" +
+			"jp trusts the files that it wrote. Files that were there before need `jp trust`.",
 		Flags: []*command.Option{
-			command.String(&o.model, "model", "MODEL", "the model of the main agent: provider/model").Alias("m"),
+			command.String(&o.model, "model", "MODEL", "model of the main agent: provider/model").Alias("m"),
 			command.Bool(&o.yes, "yes", "ask nothing"),
 		},
 		Max:   1,
@@ -120,7 +122,7 @@ func (g *Group) trustInit(ctx context.Context, dir string, written map[string][]
 		var j trust.Judgement
 		if j, err = g.WS.Gate.Judge(ctx, dir); err == nil && !j.OK() {
 			g.Con.Note("%v", j.Refusal())
-			g.Con.Note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
+			g.Con.Note("files that were there before `jp init` are not trusted; `jp trust` shows them and asks")
 		}
 	}
 	if err != nil {

@@ -39,7 +39,7 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 	if o.yes {
 		if len(found) == 0 {
 			return "", exit.Usagef("init: no model found on this machine").
-				WithHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
+				WithHint("name one with --model provider/model, set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama")
 		}
 		g.Con.Note("model: %s (%s)", found[0].Model, found[0].Reason)
 		return found[0].Model, nil

@@ -14,7 +14,8 @@ import (
 func NewMan(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "man", Summary: "print the manual page", Args: "[COMMAND...]", Max: -1,
-		About: "The page of jp with all its commands, or of one command, in the form that man reads. It says what --help says.",
+		About: "Prints the page of jp with all its commands, or the page of one command, in the " +
+			"format that man reads. It has the same text as --help.",
 		Examples: []string{
 			"jp man > ~/.local/share/man/man1/jp.1",
 			"jp man conversation grep | man -l -",

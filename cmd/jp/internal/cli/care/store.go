@@ -9,8 +9,8 @@ import (
 // NewStore is `jp store`.
 func NewStore(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
-		Name: "store", Summary: "look after the store of this workspace",
-		About: "The conversations of a workspace are in one file outside of it.",
+		Name: "store", Summary: "check, copy and shrink the store of this workspace",
+		About: "The store is one file, outside of the workspace, with all its conversations.",
 		Subs: []*cli.Command{
 			newStorePath(g), newStoreCheck(g), newStoreBackup(g), newStoreCompact(g), newStoreAdopt(g),
 		},

@@ -14,13 +14,17 @@ import (
 func newStoreAdopt(g *Group) *cli.Command {
 	var leave bool
 	return g.Tree.Command(command.Spec{
-		Name: "adopt", Summary: "take over the store of a workspace that is gone, or that took this one's", Args: "PATH",
-		About: "PATH is the path that the other workspace had, or its store's folder. A workspace that was renamed is recognised " +
-			"without this; one that was copied to another disk, or restored, is not.\n\n" +
-			"A workspace that was made anew at the path of another one has the store of that. If the other one was moved there, this " +
-			"takes its store back, with all that is in it; with --leave it begins a new store, and the workspace at PATH keeps that one.\n\n" +
-			"Refused while the other workspace is still there and did not take the store from this one, and when this one has conversations of its own.",
-		Flags: []*command.Option{command.Bool(&leave, "leave", "leave the store to the workspace at PATH that took it, and begin a new one")},
+		Name: "adopt", Summary: "use the store of a workspace that is gone, or that took the store of this one", Args: "PATH",
+		About: "PATH is the former path of the other workspace, or the folder of its store. You do " +
+			"not need this after you renamed a workspace: jp recognises it. You need it after you " +
+			"copied a workspace to another disk, or restored it.\n\n" +
+			"If you make a new workspace at the path of an old one, it gets the store of the old " +
+			"one. If you had moved the old one here, this command takes its store back, with " +
+			"everything in it. With --leave it starts a new store here, and the workspace at PATH " +
+			"keeps the old store.\n\n" +
+			"Refused if the other workspace still exists and did not take the store of this one, " +
+			"or if this one has conversations of its own.",
+		Flags: []*command.Option{command.Bool(&leave, "leave", "let the workspace at PATH keep the store that it took, and start a new one here")},
 		Min:   1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store adopt ~/old/project"},

@@ -16,10 +16,11 @@ import (
 func newStoreBackup(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
-		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
-			"FILE must not exist. Others write meanwhile, and wait only while the store is read once more." +
-			" A kill leaves nothing.\n\n" +
-			"To go back to it, put it where `jp store path` says while no jp runs.",
+		About: "The copy shows the store at one moment. It is complete, checked page by page and " +
+			"flushed to the disk; if this fails or is killed, there is no file. FILE must not " +
+			"exist. Other jp can write meanwhile; they wait only while the store is read a second " +
+			"time.\n\n" +
+			"To restore it, copy it to the path that `jp store path` prints while no jp runs.",
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store backup /media/backup/jp-$(date +%F).db"},
@@ -31,9 +32,9 @@ func newStoreBackup(g *Group) *cli.Command {
 			file := g.Con.Abs(args[0])
 			switch err := st.Backup(ctx, file); {
 			case errors.Is(err, fs.ErrExist):
-				return exit.Usagef("backup %s: there is such a file", file).WithHint("name one that does not exist")
+				return exit.Usagef("backup %s: the file exists", file).WithHint("name one that does not exist")
 			case errors.Is(err, convstore.ErrNoStore):
-				return exit.NotFoundf("store %s: not made yet: there is nothing to back up", st.Path())
+				return exit.NotFoundf("store %s: does not exist yet: there is nothing to back up", st.Path())
 			case err != nil:
 				return err
 			}

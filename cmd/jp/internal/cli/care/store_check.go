@@ -21,11 +21,13 @@ import (
 func newStoreCheck(g *Group) *cli.Command {
 	var salvage command.Maybe[string]
 	return g.Tree.Command(command.Spec{
-		Name: "check", Slow: true, Summary: "check that the store is sound",
-		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
-			"--salvage writes what can be read of a damaged store to FILE, as an export that `jp conversation import` reads. What is " +
-			"lost is named on stderr. The store is left as it is.",
-		Flags:    []*command.Option{command.String(&salvage, "salvage", "FILE", "write what can be read to FILE, which must not exist")},
+		Name: "check", Slow: true, Summary: "check the store for damage",
+		About: "Reads the whole store, changes nothing, and says if `jp store compact` would free " +
+			"much space.\n\n" +
+			"--salvage writes everything that can be read of a damaged store to FILE, as an " +
+			"export that `jp conversation import` reads. What is lost is named on stderr. The " +
+			"store is not changed.",
+		Flags:    []*command.Option{command.String(&salvage, "salvage", "FILE", "write everything that can be read to FILE, which must not exist")},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},
 		Run: func(ctx context.Context, _ []string) error {
@@ -59,7 +61,7 @@ func runSalvage(ctx context.Context, g *Group, st *convstore.Store, path string)
 	path = g.Con.Abs(path)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return exit.Usagef("--salvage %s: there is such a file", path).WithHint("name one that does not exist")
+		return exit.Usagef("--salvage %s: the file exists", path).WithHint("name one that does not exist")
 	}
 	if err != nil {
 		return &exit.Error{Code: "failed", Status: exit.Failed, Msg: fmt.Sprintf("--salvage %s: %v", path, errors.Unwrap(err)), Err: err}

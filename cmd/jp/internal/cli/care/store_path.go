@@ -13,7 +13,7 @@ import (
 func newStorePath(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "path", Summary: "print where the store is",
-		About:    "The file need not exist: the first write makes it.",
+		About:    "The file may not exist yet: the first write makes it.",
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp store path"},
 		Run: func(ctx context.Context, _ []string) error {

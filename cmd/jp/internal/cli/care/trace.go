@@ -29,12 +29,13 @@ const (
 func NewTrace(g *Group) *cli.Command {
 	output := ""
 	return g.Tree.Command(command.Spec{
-		Name: "trace", Paged: true, Summary: "show when a conversation and its sub-agents did what", Args: "[ID]",
-		About: "The timeline of the conversation and of everything it delegated: turns, model calls, tool calls and the runs of " +
-			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run. " +
-			"Without ID: that of the active conversation.\n\n" +
-			"text is a tree with bars; json is documented in docs/trace.md; chrome is the Trace Event Format, which " +
-			"https://ui.perfetto.dev opens; html is one page that loads nothing from elsewhere. Texts are kept to their first 4096 bytes.",
+		Name: "trace", Paged: true, Summary: "show what a conversation and its sub-agents did, and when", Args: "[ID]",
+		About: "Shows the timeline of the conversation and of everything that it delegated: turns, " +
+			"model calls, tool calls and runs of sub-agents, with start, time, state, tokens and " +
+			"cost. This also works while they run. Without ID: the active conversation.\n\n" +
+			"--output text is a tree with bars. json is documented in docs/trace.md. chrome is " +
+			"the Trace Event Format, which https://ui.perfetto.dev opens. html is one page that " +
+			"loads nothing from elsewhere. Only the first 4096 bytes of each text are shown.",
 		Flags: []*command.Option{
 			command.Choice(&output, "output", "FORM", []string{traceText, traceJSON, traceChrome, traceHTML}, "text, json, chrome or html (default: text, or json with a JSON --format)"),
 		},

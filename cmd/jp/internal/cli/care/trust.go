@@ -21,14 +21,15 @@ func NewTrust(g *Group) *cli.Command {
 	var show, revoke, yes bool
 	return g.Tree.Command(command.Spec{
 		Name: "trust", Summary: "show what this workspace would allow, and allow it",
-		About: "A workspace is code: its config gives tools commands and lets them run. Nothing of it is loaded before you have " +
-			"trusted it: .jp with everything in it, skills, AGENTS.md, CLAUDE.md and .mcp.json. What you trust is the state it is " +
-			"in; any change asks again and shows the difference. Machine settings (keys, addresses, the store) no workspace " +
-			"can set, trusted or not.\n\n" +
-			"JP_TRUST_WORKSPACE=1 trusts whatever is there, for CI.",
+		About: "A workspace is code: its config gives commands to tools and lets them run. jp loads " +
+			"nothing of it before you trust it: neither .jp with everything in it, nor skills, " +
+			"AGENTS.md, CLAUDE.md or .mcp.json. You trust these files as they are now. If one " +
+			"changes, jp shows the difference and asks again. No workspace can set machine " +
+			"settings (keys, addresses, the store), trusted or not.\n\n" +
+			"JP_TRUST_WORKSPACE=1 trusts everything that is there without a question, for CI.",
 		Flags: []*command.Option{
-			command.Bool(&show, "show", "only show: what it would allow, and every file with its state"),
-			command.Bool(&revoke, "revoke", "take trust back, and the approvals of the workspace's MCP servers"),
+			command.Bool(&show, "show", "only show what it would allow, and every file with its state"),
+			command.Bool(&revoke, "revoke", "end the trust, and the approvals of the workspace's MCP servers"),
 			command.Bool(&yes, "yes", "trust without a question"),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
@@ -56,7 +57,7 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 	}
 	if !show && (j.Record == nil || len(j.Changes) > 0) {
 		if j.Path == "" {
-			return exit.Refusedf("workspace %s: there is no place for the record", root).WithHint("HOME or XDG_STATE_HOME names one")
+			return exit.Refusedf("workspace %s: there is no folder for the record", root).WithHint("set HOME or XDG_STATE_HOME")
 		}
 		if yes {
 			err = g.WS.Gate.Record(ctx, j)

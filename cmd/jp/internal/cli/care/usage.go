@@ -34,15 +34,18 @@ func NewUsage(g *Group) *cli.Command {
 	var o usageOptions
 	return g.Tree.Command(command.Spec{
 		Name: "usage", Paged: true, Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
-		About: "Counted anew from the events of the conversation and of everything it delegated, at any depth; a conversation that " +
-			"was removed still counts, with what the record of its run holds. Without ID: the root of the active conversation. " +
-			"A session is one turn of the root, life is all of them. A cost is unknown as soon as one price is.\n\n" +
-			"A terminal gets tables; a pipe gets tab-separated lines: what, name, model calls, runs of sub-agents, tokens of input, " +
-			"output, cache reads and cache writes, cost in dollars (empty when unknown), seconds of model time.",
+		About: "Counts the events of the conversation and of everything that it delegated, at any " +
+			"depth. A removed conversation still counts, with what the record of its run holds. " +
+			"Without ID: the root of the active conversation. A session is one turn of the root " +
+			"with all that it delegates; life is all turns. A cost is unknown if one of its " +
+			"prices is unknown.\n\n" +
+			"On a terminal it prints tables. In a pipe it prints tab-separated lines: what, name, " +
+			"model calls, runs of sub-agents, tokens of input, output, cache reads and cache " +
+			"writes, cost in dollars (empty if unknown), seconds of model time.",
 		Flags: []*command.Option{
-			command.Bool(&o.check, "check", "compare with what the ledger settled for each sub-agent, and fail when it differs"),
-			command.Bool(&o.all, "all", "all conversations of the workspace, day by day"),
-			command.Duration(&o.since, "since", "DURATION", "with --all: only the time from DURATION ago, such as 7d"),
+			command.Bool(&o.check, "check", "compare with what the ledger settled for each sub-agent, and fail if it differs"),
+			command.Bool(&o.all, "all", "count all conversations of the workspace, by day"),
+			command.Duration(&o.since, "since", "DURATION", "with --all: only the last DURATION, such as 7d"),
 		},
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
@@ -50,7 +53,7 @@ func NewUsage(g *Group) *cli.Command {
 		Run: func(ctx context.Context, args []string) error {
 			switch {
 			case o.since.Set && !o.all:
-				return exit.Usagef("--since: goes with --all only")
+				return exit.Usagef("--since: needs --all")
 			case o.all && o.check:
 				return command.ErrMixed("--all", "--check")
 			case o.all && len(args) > 0:

@@ -13,12 +13,14 @@ import (
 // NewCheck is jp check.
 func NewCheck(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
-		Name: "check", Summary: "find out whether a query would start here, and what is wrong with config, profiles and tools",
-		About: "Everything that `jp profile check` and `jp tool check` look at, and then a query, as far as its first request to the " +
-			"model: the config of all layers, the model and its key, every tool, the profiles that it may name. A line for each " +
-			"finding: file:line: key: reason. No finding, status 0: `jp query` would start. Status 2 says that there are findings.\n\n" +
-			"Nothing is asked, changed or sent, and no program of a tool or server is run: of an MCP server that was never used, the " +
-			"check says that its tools are not known yet.",
+		Name: "check", Summary: "find out whether a query would start here, and check config, profiles and tools",
+		About: "Checks everything that `jp profile check` and `jp tool check` check. Then it " +
+			"prepares a query up to its first request to the model: the config of all layers, the " +
+			"model and its key, every tool, and the profiles that it may name. Each finding is a " +
+			"line: file:line: key: reason. Without a finding the status is 0, and `jp query` " +
+			"would start. Status 2 means that there are findings.\n\n" +
+			"It asks, changes and sends nothing, and runs no program of a tool or server. If an " +
+			"MCP server was never used, a finding says that its tools are not known yet.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp check", "jp check -F json"},
 		Run:      func(ctx context.Context, _ []string) error { return runCheck(ctx, g) },

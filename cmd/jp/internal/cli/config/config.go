@@ -34,7 +34,7 @@ type Group struct {
 func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "config", Summary: "show, explain and change the config",
-		About: "What an agent of this workspace is and can do, resolved from all layers.",
+		About: "The config says what an agent of this workspace is and can do. It is resolved from all layers.",
 		Subs:  []*cli.Command{newShowCommand(g), newExplainCommand(g), newSetCommand(g), newFormatCommand(g)},
 	})
 }
@@ -43,7 +43,7 @@ func New(g *Group) *cli.Command {
 func NewProfile(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "profile", Summary: "list, show, check and import agent profiles",
-		About: "A profile is one config file that says what an agent is and can do.",
+		About: "A profile is a config file that says what an agent is and can do.",
 		Subs:  []*cli.Command{newProfileListCommand(g), newProfileShowCommand(g), newProfileCheckCommand(g), newProfileImportCommand(g)},
 	})
 }
@@ -71,7 +71,7 @@ func builtinNames() []string {
 func NewTool(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "tool", Summary: "list, show, check and run tools",
-		About: "The tools that an agent of this workspace holds: those that the config enables.",
+		About: "These are the tools that the config of this workspace enables for its agent.",
 		Subs:  []*cli.Command{newToolListCommand(g), newToolShowCommand(g), newToolCheckCommand(g), newToolRunCommand(g)},
 	})
 }

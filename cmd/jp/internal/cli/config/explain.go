@@ -39,12 +39,15 @@ type layerValue struct {
 func newExplainCommand(g *Group) *cli.Command {
 	var o configOptions
 	return g.Tree.Command(command.Spec{
-		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "[KEY]", Max: 1,
-		About: "Without KEY: all settings there are, a line for each: key, what its values are, default, meaning; of a table of keys " +
-			"those below it too. What the key means, and a line for each file, variable and flag that gives it, in the order in which they are " +
-			"read: whether it holds, is covered by a later one or was dropped by a reset; its value; its place.",
+		Name: "explain", Paged: true, Summary: "show what a setting means and every place that sets it", Args: "[KEY]", Max: 1,
+		About: "Without KEY it lists all settings, one a line: key, type of its values, default, " +
+			"meaning. If KEY is a table, the settings below it are listed too.\n\n" +
+			"With KEY it shows what KEY means. Then a line follows for each file, variable and " +
+			"flag that sets it, in the order in which they are read. The line says whether the " +
+			"value is in use, replaced by a later one, or dropped by a reset; and it shows the " +
+			"value and where it is.",
 		Flags: append([]*command.Option{
-			command.String(&o.id, "id", "TARGET", "in the config of this conversation").Alias("i"),
+			command.String(&o.id, "id", "TARGET", "explain the config of this conversation").Alias("i"),
 		}, workspace.ConfigFlags(&o.directives)...),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config explain", "jp config explain delegation", "jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},

@@ -23,13 +23,15 @@ import (
 func newFormatCommand(g *Group) *cli.Command {
 	var check, user bool
 	return g.Tree.Command(command.Spec{
-		Name: "fmt", Summary: "bring config files into the usual form", Args: "[FILE...]", Max: -1,
-		About: "Of the workspace's config, profiles and tools, or the given files of it, or with --user your own config.toml: one space " +
-			"around =, an empty line before a table, nothing indented. Comments, order and values stay. Prints the files that " +
-			"it changes. The workspace has to be trusted, and stays so; with --check nothing is written, and it need not be.",
+		Name: "fmt", Summary: "format config files", Args: "[FILE...]", Max: -1,
+		About: "Formats the workspace's config, profiles and tools, or only the given files of it, " +
+			"or with --user your own config.toml. The form is: one space around =, an empty line " +
+			"before a table, no indentation. Comments, order and values do not change. Prints the " +
+			"names of the files that it changes. The workspace has to be trusted and stays " +
+			"trusted. With --check nothing is written, and the workspace need not be trusted.",
 		Flags: []*command.Option{
-			command.Bool(&check, "check", "only print the files that are not in that form; status 2 when there are any"),
-			command.Bool(&user, "user", "your own config.toml"),
+			command.Bool(&check, "check", "only print the names of files that would change; status 2 if there are any"),
+			command.Bool(&user, "user", "format your own config.toml"),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config fmt", "jp config fmt --check"},
@@ -139,7 +141,7 @@ func (g *Group) formatted(ctx context.Context, check, user bool, args []string) 
 				named = append(named, key)
 				continue
 			}
-			return nil, exit.NotFoundf("%s: no config file of this workspace", arg).WithHint("`jp config fmt` takes the .toml files below .jp")
+			return nil, exit.NotFoundf("%s: not a config file of this workspace", arg).WithHint("`jp config fmt` takes the .toml files below .jp")
 		}
 		keys = slices.Compact(slices.Sorted(slices.Values(named)))
 	}

@@ -19,11 +19,15 @@ import (
 
 func newModelListCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
-		Name: "ls", Paged: true, Summary: "list models that jp knows and those of servers on this machine", Args: "[PROVIDER]", Max: 1,
-		About: "Models of the built-in table, of aliases and prices in the config, and those that servers on this machine (Ollama, llama.cpp, " +
-			"each provider at a loopback address) list within 200 ms; nobody else is asked. Any other id of a provider works too, without a known " +
-			"price. Prices are US dollars for a million tokens of input and output. A pipe gets tab-separated lines: id, status, window, longest " +
-			"output, price of input, price of output, aliases; ? is unknown. The status no_key means that the variable of the key is not set.",
+		Name: "ls", Paged: true, Summary: "list the models that jp knows and those of servers on this machine", Args: "[PROVIDER]", Max: 1,
+		About: "Lists the models of the built-in table, those that the config names in aliases and " +
+			"prices, and those of servers on this machine (Ollama, llama.cpp, each provider at a " +
+			"loopback address) that answer within 200 ms. jp asks no other server. You can use " +
+			"any other id of a provider too; its price is then unknown. Prices are US dollars for " +
+			"a million tokens of input and output.\n\n" +
+			"In a pipe it prints tab-separated lines: id, status, window, longest output, price " +
+			"of input, price of output, aliases; ? is unknown. The status no_key means that the " +
+			"variable for the key is not set.",
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp model ls", "jp model ls ollama", "jp model ls -F json | jq -r '.[] | select(.status == \"ready\").id'"},
 		Run:      func(ctx context.Context, args []string) error { return runModelList(ctx, g, args) },
@@ -81,6 +85,6 @@ func (c *modelCatalog) noModels(provider string) error {
 		}
 		return f.WithHint("there are %s, and what [providers.llm.<name>] adds", strings.Join(names, ", "))
 	}
-	return exit.NotFoundf("provider %s: none of its models is known here", provider).
-		WithHint("any id of it works: --model %s/<the provider's own id>; a server on this machine has to run to be listed", provider)
+	return exit.NotFoundf("provider %s: jp knows none of its models", provider).
+		WithHint("you can use any of its models: --model %s/<the provider's own id>; a server on this machine is listed only while it runs", provider)
 }

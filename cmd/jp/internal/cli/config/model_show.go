@@ -21,7 +21,8 @@ import (
 func newModelShowCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "show", Slow: true, Summary: "show what is known about a model", Args: "MODEL", Min: 1, Max: 1,
-		About:    "MODEL is provider/model or an alias. Nobody outside this machine is asked, and the key is not shown.",
+		About: "MODEL is provider/model or an alias. jp asks no server outside this machine, and " +
+			"does not show the key.",
 		Exits:    []exit.Status{exit.Provider},
 		Examples: []string{"jp model show anthropic/claude-sonnet-5-5"},
 		Run:      func(ctx context.Context, args []string) error { return runModelShow(ctx, g, args[0]) },

@@ -13,12 +13,14 @@ import (
 func newProfileCheckCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with profiles", Args: "[FILE...]", Max: -1,
-		About: "Reads the given profiles, or the workspace's config with all its profiles, and does nothing that they say; the " +
-			"workspace need not be trusted. A line for each finding: file:line: key: reason.\n\n" +
-			"Beside every mistake that loading would stop at, it names what an author may not have meant: a profile that does not " +
-			"reset what stands before it, no model or an unknown one, a tool that asks where nobody answers, files written " +
-			"without a question, paths outside the workspace, open network, variables that look like secrets, profiles " +
-			"that do not exist. Status 2 says that there are findings.",
+		About: "Reads the given files, or the workspace's config and all its profiles. It runs " +
+			"nothing that they name, and the workspace need not be trusted. Each finding is a " +
+			"line: file:line: key: reason.\n\n" +
+			"It finds every mistake that would stop loading. It also finds what the author may " +
+			"not have meant: a profile that does not reset the layers before it, no model or an " +
+			"unknown one, a tool that asks where nobody can answer, files written without a " +
+			"question, paths outside the workspace, open network, variables that look like " +
+			"secrets, and profiles that do not exist. Status 2 means that there are findings.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp profile check", "jp profile check .jp/config/agent/researcher.toml -F json"},
 		Run:      func(ctx context.Context, args []string) error { return runProfileCheck(ctx, g, args) },

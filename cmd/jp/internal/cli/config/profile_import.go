@@ -39,21 +39,25 @@ type importOptions struct {
 func newProfileImportCommand(g *Group) *cli.Command {
 	var o importOptions
 	return g.Tree.Command(command.Spec{
-		Name: "import", Summary: "make profiles of other programs' agent files", Args: "FILE...", Min: 1, Max: -1,
-		About: "Reads .claude/agents/*.md, .codex/agents/*.toml, .gemini/agents/*.md and .opencode/agent/*.md and writes a profile " +
-			".jp/config/agent/NAME.toml for each. Its folder tells whose a file is, or --from does.\n\n" +
-			"Prompt, model, temperature and limits are kept as far as a profile has them; sonnet, opus and haiku become the latest that jp " +
-			"knows, and where a file names no model, or one that is not known, the config's stands in the profile. Tools that have one here that can do no " +
-			"more become that. What is left out is listed, and stands in the profile. A file that lists no tools means all of " +
-			"them elsewhere; here somebody has to say which: on a terminal jp asks, otherwise it needs --tools. Tools that write ask " +
-			"before each call until the profile says otherwise.\n\n" +
-			"Nothing is overwritten, and with any mistake nothing is written. The workspace has to be trusted, and stays so. " +
-			"Look at what was written before you use it: a prompt is somebody's word.",
+		Name: "import", Summary: "make profiles from agent files of other programs", Args: "FILE...", Min: 1, Max: -1,
+		About: "Reads .claude/agents/*.md, .codex/agents/*.toml, .gemini/agents/*.md and " +
+			".opencode/agent/*.md. For each file it writes a profile .jp/config/agent/NAME.toml. " +
+			"The folder of a file says which program it is for; --from says it for other folders.\n\n" +
+			"Prompt, model, temperature and limits are kept if a profile can hold them. sonnet, " +
+			"opus and haiku become the latest such model that jp knows. If a file names no model, " +
+			"or one that jp does not know, the profile gets the model of the config. A tool " +
+			"becomes a tool of jp only if that tool can do no more. What is left out is listed, " +
+			"and named in the profile. In other programs a file that lists no tools means all " +
+			"tools. Here you say which: on a terminal jp asks, otherwise you need --tools. Tools " +
+			"that write ask before each call until the profile says otherwise.\n\n" +
+			"Nothing is overwritten, and if there is a mistake nothing is written. The workspace " +
+			"has to be trusted and stays trusted. Read the profiles before you use them: jp " +
+			"cannot judge a prompt.",
 		Flags: []*command.Option{
 			command.Bool(&o.check, "check", "show the profiles, write nothing"),
-			command.Choice(&o.from, "from", "PROGRAM", foreign.Formats(), "whose files these are: "+strings.Join(foreign.Formats(), ", ")),
-			command.String(&o.tools, "tools", "NAMES", "what an agent holds whose file lists no tools; commas or spaces between names, none for nothing"),
-			command.String(&o.model, "model", "ID", "the model of agents that name none, a family such as sonnet, or one that is not known here").Alias("m"),
+			command.Choice(&o.from, "from", "PROGRAM", foreign.Formats(), "program that the files are for: "+strings.Join(foreign.Formats(), ", ")),
+			command.String(&o.tools, "tools", "NAMES", "tools of agents whose files list none; commas or spaces between names; none for no tools"),
+			command.String(&o.model, "model", "ID", "model of agents that name none, that name a family such as sonnet, or that name a model jp does not know").Alias("m"),
 			command.String(&o.as, "prefix", "WORD", "call the profiles agent/WORD-NAME"),
 		},
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
@@ -172,7 +176,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 		format = foreign.FormatOf(file)
 	}
 	if format == "" {
-		return imported{}, exit.Usagef("profile import %s: whose file it is cannot be told", arg).
+		return imported{}, exit.Usagef("profile import %s: the program that it is for is not known", arg).
 			WithHint("--from %s", strings.Join(foreign.Formats(), "|"))
 	}
 	f, err := foreign.Read(format, file)
@@ -183,7 +187,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 		return imported{}, err
 	}
 	if f.ProfileName() == "" {
-		return imported{}, exit.Usagef("profile import %s: its name %q has no letter or digit that a profile's can have", arg, f.Name)
+		return imported{}, exit.Usagef("profile import %s: its name %q has no letter or digit that the name of a profile can have", arg, f.Name)
 	}
 	if o.as.Set {
 		f.Name = o.as.Value + "-" + f.Name
@@ -261,7 +265,7 @@ func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([
 	if o.tools.Set {
 		return run.NamesIn("--tools", []string{o.tools.Value})
 	}
-	missing := exit.Usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
+	missing := exit.Usagef("profile import %s: lists no tools, which means all tools in the other program", arg).
 		WithHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
 	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
@@ -271,7 +275,7 @@ func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([
 		return nil, err
 	}
 	defer func() { _ = tty.Close() }()
-	answer, err := console.AskLine(ctx, tty, fmt.Sprintf("%s lists no tools, which means all of them elsewhere.\nIts tools here (such as fs_read_file fs_list_files fs_grep_files; nothing = none): ", term.Line(arg)))
+	answer, err := console.AskLine(ctx, tty, fmt.Sprintf("%s lists no tools, which means all tools in the other program.\nIts tools here (such as fs_read_file fs_list_files fs_grep_files; nothing = none): ", term.Line(arg)))
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +294,7 @@ func heldTools(names []string) ([]foreign.Held, error) {
 					known = append(known, name)
 				}
 			}
-			return nil, exit.Usagef("--tools: %q is no built-in tool", name).WithHint("%s", command.DidYouMean(name, known, "one of "+strings.Join(known, ", ")))
+			return nil, exit.Usagef("--tools: %q is not a built-in tool", name).WithHint("%s", command.DidYouMean(name, known, "one of "+strings.Join(known, ", ")))
 		}
 		held[i] = foreign.Held{Name: name, Source: def.Source, Unattended: !slices.Contains([]string{"fs_create_file", "fs_modify_file"}, name)}
 	}

@@ -78,5 +78,5 @@ func (g *Group) noteImports(list []imported) {
 		}
 		g.Con.Note("%s: left out: %s", wording.Plural(files[k], "file"), wording.Either(what == "", "", what+": ")+k.reason)
 	}
-	g.Con.Note("what was left out of which file stands at the top of its profile; -v lists all of it")
+	g.Con.Note("the top of each profile lists what was left out; -v prints all of it")
 }

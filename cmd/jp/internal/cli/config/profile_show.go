@@ -32,8 +32,9 @@ type profileShown struct {
 func newProfileShowCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what an agent under a profile is and can do", Args: "PROFILE",
-		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
-			"program defaults and nothing else; every value comes with the place that gave it.",
+		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. jp resolves the profile " +
+			"as for a sub-agent, on top of the program defaults and nothing else. Each value is " +
+			"shown with the file and line that set it.",
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile show agent/researcher"},

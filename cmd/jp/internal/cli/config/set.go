@@ -31,11 +31,12 @@ func newSetCommand(g *Group) *cli.Command {
 	var user bool
 	return g.Tree.Command(command.Spec{
 		Name: "set", Summary: "change settings in a config file", Args: "KEY=VALUE...", Min: 1, Max: -1,
-		About: "Writes into the workspace's .jp/config.toml, or with --user into your own config.toml, which is made when there is " +
-			"none. Comments, order and everything else in the file stay as they are. KEY=VALUE and KEY:=JSON are as in --cfg.\n\n" +
-			"The config that comes of it is checked first: when it is not good, nothing is written. All is written or nothing. The " +
-			"workspace has to be trusted, and stays so.",
-		Flags: []*command.Option{command.Bool(&user, "user", "your own config.toml, for all workspaces; the only file for machine settings")},
+		About: "Writes into the workspace's .jp/config.toml, or with --user into your own " +
+			"config.toml, which is made if it does not exist. Comments, order and everything else " +
+			"in the file do not change. KEY=VALUE and KEY:=JSON are as in --cfg.\n\n" +
+			"jp checks the new config first. If it has a mistake, nothing is written. The " +
+			"workspace has to be trusted and stays trusted.",
+		Flags: []*command.Option{command.Bool(&user, "user", "write your own config.toml, for all workspaces; only this file can hold machine settings")},
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{
 			"jp config set assistant.model=anthropic/claude-sonnet-5-5",
@@ -110,7 +111,7 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	}
 	for _, w := range written {
 		if !w.Holds {
-			g.Con.Note("%s: %s gives another value, which counts", w.Key, g.WS.Relative(run.WrittenAt(r, w.Key).String()))
+			g.Con.Note("%s: %s sets another value, which overrides it", w.Key, g.WS.Relative(run.WrittenAt(r, w.Key).String()))
 		}
 	}
 	if g.Con.JSON() {

@@ -34,12 +34,12 @@ func newShowCommand(g *Group) *cli.Command {
 	var o configOptions
 	flags := append([]*command.Option{
 		command.String(&o.id, "id", "TARGET", "the config of this conversation").Alias("i"),
-		command.Bool(&o.all, "all", "also what nobody set, with its default"),
+		command.Bool(&o.all, "all", "also settings that nobody set, with their defaults"),
 	}, workspace.ConfigFlags(&o.directives)...)
 	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show every setting and where it comes from",
-		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +
-			"layers too, and all settings.",
+		About: "Each setting is a line: key = value, then the file and line, variable or flag that " +
+			"set it. JSON formats print all settings and all layers.",
 		Flags:    flags,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp config show --cfg agent/researcher", "jp config show --id . -F json"},

@@ -16,10 +16,11 @@ func newToolCheckCommand(g *Group) *cli.Command {
 	var directives []profiles.Directive
 	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with tools",
-		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
-			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +
-			"too. A line for each finding: file:line: tool NAME: key: reason. " +
-			"Status 2 says that there are findings. With --cfg only the tools that this config enables are checked.",
+		About: "Reads the definitions in .jp/tools, and the tools that the workspace's config and " +
+			"its profiles enable. It runs no tool, and the workspace need not be trusted. A " +
+			"config, profile or specializations.ini that cannot be read is a finding too. Each " +
+			"finding is a line: file:line: tool NAME: key: reason. Status 2 means that there are " +
+			"findings. With --cfg it checks only the tools that this config enables.",
 		Flags:    workspace.ConfigFlags(&directives),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},

@@ -30,7 +30,8 @@ func newToolListCommand(g *Group) *cli.Command {
 	var o toolOptions
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
-		About:    "A pipe gets tab-separated lines: name, source, run mode, where the config enables it.",
+		About: "In a pipe it prints tab-separated lines: name, source, run mode, file and line that " +
+			"enable the tool.",
 		Flags:    o.options(),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},

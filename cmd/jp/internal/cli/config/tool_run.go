@@ -23,10 +23,11 @@ func newToolRunCommand(g *Group) *cli.Command {
 	args := command.Maybe[string]{Value: "{}"}
 	return g.Tree.Command(command.Spec{
 		Name: "run", Summary: "run a tool by hand", Args: "TOOL",
-		About: "Runs it as an agent's call would run: the same checks of its arguments, the same limits. Whoever types this gives " +
-			"leave, so a tool that asks does not ask; one with run = \"deny\" is refused. A failure that the model would be " +
-			"told is printed, and the status is 1.",
-		Flags: append(o.options(), command.String(&args, "args", "JSON", "the arguments, an object; - reads them from stdin")),
+		About: "Runs the tool as if an agent had called it: with the same checks of its arguments " +
+			"and the same limits. You give permission by running this command, so a tool that " +
+			"asks does not ask. A tool with run = \"deny\" is refused. If the tool fails, jp prints " +
+			"the error that the model would get, and the status is 1.",
+		Flags: append(o.options(), command.String(&args, "args", "JSON", "arguments, as a JSON object; - reads them from stdin")),
 		Min:   1, Max: 1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{

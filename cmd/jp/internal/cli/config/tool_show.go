@@ -40,9 +40,10 @@ func newToolShowCommand(g *Group) *cli.Command {
 	var o toolOptions
 	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what a tool is and what it can do", Args: "TOOL",
-		About: "What it runs, with the whole text of a script; the files, the network and the variables that it gets, defaults " +
-			"included; what this system cannot enforce of its sandbox; under which conditions it runs; its description and its " +
-			"arguments as JSON schema.",
+		About: "Shows what the tool runs, with the whole text of a script; the files, the network " +
+			"and the variables that it gets, with defaults; what of its sandbox this system " +
+			"cannot enforce; when it asks before it runs; its description, and its arguments as a " +
+			"JSON schema.",
 		Flags: o.options(), Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool show fs_read_file", "jp tool show fs_read_file -F json | jq .reaches"},

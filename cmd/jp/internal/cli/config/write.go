@@ -43,13 +43,13 @@ func (g *Group) lockConfig(ctx context.Context) (unlock func(), err error) {
 func (g *Group) userConfig() (editedFile, error) {
 	dir := profiles.UserDir(g.Con.Env.Environ)
 	if dir == "" {
-		return editedFile{}, exit.NotFoundf("config: neither XDG_CONFIG_HOME nor HOME says where yours is")
+		return editedFile{}, exit.NotFoundf("config: there is no folder for your config.toml: neither XDG_CONFIG_HOME nor HOME is set")
 	}
 	f := editedFile{group: g, name: filepath.Join(dir, "config.toml"), path: filepath.Join(dir, "config.toml"), mode: 0o600}
 	if real, err := filepath.EvalSymlinks(f.path); err == nil {
 		f.path = real
 	} else if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return f, exit.Usagef("%s: leads nowhere", f.path)
+		return f, exit.Usagef("%s: is a symbolic link to nothing", f.path)
 	}
 	return f, f.read()
 }

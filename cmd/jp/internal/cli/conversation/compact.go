@@ -31,16 +31,18 @@ type compactOptions struct {
 func newCompactCommand(g *Group) *cli.Command {
 	o := compactOptions{keep: command.Maybe[int]{Value: 2}}
 	return g.Tree.Command(command.Spec{
-		Name: "compact", Summary: "leave what is old out of what the model is sent", Args: "ID",
-		About: "From then on the model is sent one line instead of each long old result of a tool, and a summary instead of all but " +
-			"the last turns. A model writes the summary, which costs what it costs; sub-conversations stay listed beside it. Nothing is " +
-			"removed: print shows everything that was said.\n\n" +
-			"`jp query` does the same by itself when the model's window is near (conversation.compact in the config).",
+		Name: "compact", Summary: "send the model a summary in place of old turns", Args: "ID",
+		About: "From then on the model gets one line in place of each long old tool result, and a " +
+			"summary in place of all turns but the last ones. A model writes the summary, at its " +
+			"price. Sub-conversations stay listed beside the summary. Nothing is removed: print " +
+			"shows everything that was said.\n\n" +
+			"`jp query` compacts by itself when the model's window is nearly full " +
+			"(conversation.compact in the config).",
 		Flags: []*command.Option{
-			command.Int(&o.keep, "keep", "N", 0, "turns at the end that stay as they are (default 2); one that can go on always does"),
-			command.String(&o.model, "model", "ID", "who writes the summary: provider/model or an alias").Alias("m"),
-			command.Bool(&o.toolsOnly, "tools-only", "leave out old results only, and ask no model"),
-			command.Bool(&o.dryRun, "dry-run", "print what would be left out, and change nothing"),
+			command.Int(&o.keep, "keep", "N", 0, "last turns that stay whole (default 2); a turn that can be resumed always stays whole"),
+			command.String(&o.model, "model", "ID", "model that writes the summary: provider/model or an alias").Alias("m"),
+			command.Bool(&o.toolsOnly, "tools-only", "only shorten old tool results, and ask no model"),
+			command.Bool(&o.dryRun, "dry-run", "print what the model would no longer get, and change nothing"),
 		},
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Terminated},
@@ -99,7 +101,7 @@ func runCompact(ctx context.Context, g *Group, o compactOptions, word string) er
 	var none *agent.AsideError
 	switch {
 	case errors.Is(err, agent.ErrNothingToCompact):
-		g.Con.Note("conversation %s: nothing to leave out%s", id,
+		g.Con.Note("conversation %s: nothing to compact%s", id,
 			wording.Either(o.keep.Value > 0, " before the last "+wording.Either(o.keep.Value == 1, "turn", wording.Plural(o.keep.Value, "turn")), ""))
 		c.After = c.Before
 	case errors.As(err, &none) && none.Limit:

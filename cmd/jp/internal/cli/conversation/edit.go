@@ -32,21 +32,22 @@ type editOptions struct {
 func newEditCommand(g *Group) *cli.Command {
 	var o editOptions
 	return g.Tree.Command(command.Spec{
-		Name: "edit", Summary: "change what is known of conversations", Args: "ID...",
-		About: "Changes all of them or, when one cannot be changed, none, and prints their ids.\n\n" +
-			"--parent moves a conversation with everything below it, --no-parent makes it a root. What it may do and what was " +
-			"spent stay as they were, and no agent reaches it from then on. Nothing is moved while anything in either tree runs, nor " +
-			"below itself.\n\n" +
-			"One with --tmp expires: the first jp query after that removes it, unless it or something below it is pinned, runs or " +
-			"lives longer.",
+		Name: "edit", Summary: "change titles, labels, parents and expiry of conversations", Args: "ID...",
+		About: "Changes all of them, or none if one cannot be changed. Prints their ids.\n\n" +
+			"--parent moves a conversation with everything below it; --no-parent makes it a root. " +
+			"Its authority and what it spent stay the same. After that no agent can reach it. A " +
+			"conversation is not moved while anything in either tree runs, and never below " +
+			"itself.\n\n" +
+			"A conversation with --tmp expires: the first jp query after that time removes it. It " +
+			"is not removed while it, or one below it, is pinned, runs or has not expired.",
 		Flags: []*command.Option{
 			command.String(&o.title, "title", "T", "its title"),
-			command.Bool(&o.hide, "hide", "leave it out of listings"),
+			command.Bool(&o.hide, "hide", "hide it from listings"),
 			command.Bool(&o.unhide, "unhide", "list it again"),
 			command.Bool(&o.pin, "pin", "never let it expire"),
-			command.Bool(&o.unpin, "unpin", "take the pin away"),
-			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let it expire after DURATION from now (a day without DURATION)"),
-			command.Bool(&o.noTmp, "no-tmp", "let it not expire"),
+			command.Bool(&o.unpin, "unpin", "let it expire again"),
+			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let it expire DURATION from now (default: one day)"),
+			command.Bool(&o.noTmp, "no-tmp", "remove the time at which it expires"),
 			command.List(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
 			command.List(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
 			command.String(&o.parent, "parent", "ID", "move it below ID"),
@@ -126,7 +127,7 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 		}
 	}
 	if _, given := labels[delegate.LabelSpecialization]; given || slices.Contains(o.noLabels, delegate.LabelSpecialization) {
-		return exit.Usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization goes on with", wording.Either(given, "", "no-"), delegate.LabelSpecialization)
+		return exit.Usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization continues", wording.Either(given, "", "no-"), delegate.LabelSpecialization)
 	}
 	st, ids, err := g.openStore(ctx, words)
 	if err != nil {
@@ -160,9 +161,9 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 }
 
 func newArchiveCommand(g *Group) *cli.Command {
-	return newShelfCommand(g, "archive", "put conversations away",
-		"An archived conversation is left out of listings and searches, unless they are told --archived. `jp query --id ID` goes on "+
-			"with it, and takes it out of the archive; without --id nothing goes on in it.",
+	return newShelfCommand(g, "archive", "move conversations to the archive",
+		"Listings and searches omit archived conversations, unless you give --archived. "+
+			"`jp query --id ID` continues one and takes it out of the archive. Without --id, jp query never continues one.",
 		func(c *convstore.Conversation, now time.Time) {
 			if !c.Archived() {
 				c.ArchivedAt = now
@@ -171,7 +172,7 @@ func newArchiveCommand(g *Group) *cli.Command {
 }
 
 func newUnarchiveCommand(g *Group) *cli.Command {
-	return newShelfCommand(g, "unarchive", "take conversations out of the archive", "They are listed and searched again.",
+	return newShelfCommand(g, "unarchive", "take conversations out of the archive", "Listings and searches include them again.",
 		func(c *convstore.Conversation, _ time.Time) { c.ArchivedAt = time.Time{} })
 }
 
@@ -180,8 +181,8 @@ func newShelfCommand(g *Group, name, summary, about string, change func(*convsto
 	var cascade bool
 	return g.Tree.Command(command.Spec{
 		Name: name, Summary: summary, Args: "ID...",
-		About: about + " All of those named are changed or, when there is a mistake, none; their ids are printed.",
-		Flags: []*command.Option{command.Bool(&cascade, "cascade", "everything below them too")},
+		About: about + " If there is a mistake, none is changed. Prints their ids.",
+		Flags: []*command.Option{command.Bool(&cascade, "cascade", "also everything below them")},
 		Min:   1, Max: -1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation " + name + " jp-c17543982411 --cascade"},

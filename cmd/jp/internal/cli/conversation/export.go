@@ -17,10 +17,12 @@ func newExportCommand(g *Group) *cli.Command {
 	var cascade bool
 	return g.Tree.Command(command.Spec{
 		Name: "export", Slow: true, Summary: "write conversations to stdout, for import", Args: "ID...",
-		About: "JSON Lines: a first line with the version, one for each conversation, each of its events and each record of a " +
-			"delegation, and a last line that says that all is there. Importing it elsewhere gives the same conversations, down to the " +
-			"bytes of every event. Nothing is locked meanwhile: a conversation that runs is written as far as it is.",
-		Flags: []*command.Option{command.Bool(&cascade, "cascade", "everything below them too, and what their delegations used")},
+		About: "Writes JSON Lines: a first line with the version, a line for each conversation, " +
+			"event and record of a delegation, and a last line that says that the export is " +
+			"complete. An import elsewhere gives the same conversations, with the same bytes of " +
+			"every event. Nothing is locked meanwhile: if a conversation runs, the export holds " +
+			"what is stored so far.",
+		Flags: []*command.Option{command.Bool(&cascade, "cascade", "also everything below them, and what their delegations used")},
 		Min:   1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{

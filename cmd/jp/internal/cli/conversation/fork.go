@@ -27,17 +27,18 @@ func newForkCommand(g *Group) *cli.Command {
 	var o forkOptions
 	flags := o.Turns.LastFirst()
 	flags = append(flags,
-		command.Bool(&o.None, "no-turns", "no turns: a blank child, the same as --last=0"),
-		timeFlag(&o.from, "from", "T", "turns that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration ago such as 2h"),
+		command.Bool(&o.None, "no-turns", "no turns, the same as --last=0"),
+		timeFlag(&o.from, "from", "T", "turns that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration before now, such as 2h"),
 		timeFlag(&o.until, "until", "T", "turns that began before T"),
 	)
 	flags = append(flags, workspace.ConfigFlags(&o.Directives)...)
 	flags = append(flags, o.Create.Options()...)
 	return g.Tree.Command(command.Spec{
 		Name: "fork", Summary: "make a child of each conversation", Args: "ID...",
-		About: "The child holds the chosen turns of its source, all of them unless a flag says otherwise, and its config, on " +
-			"which --cfg builds. Ids are printed one per line, in the order of the sources; json gives an array.",
-		Flags: append(flags, command.Bool(&o.activate, "activate", "make the child this session's active conversation; for one source only")),
+		About: "The child holds the turns of its source that the flags choose, by default all of " +
+			"them. It has the config of its source; --cfg adds to that. Ids are printed one per " +
+			"line, in the order of the sources. JSON formats print an array.",
+		Flags: append(flags, command.Bool(&o.activate, "activate", "make the child this session's active conversation; only with one source")),
 		Min:   1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
@@ -69,7 +70,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 	if d, err := command.ParseDuration(s); err == nil {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, exit.Usagef("%q is no time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
+	return time.Time{}, exit.Usagef("%q is not a time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
 }
 
 func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error {
@@ -191,7 +192,7 @@ func (g *Group) forkInTool(ctx context.Context, o forkOptions, words []string) e
 		return err
 	}
 	if !o.None && !(o.Turns.Last.Set && o.Turns.Last.Value == 0) && !(o.Turns.First.Set && o.Turns.First.Value == 0) {
-		return exit.Refusedf("conversation fork: a sub-conversation begins blank").WithHint("add --last=0")
+		return exit.Refusedf("conversation fork: a sub-conversation begins without turns").WithHint("add --last=0")
 	}
 	order, err := g.Guest.Order(o.Directives, command.Maybe[string]{})
 	if err != nil {

@@ -55,26 +55,27 @@ func newGrepCommand(g *Group) *cli.Command {
 		Take: func(s string, _ bool) error { o.scopes = append(o.scopes, s); return nil }}
 	return g.Tree.Command(command.Spec{
 		Name: "grep", Paged: true, Summary: "search conversations", Args: "PATTERN",
-		About: "PATTERN is plain text, and case counts only when it holds an upper-case letter. A pipe gets a line for each hit: " +
-			"ID:TURN:SCOPE:m:TEXT, with c in place of m for lines of --context, and .. as the turn of titles.\n\n" +
-			"Hidden conversations are searched with --hidden, or when --id names them.",
+		About: "PATTERN is plain text. Case matters only if PATTERN holds an upper-case letter. In a " +
+			"pipe each hit is a line ID:TURN:SCOPE:m:TEXT. Lines of --context have c instead of " +
+			"m, and hits in titles have .. as their turn.\n\n" +
+			"Hidden conversations are searched only with --hidden, or if --id names them.",
 		Flags: []*command.Option{
 			command.List(&o.ids, "id", "ID", "only in this conversation; repeat for more, - reads ids from stdin"),
-			workspace.TargetFlag(&o.root, "root", "ID", "only below ID; without ID only in roots"),
+			workspace.TargetFlag(&o.root, "root", "ID", "only in conversations below ID; without ID only in roots"),
 			command.String(&o.rootID, "root-id", "ID", "only conversations below ID may be searched"),
 			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
 			command.Bool(&o.archived, "archived", "archived conversations too"),
-			command.Bool(&o.ignoreCase, "ignore-case", "upper and lower case are the same").Alias("i"),
-			command.Bool(&o.matchCase, "case-sensitive", "upper and lower case differ"),
+			command.Bool(&o.ignoreCase, "ignore-case", "ignore the case of letters").Alias("i"),
+			command.Bool(&o.matchCase, "case-sensitive", "never ignore the case of letters"),
 			command.Bool(&o.regexp, "regex", "PATTERN is a regular expression, in Go's syntax").Alias("r"),
 			scope,
 			command.Int(&o.context, "context", "N", 0, "N lines before and after each hit"),
 			command.Int(&o.maxMatches, "max-matches", "N", 1, "at most N hits in one conversation"),
 			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
 			command.Choice(&o.output, "output", "FORM", []string{outputHits, outputIDs, outputCount, outputText}, "hits, ids, count (ID:N) or text"),
-			command.Bool(&o.heading, "heading", "the conversation on a line of its own above its hits, as on a terminal"),
-			command.Bool(&o.noHeading, "no-heading", "the conversation on every line, as in a pipe"),
-			command.List(&o.labels, "label", "K[=V]", "only in conversations with the label; repeat for more"),
+			command.Bool(&o.heading, "heading", "print the conversation once, on a line above its hits, as on a terminal"),
+			command.Bool(&o.noHeading, "no-heading", "print the conversation on every line, as in a pipe"),
+			command.List(&o.labels, "label", "K[=V]", "only in conversations with this label; repeat for more"),
 		},
 		Min: 1, Max: 1,
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},

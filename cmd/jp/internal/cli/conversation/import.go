@@ -27,15 +27,18 @@ import (
 func newImportCommand(g *Group) *cli.Command {
 	var newIDs bool
 	return g.Tree.Command(command.Spec{
-		Name: "import", Slow: true, Summary: "take in conversations that were exported", Args: "FILE|DIR...",
-		About: "Reads what `jp conversation export` wrote, - being stdin, and folders with the conversations of JP, the program in " +
-			"Rust: its .jp/conversations, or a workspace that has one. All is imported or, when anything is wrong, nothing: the error " +
-			"names the file and the place.\n\n" +
-			"Conversations keep their ids. One that is here with the same content is left as it is; one that is here with other content " +
-			"is named, and nothing is imported. --new-ids gives all of them new ids, and prints the old one and the new one on each line.\n\n" +
-			"An imported conversation has no authority: what it was granted, its role and its config are kept and shown by " +
-			"`jp conversation show`, and not used. Going on with it resolves your own config. The ids of what was imported are printed.",
-		Flags: []*command.Option{command.Bool(&newIDs, "new-ids", "give every conversation a new id, and print which")},
+		Name: "import", Slow: true, Summary: "read conversations that were exported", Args: "FILE|DIR...",
+		About: "FILE is what `jp conversation export` wrote; - is stdin. DIR is the folder " +
+			".jp/conversations of the Rust program JP, or a workspace that has one. If anything " +
+			"is wrong, nothing is imported, and the error names the file and the place in it.\n\n" +
+			"Conversations keep their ids. If a conversation with the same id and content exists, " +
+			"it is not changed. If one with the same id and other content exists, the error names " +
+			"it and nothing is imported. --new-ids gives all of them new ids, and prints the old " +
+			"and the new id on each line.\n\n" +
+			"An imported conversation has no authority. Its grant, role and config are stored and " +
+			"`jp conversation show` shows them, but jp does not use them. If you continue it, jp " +
+			"resolves your own config. Prints the ids of what was imported.",
+		Flags: []*command.Option{command.Bool(&newIDs, "new-ids", "give every conversation a new id, and print both ids")},
 		Min:   1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{
@@ -112,7 +115,7 @@ func (g *Group) noteImport(res archive.ImportResult, kept rustjp.Kept) {
 		}
 	}
 	few(len(res.Orphans), func(i int) {
-		g.Con.Note("%s: its parent %s was not exported with it: a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
+		g.Con.Note("%s: its parent %s is not in the export: it is a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
 	})
 	for _, kind := range slices.Sorted(maps.Keys(kept.Opaque)) {
 		g.Con.Note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kind], "event"), kind)

@@ -35,19 +35,21 @@ func newListCommand(g *Group) *cli.Command {
 	var o listOptions
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list conversations",
-		About: "Without flags: all that are neither hidden nor archived, each before its children, in the order of their " +
-			"creation. A parent of hidden ones says so: (+3 hidden).\n\n" +
-			"A terminal gets a table that fits; a pipe gets tab-separated lines: id, status, turns, time of the last activity, " +
-			"profile, model, cost in dollars, title, and (+3 hidden) where that is so. Tabs, newlines and backslashes are escaped.",
+		About: "Without flags it lists all conversations that are neither hidden nor archived. " +
+			"Parents come before their children, in order of creation. (+3 hidden) after a parent " +
+			"counts its hidden children.\n\n" +
+			"On a terminal it prints a table that fits. In a pipe it prints tab-separated lines: " +
+			"id, status, turns, time of the last activity, profile, model, cost in dollars, " +
+			"title, and (+3 hidden) if it applies. Tabs, newlines and backslashes are escaped.",
 		Flags: []*command.Option{
-			workspace.TargetFlag(&o.root, "root", "ID", "only what is below ID; without ID only the roots"),
+			workspace.TargetFlag(&o.root, "root", "ID", "only conversations below ID; without ID only roots"),
 			command.Bool(&o.tree, "tree", "draw the tree"),
-			command.Bool(&o.hidden, "hidden", "hidden ones too"),
-			command.Bool(&o.archived, "archived", "archived ones too"),
+			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
+			command.Bool(&o.archived, "archived", "archived conversations too"),
 			command.Choice(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost"),
-			command.Bool(&o.descending, "descending", "the other way round"),
-			command.Int(&o.limit, "limit", "N", 1, "at most N"),
-			command.List(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
+			command.Bool(&o.descending, "descending", "reverse the order"),
+			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
+			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
 		},
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
@@ -63,12 +65,12 @@ func newTreeCommand(g *Group) *cli.Command {
 	o := listOptions{tree: true}
 	return g.Tree.Command(command.Spec{
 		Name: "tree", Paged: true, Summary: "draw conversations below their parents", Args: "[ID]",
-		About: "The same as ls --tree; with ID that conversation and what is below it.",
+		About: "The same as ls --tree. With ID: only that conversation and those below it.",
 		Flags: []*command.Option{
-			command.Bool(&o.hidden, "hidden", "hidden ones too"),
-			command.Bool(&o.archived, "archived", "archived ones too"),
-			command.Int(&o.limit, "limit", "N", 1, "at most N"),
-			command.List(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
+			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
+			command.Bool(&o.archived, "archived", "archived conversations too"),
+			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
+			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
 		},
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},

@@ -27,10 +27,10 @@ func newNewCommand(g *Group) *cli.Command {
 	flags := append(o.create.Options(), workspace.ConfigFlags(&o.directives)...)
 	return g.Tree.Command(command.Spec{
 		Name: "new", Summary: "make an empty conversation and print its id",
-		About: "Resolves the config now and stores it: what changes in the files later does not change the conversation. No " +
-			"model is called.",
+		About: "Resolves the config now and stores it. If the config files change later, the " +
+			"conversation does not. No model is called.",
 		Flags: append(flags,
-			command.String(&o.parent, "parent", "ID", "delegate it by ID, as the one rule allows"),
+			command.String(&o.parent, "parent", "ID", "let the conversation ID delegate it, within the limits of ID"),
 			command.Bool(&o.activate, "activate", "make it this session's active conversation"),
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},

@@ -31,12 +31,13 @@ func newPrintCommand(g *Group) *cli.Command {
 	flags = append(flags, o.turns.LastFirst()...)
 	return g.Tree.Command(command.Spec{
 		Name: "print", Paged: true, Summary: "print what was said", Args: "[ID...]",
-		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
-			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +
-			"On a terminal, or with --format text-pretty, what the model says is laid out from its Markdown, fitted to the width; in a " +
-			"pipe it is what it was.\n\n" +
-			"A line that `jp conversation grep` wrote stands for the turn it was found in: pipe them to `jp conversation print -`. " +
-			"Without ID: the active conversation.",
+		About: "Styles: user prints what the user asked; chat adds the answers; brief adds a line " +
+			"for each tool call; full adds reasoning, arguments and results. JSON formats print " +
+			"whole events, in every style.\n\n" +
+			"On a terminal, or with --format text-pretty, the model's Markdown is formatted and " +
+			"fitted to the width. In a pipe it is printed as the model wrote it.\n\n" +
+			"A line of `jp conversation grep` names the turn in which it was found. So you can " +
+			"pipe such lines to `jp conversation print -`. Without ID: the active conversation.",
 		Flags: append(flags,
 			command.String(&o.turns.Turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
 			command.Choice(&o.style, "style", "STYLE", []string{turns.User, turns.Chat, turns.Brief, turns.Full}, "user, chat, brief (default) or full").Alias("s"),

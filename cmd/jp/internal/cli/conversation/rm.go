@@ -25,12 +25,13 @@ func newRemoveCommand(g *Group) *cli.Command {
 	var o removeOptions
 	return g.Tree.Command(command.Spec{
 		Name: "rm", Summary: "remove conversations", Args: "ID...",
-		About: "Asks first, unless --yes is given. A conversation with children that are not named too is removed only with --cascade or --promote; " +
-			"one that runs, or with something below it that runs, is not removed. All of those named are removed or, when there is a mistake, " +
-			"none; the ids of what was removed are printed.",
+		About: "Asks first, unless --yes is given. If a conversation has children that you do not " +
+			"name, you need --cascade or --promote. A conversation is not removed while it, or " +
+			"one below it, runs. If there is a mistake, none is removed. Prints the ids of those " +
+			"that were removed.",
 		Flags: []*command.Option{
-			command.Bool(&o.cascade, "cascade", "remove everything below too"),
-			command.Bool(&o.promote, "promote", "hand the children to the grandparent"),
+			command.Bool(&o.cascade, "cascade", "also remove everything below"),
+			command.Bool(&o.promote, "promote", "move the children to the grandparent"),
 			command.Bool(&o.yes, "yes", "do not ask"),
 		},
 		Min: 1, Max: -1,

@@ -26,9 +26,9 @@ import (
 
 func newShowCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
-		Name: "show", Paged: true, Summary: "show what is known of one conversation", Args: "[ID]",
-		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated. Without " +
-			"ID: those of the active conversation.",
+		Name: "show", Paged: true, Summary: "show metadata, config and children of one conversation", Args: "[ID]",
+		About: "Shows its metadata, a summary of its config, its tools, its children and the runs " +
+			"that it delegated. Without ID: the active conversation.",
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation show -F json-pretty"},

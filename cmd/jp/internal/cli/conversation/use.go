@@ -14,9 +14,10 @@ import (
 func newUseCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "use", Summary: "choose this session's active conversation", Args: "[ID]",
-		About: "Makes ID the active conversation, the one that jp query goes on with, and prints its id; without ID prints the one that " +
-			"is. Every session has its own: $JP_SESSION names it, else it is the terminal. `jp conversation use previous` goes back " +
-			"and forth.",
+		About: "Makes ID the active conversation, which jp query continues, and prints its id. " +
+			"Without ID it prints the id of the active conversation. Every session has its own. " +
+			"$JP_SESSION names the session; without it the session is the terminal. `jp " +
+			"conversation use previous` switches back and forth.",
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation use previous", "JP_SESSION=review jp conversation use newest"},

@@ -18,10 +18,12 @@ import (
 func newApprove(g *Group) *cli.Command {
 	var yes bool
 	return g.Tree.Command(command.Spec{
-		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "SERVER", Min: 1, Max: 1,
-		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, shows its tools, asks again, and records them. Agents " +
-			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
-			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",
+		Name: "approve", Summary: "show what an MCP server is, and let agents use it", Args: "SERVER", Min: 1, Max: 1,
+		About: "Shows the command or address of the server, its variables and its sandbox, and asks. " +
+			"Then it starts the server, shows its tools, asks again, and records them. Agents " +
+			"have only recorded tools, exactly as recorded. If the entry, or the description or " +
+			"schema of a tool, changes, this command shows the difference and asks again. A " +
+			"server in your own config.toml is recorded at its first use without a question.",
 		Flags:    []*command.Option{command.Bool(&yes, "yes", "approve without a question")},
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},

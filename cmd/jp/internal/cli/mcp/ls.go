@@ -19,8 +19,9 @@ import (
 func newList(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Summary: "list the MCP servers that tools may name",
-		About: "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached, its sandbox " +
-			"(off: the program can do what you can do).",
+		About: "In a pipe it prints tab-separated lines: name, status, number of approved tools, " +
+			"file that names it, command or address, sandbox (off: the program can do everything " +
+			"that you can do).",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {

@@ -19,9 +19,10 @@ type Group struct {
 // New is jp mcp.
 func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
-		Name: "mcp", Summary: "use tools of MCP servers, and be one",
-		About: "Servers stand in your config.toml below [providers.mcp.<name>], or in a workspace's .mcp.json. An agent holds a tool of " +
-			"one when its config enables it: a table [conversation.tools.<name>] with source = \"mcp.<server>\".",
+		Name: "mcp", Summary: "use tools of MCP servers, or serve as one",
+		About: "Servers are in your config.toml below [providers.mcp.<name>], or in a workspace's " +
+			".mcp.json. An agent has a tool of a server if its config enables it: with a table " +
+			"[conversation.tools.<name>] that has source = \"mcp.<server>\".",
 		Subs: []*cli.Command{newList(g), newShow(g), newApprove(g), newServe(g)},
 	})
 }

@@ -17,7 +17,8 @@ import (
 func newShow(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "show", Summary: "show an MCP server and its approved tools", Args: "SERVER", Min: 1, Max: 1,
-		About:    "How it is reached, what it is given, and its tools as they were approved. Starts nothing.",
+		About: "Shows its command or address, the variables that it gets, and its tools as you " +
+			"approved them. Starts nothing.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
 		Run: func(ctx context.Context, args []string) error {

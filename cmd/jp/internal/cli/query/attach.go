@@ -97,7 +97,7 @@ func errAttach(word string, err error) error {
 		}
 		return f
 	}
-	return exit.Usagef("@%v", err).WithHint("a word that begins with @ names a file; @@ is a literal @, and what stands behind -- is literal")
+	return exit.Usagef("@%v", err).WithHint("a word that begins with @ names a file; @@ is a literal @, and words after -- are literal")
 }
 
 // attachments reads one --attachment.

@@ -224,7 +224,7 @@ func (c *client) control(r stream.Control) error {
 			c.o.heads.mode = command.Given(r.Mode)
 		}
 	default:
-		answer.Err = exit.Usagef("%s: is not done here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
+		answer.Err = exit.Usagef("%s: is not supported here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
 	}
 	c.mu.Unlock()
 	err := c.write(answer.Line())
@@ -278,9 +278,9 @@ func (c *client) again() error {
 	o := &c.o
 	switch {
 	case c.group.Env.Con.Globals.NoPersist:
-		return exit.Usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
+		return exit.Usagef("stdin: with --no-persist jp answers one message: it keeps nothing that a second one could continue")
 	case c.group.Env.Tape != nil:
-		return exit.Usagef("stdin: with --record or --replay one message is one run")
+		return exit.Usagef("stdin: with --record or --replay jp answers one message")
 	}
 	o.id = command.Given(c.run.id.String())
 	o.fresh, o.fork, o.hidden = false, command.Maybe[int]{}, false

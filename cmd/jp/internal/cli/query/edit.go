@@ -126,7 +126,7 @@ func (k *asking) editor() (string, error) {
 			return line, nil
 		}
 	}
-	return "", exit.Usagef("query: no editor is named").
+	return "", exit.Usagef("query: no editor is set").
 		WithHint("set JP_EDITOR, VISUAL or EDITOR, or editor.cmd in the user's config.toml; or give the question as words")
 }
 

@@ -63,7 +63,7 @@ func (o *options) flags() []*command.Option {
 		f := &command.Option{Name: name, Short: []string{short}, Arg: "TOOL", Usage: usage}
 		f.Take = func(s string, _ bool) error {
 			if s == "" || strings.ContainsAny(s, " \t\n") {
-				return fmt.Errorf("%q is no name of a tool; %s all of them", s, wording.Either(on, "--all-tools enables", "--no-tools disables"))
+				return fmt.Errorf("%q is not the name of a tool; %s all of them", s, wording.Either(on, "--all-tools enables", "--no-tools disables"))
 			}
 			o.toggles = append(o.toggles, run.Toggle{Flag: "--" + name, Name: s, On: on})
 			return nil
@@ -84,21 +84,21 @@ func (o *options) flags() []*command.Option {
 	}
 	return slices.Concat(
 		command.Group("the conversation",
-			command.String(&o.id, "id", "TARGET", "the conversation: an id, ., recent, newest, previous, or new for a fresh one").Alias("i"),
+			command.String(&o.id, "id", "TARGET", "the conversation: an id, ., recent, newest, previous, or new for a new one").Alias("i"),
 			command.Bool(&o.fresh, "new", "the same as --id new").Alias("n"),
-			command.IntMaybe(&o.fork, "fork", "N", 0, -1, "fork the target first, keeping its last N turns (all without N, 0 = a blank child)"),
-			command.String(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new the new conversation is delegated by ID"),
+			command.IntMaybe(&o.fork, "fork", "N", 0, -1, "fork the target first and keep its last N turns (default: all; 0: none)"),
+			command.String(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new, ID delegates the new conversation"),
 			command.String(&o.title, "title", "T", "the title of the new conversation").Alias("name"),
 			command.Bool(&o.hidden, "hidden", "hide the new conversation from listings"),
-			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let the new conversation expire (after a day without DURATION)"),
-			command.Bool(&o.noActivate, "no-activate", "do not make it this session's active conversation"),
+			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let the new conversation expire after DURATION (default: one day)"),
+			command.Bool(&o.noActivate, "no-activate", "do not make the conversation this session's active one"),
 		),
 		command.Group("the request",
 			command.List(&o.attach, "attachment", "REF", "add to the request: a file, a folder, an https address, cmd:LINE or jp:ID[:TURNS]").Alias("a"),
-			command.Bool(&o.edit, "edit", "write the request in an editor, beginning with the words and what is piped in").Alias("e"),
-			command.Bool(&o.noEdit, "no-edit", "start no editor where there is nothing to ask").Alias("E"),
+			command.Bool(&o.edit, "edit", "write the request in an editor, which shows the words and the piped text").Alias("e"),
+			command.Bool(&o.noEdit, "no-edit", "do not start an editor when there is nothing to ask").Alias("E"),
 			command.Choice(&o.input, "input-format", "FORMAT", inputFormats(),
-				"what stdin is: text, json (a task of {query, schema, context}) or stream-json (a line with a user's message)"),
+				"what stdin is: text, json (one task: {query, schema, context}) or stream-json (messages of a user, one a line)"),
 		),
 		command.Group("who answers", slices.Concat(workspace.ConfigFlags(&o.directives), []*command.Option{
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
@@ -108,31 +108,31 @@ func (o *options) flags() []*command.Option {
 			toggledAll("all-tools", "enable all tools that the config knows", true),
 			toggledAll("no-tools", "disable all tools", false),
 			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(),
-				"what tools it may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading); a new "+
-					"conversation keeps it"),
+				"limit of the tools: main (all), scheduled (those that work without a person), synthesis (those that only read); "+
+					"a new conversation keeps it"),
 		})...),
 		command.Group("the answer",
 			command.String(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").Alias("s", "json-schema"),
 			thoughts("show-reasoning", "show the model's reasoning on stderr", "full"),
-			thoughts("hide-reasoning", "show none of it, the default", "hidden"),
+			thoughts("hide-reasoning", "do not show the reasoning (default)", "hidden"),
 		),
 		command.Group("limits",
 			command.Duration(&o.timeout, "timeout", "DURATION", "stop the run after DURATION"),
-			command.Int(&o.maxTurns, "max-turns", "N", 0, "tool rounds in this turn"),
+			command.Int(&o.maxTurns, "max-turns", "N", 0, "number of tool rounds that this turn may take"),
 			command.Tokens(&o.maxTokens, "max-tokens", "tokens that the whole run may use, sub-agents included"),
 			command.Cost(&o.maxCost, "max-cost", "US dollars that the whole run may cost, sub-agents included").Alias("max-budget-usd"),
 		),
 		command.Group("sub-agents",
 			sub("sub-calls", "allow sub-agents", true),
-			sub("no-sub-calls", "allow no sub-agents", false),
-			command.Int(&o.maxSub, "max-sub-calls", "N", 0, "sub-agent calls in this turn"),
+			sub("no-sub-calls", "do not allow sub-agents", false),
+			command.Int(&o.maxSub, "max-sub-calls", "N", 0, "number of sub-agent calls that this turn may make"),
 			command.Int(&o.maxDepth, "max-depth", "N", 0, "levels of sub-agents below this conversation, at most 5"),
 			command.Tokens(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
-			command.Cost(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
+			command.Cost(&o.subCost, "max-sub-cost", "US dollars that the sub-agents of this turn may cost together"),
 		),
 		command.Group("recordings", record.Flags(&o.tape)...),
-		command.Group("as other agents have it", slices.Concat([]*command.Option{
-			command.Bool(&o.print, "print", "headless: a new conversation unless another is named, and --non-interactive").Alias("p"),
+		command.Group("as in other agent programs", slices.Concat([]*command.Option{
+			command.Bool(&o.print, "print", "headless: --non-interactive, and a new conversation unless one is named").Alias("p"),
 		}, headlessFlags(o))...),
 	)
 }

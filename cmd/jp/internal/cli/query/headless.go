@@ -48,23 +48,23 @@ func (o *options) headless() bool { return o.print || o.input == inputStream }
 func headlessFlags(o *options) []*command.Option {
 	h := &o.heads
 	allowed := &command.Option{Name: "allowedTools", Short: []string{"allowed-tools"}, Arg: "NAMES",
-		Usage: "of the tools that the config enables, take away all but these; commas or spaces between them"}
+		Usage: "of the tools that the config enables, keep only these; commas or spaces between names"}
 	allowed.Take = func(s string, _ bool) error {
 		h.allowed = append(h.allowed, s)
 		return nil
 	}
 	return []*command.Option{
-		command.String(&h.resume, "resume", "TARGET", "the same as --id TARGET, of a conversation that there is").Alias("r"),
+		command.String(&h.resume, "resume", "TARGET", "the same as --id TARGET, for a conversation that exists").Alias("r"),
 		command.Bool(&h.recent, "continue", "the same as --id recent"),
 		command.Bool(&h.fork, "fork-session", "with --resume or --continue: the same as --fork"),
 		allowed,
 		command.List(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool NAME for each").Alias("disallowed-tools"),
 		command.List(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
-		command.Bool(&h.partial, "include-partial-messages", "with --output-format stream-json: the parts of each message as they come, too"),
-		command.Bool(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: the messages of stdin once more on stdout"),
-		command.String(&h.sources, "setting-sources", "NAMES", "of user, project and local; without project the workspace's AGENTS.md or CLAUDE.md is not read"),
-		command.String(&h.mode, "permission-mode", "MODE", "default or dontAsk: with dontAsk a client is not asked either"),
-		command.String(&h.prompt, "permission-prompt-tool", "stdio", "with --input-format and --output-format stream-json: ask the client about tools that ask"),
+		command.Bool(&h.partial, "include-partial-messages", "with --output-format stream-json: also print the parts of each message as they come"),
+		command.Bool(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: repeat the messages of stdin on stdout"),
+		command.String(&h.sources, "setting-sources", "NAMES", "some of user, project, local; without project, AGENTS.md and CLAUDE.md of the workspace are not read"),
+		command.String(&h.mode, "permission-mode", "MODE", "default or dontAsk; with dontAsk the client is not asked either"),
+		command.String(&h.prompt, "permission-prompt-tool", "stdio", "with --input-format and --output-format stream-json: the client answers for tools that ask"),
 	}
 }
 

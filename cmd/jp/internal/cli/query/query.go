@@ -41,19 +41,27 @@ func New(g *Group) *cli.Command {
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",
-		About: "Asks the conversation that --id names, else this session's active one, else a new one. What is piped in is\n" +
-			"appended to the words; without words it is the query. With neither, a turn that was cut off goes on.\n\n" +
-			"A word @FILE before -- attaches that file; alone it is the query, read from the file. @@ stands for a literal @. What\n" +
-			"--attachment takes is read once and kept in the conversation: the text files of a folder that .gitignore does not\n" +
-			"exclude, a page of text over https, what cmd:LINE prints when sh runs LINE, the turns of another conversation.\n" +
-			"./ before a file's name keeps it from meaning anything else.\n\n" +
-			"--edit starts $JP_EDITOR, else editor.cmd of the user's config, $VISUAL or $EDITOR; so does a terminal when there is\n" +
-			"nothing to ask and nothing that was cut off. An empty request cancels (1), and so does an editor that fails or saves nothing. Until it is\n" +
-			"answered the request is kept as a draft, which the next --edit in this workspace offers again.\n\n" +
-			"--no-persist answers without keeping anything: a conversation that goes on is read and not changed, sub-agents are refused.\n\n" +
-			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
-			"the run and keeps what was said, the second kills it, three seconds later at most; `jp query --id ID` goes on.\n\n" +
-			"The headless flags of other agents are understood where they mean the same: docs/headless.md.",
+		About: "Asks the conversation that --id names. Without --id it asks this session's active " +
+			"conversation, or a new one if there is none. Text from a pipe is appended to the " +
+			"words. Without words it is the query. Without words and without a pipe, jp query " +
+			"resumes a turn that was cut off.\n\n" +
+			"A word @FILE before -- attaches that file. If it is the only word, the query is read " +
+			"from the file. @@ is a literal @.\n\n" +
+			"--attachment takes a file, a folder (its text files that .gitignore does not " +
+			"exclude), a text page over https, cmd:LINE (what sh prints when it runs LINE), or " +
+			"turns of another conversation. jp reads each attachment once and keeps it in the " +
+			"conversation. Write ./ in front of a file name that looks like one of the others.\n\n" +
+			"--edit starts $JP_EDITOR, else editor.cmd of the user's config, $VISUAL or $EDITOR. " +
+			"On a terminal the editor also starts when there is nothing to ask and nothing to " +
+			"resume. An empty request cancels (status 1). So does an editor that fails or saves " +
+			"nothing. jp keeps the request as a draft until it is answered. The next --edit in " +
+			"this workspace offers the draft again.\n\n" +
+			"--no-persist stores nothing. A conversation that is continued is read and not " +
+			"changed. Sub-agents are refused.\n\n" +
+			"stdout holds the answer and nothing else. Progress, warnings and errors are on " +
+			"stderr. The first Ctrl-C stops the run and keeps what was said. The second kills it, " +
+			"which takes three seconds at most. `jp query --id ID` resumes it.\n\n" +
+			"Flags of other agent programs work where they mean the same: see docs/headless.md.",
 		Flags: o.flags(),
 		Max:   -1,
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Deadline, exit.Hangup, exit.Interrupted, exit.Terminated},
@@ -289,7 +297,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		o.client.account(ctx, r)
 	}
 	if out.State == convstore.StateCancelled && !r.Delegated && !g.Env.Con.JSON() && !g.Env.Con.Globals.NoPersist {
-		g.Env.Con.Note("stopped; go on with: %s", r.Again())
+		g.Env.Con.Note("stopped; resume with: %s", r.Again())
 	}
 	if f := (*exit.Error)(nil); g.Env.Con.Globals.NoPersist && errors.As(failed, &f) {
 		f.Hint = "" // it names the conversation, which is gone

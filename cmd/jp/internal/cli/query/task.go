@@ -52,7 +52,7 @@ func (k *asking) task(ctx context.Context) (run.Task, error) {
 	if k.o.schema.Set {
 		switch {
 		case t.Text == "":
-			return t, exit.Usagef("--schema: needs a question; a turn that goes on keeps its own")
+			return t, exit.Usagef("--schema: needs a question; a turn that is resumed keeps its own")
 		case t.Schema != nil:
 			return t, exit.Usagef("--schema: the task on stdin has one too")
 		}
