@@ -44,15 +44,18 @@ func New(env *run.Env, tree *command.Tree, at func(*console.Console) *run.Env) *
 	var o options
 	return tree.Command(command.Spec{
 		Name: "acp", Summary: "serve an editor that speaks the Agent Client Protocol",
-		About: "Speaks the Agent Client Protocol, version 1, on stdin and stdout until stdin ends: editors such as Zed, Neovim and Emacs start it " +
-			"and drive conversations. A session is a conversation of the workspace at or above its folder, which has to be trusted. " +
-			"Tools that ask are asked about in the editor, sub-agents are shown as they work, and what the editor cancels is stopped " +
-			"with everything below it. Warnings and the log go to stderr.\n\n" +
-			"The flags are for sessions that begin; one that is taken up keeps its own config. --workspace keeps all sessions " +
-			"within that workspace. docs/acp.md has the settings of editors.",
+		About: "Speaks the Agent Client Protocol, version 1, on stdin and stdout until stdin ends. " +
+			"Editors such as Zed, Neovim and Emacs start it. A session is a conversation of the " +
+			"workspace at or above the folder of the session. You have to trust that workspace " +
+			"first. The editor shows sub-agents as they work, and asks you about tools that need " +
+			"permission. If you cancel there, jp stops the run with everything below it. Warnings " +
+			"and the log go to stderr.\n\n" +
+			"The flags apply to new sessions; a session that is loaded keeps its config. With " +
+			"--workspace all sessions are in that workspace. docs/acp.md has the settings for " +
+			"editors.",
 		Flags: append(workspace.ConfigFlags(&o.directives),
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
-			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
+			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(), "limit of the tools: main (all), scheduled (those that work without a person), synthesis (those that only read)"),
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},

@@ -49,26 +49,31 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 	var o options
 	return tree.Command(command.Spec{
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
-		About: "Reads one query on each line: a JSON string, or an object with query and, optionally, config (the name of a profile), " +
-			"id (a sub-conversation that goes on, with --root-id only) and context_query. Nothing is started before every line was " +
-			"found good. Without --root-id all run below one new conversation.\n\n" +
-			"Writes one JSON object for each line, in their order and as soon as it is there: conversation_id, status, reason, text, " +
-			"tokens_used, cost_usd and calls (of its model). Texts are whole up to 1 MiB. With -F json they are one array.\n\n" +
-			"A batch of its own is not bounded by max_per_turn and max_children; --total-budget and --max-cost " +
-			"are divided evenly among the lines. Below --root-id the limits of that conversation hold too, and what they refuse says " +
-			"so in its line. The exit status is 0 when all are ok, 7 when all that are not were stopped at a " +
-			"limit, 6 when nothing was allowed to run, else 1. The first Ctrl-C stops what runs and keeps what is done; with --resume and " +
-			"what was written until then, the same queries on stdin go on: those that were ok are not run again, and their rows are " +
-			"repeated, so that the new output has all of them. After a kill the store has more answers than FILE, which may be empty: they " +
-			"are found below the conversation of the batch.",
+		About: "Reads one query a line: a JSON string, or an object with query and, if you like, " +
+			"config (the name of a profile), context_query, and id (a sub-conversation to " +
+			"continue; only with --root-id). Every line is checked before the first sub-agent " +
+			"starts. Without --root-id all sub-agents run below one new conversation.\n\n" +
+			"Writes one JSON object for each line, in the order of the lines, as soon as it is " +
+			"ready: conversation_id, status, reason, text, tokens_used, cost_usd and calls (to " +
+			"the model). A text is cut after 1 MiB. With -F json it writes one array.\n\n" +
+			"--total-budget and --max-cost are divided evenly among the lines. max_per_turn and " +
+			"max_children do not apply to a new batch. With --root-id the limits of that " +
+			"conversation apply too; a line that they refuse says so.\n\n" +
+			"Status 0: all are ok. 7: all others were stopped at a limit. 6: none was allowed to " +
+			"run. 1: any other end.\n\n" +
+			"The first Ctrl-C stops what runs and keeps what is done. To continue, give the same " +
+			"queries on stdin and the output so far as --resume FILE. Lines that were ok do not " +
+			"run again; their rows are repeated, so the new output is complete. After a kill, " +
+			"FILE may lack answers that are in the store, and may be empty. You find them below " +
+			"the conversation of the batch.",
 		Flags: append([]*command.Option{
-			command.String(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").Alias("config", "c"),
+			command.String(&o.profile, "cfg", "PROFILE", "agent profile for lines that name none").Alias("config", "c"),
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
-			command.Int(&o.parallel, "parallel", "N", 1, "how many run at the same time (default: delegation.max_parallel)"),
-			command.Tokens(&o.tokens, "total-budget", "tokens that all may use together (default: delegation.token_budget)"),
-			command.Cost(&o.cost, "max-cost", "US dollars that all may cost together (default: delegation.max_cost_per_session)"),
+			command.Int(&o.parallel, "parallel", "N", 1, "number of sub-agents that run at the same time (default: delegation.max_parallel)"),
+			command.Tokens(&o.tokens, "total-budget", "tokens that all lines may use together (default: delegation.token_budget)"),
+			command.Cost(&o.cost, "max-cost", "US dollars that all lines may cost together (default: delegation.max_cost_per_session)"),
 			command.String(&o.title, "title", "T", "the title of the new conversation"),
-			command.String(&o.resume, "resume", "FILE", "what this batch has written before: lines that were ok there are not run again"),
+			command.String(&o.resume, "resume", "FILE", "earlier output of this batch: lines that are ok in it do not run again"),
 		}, record.Flags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{

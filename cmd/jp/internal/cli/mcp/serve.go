@@ -38,11 +38,13 @@ type serveOptions struct {
 func newServe(g *Group) *cli.Command {
 	var o serveOptions
 	return g.Tree.Command(command.Spec{
-		Name: "serve", Summary: "be an MCP server: let another agent delegate",
-		About: "Speaks the Model Context Protocol on stdin and stdout until stdin ends. The client gets jp_query and jp_batch_query, with " +
-			"the profiles of delegation.profiles, the tools that list, print and search sub-conversations, and their transcripts " +
-			"as resources, jp://conversation/ID. All of it is below one conversation: a new one, or that of --root-id, within its limits. " +
-			"A call that asks for progress is told what its sub-agents do; one that is cancelled, or whose client goes, has them stopped.",
+		Name: "serve", Summary: "serve as an MCP server: let another agent delegate",
+		About: "Speaks the Model Context Protocol on stdin and stdout until stdin ends. The client " +
+			"gets jp_query and jp_batch_query with the profiles of delegation.profiles, tools " +
+			"that list, print and search sub-conversations, and their transcripts as resources " +
+			"(jp://conversation/ID). All of it is below one conversation: a new one, or ID of " +
+			"--root-id, within its limits. A call that asks for progress gets news of its " +
+			"sub-agents. If a call is cancelled, or the client ends, its sub-agents are stopped.",
 		Flags: []*command.Option{
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
 			command.String(&o.title, "title", "TEXT", "title of the new conversation"),
