@@ -13,7 +13,7 @@ import (
 // opens are the open delegations of a ledger, in order.
 type opens []openDelegation
 
-// openDelegation is one of them. Many are only passed by: its record is read when it is asked for.
+// openDelegation is one open delegation. Its record is read only when it is needed.
 type openDelegation struct {
 	number uint64
 	caller ID
@@ -33,16 +33,16 @@ func (o opens) has(number uint64) bool {
 	return ok
 }
 
-// grantedBy sums up what is reserved in the account of id: the grants of open delegations that
-// belong to it and stand below no other open one, whose grant covers them. One belongs when belongs
-// says so of it or, since a delegation can outlive the one that it was made in, of a settled one
-// above it.
+// grantedBy adds up what is reserved in the account of id: the grants of the open delegations that
+// belong to it. A delegation within another open one is left out, since the grant of that one
+// covers it. A delegation belongs to the account if belongs says so of it or of a settled
+// delegation above it: a delegation can outlive the one that it was made in.
 func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, session int) bool) (Budget, error) {
 	var zero Spend
 	sum := zero.budget()
 	for i := range open {
 		if open[i].caller == ledger && id != ledger {
-			continue // nothing is above those that the root made
+			continue // the root made it: no other delegation is above it
 		}
 		if open[i].d == nil {
 			d, err := t.delegation(ledger, open[i].number)
@@ -68,8 +68,8 @@ func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, se
 	return sum, nil
 }
 
-// account works out the account of a conversation. Below one whose own run has ended, what it has
-// left was given back: there its caller's account bounds it too.
+// account returns the account of a conversation. When the run of a conversation has ended, what it
+// had left went back to its caller. From then on the caller's account bounds it too.
 func (t *tx) account(id ID, r *record) (Account, error) {
 	ledger, err := t.LedgerOf(id, r)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 	return a, err
 }
 
-// accountAlone is account without what bounds it from above.
+// accountAlone is account without the bounds of the conversations above.
 func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, error) {
 	a := Account{Below: r.Below}
 	if c := r.Call; c != nil {
@@ -142,9 +142,9 @@ func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, err
 	return a, nil
 }
 
-// charge moves what a delegation has used into the account of its caller. Where the caller's own
-// delegation has ended before, it moves on from there. What reaches the root counts in the session
-// in which it was reserved.
+// charge adds what a delegation used to the account of its caller. If the caller's own delegation
+// has ended already, charge adds it to the account above that one too, and so on. What reaches the
+// root counts in the session in which it was reserved.
 func (t *tx) charge(d Delegation, s Spend) error {
 	session := d.Session
 	for {
@@ -173,7 +173,7 @@ func (t *tx) charge(d Delegation, s Spend) error {
 			return err
 		}
 		if up.State == "" {
-			return nil // it moves on when that one is settled
+			return nil // settling that one carries it further up
 		}
 		up.Total = up.Total.Add(s)
 		if err := t.SaveDelegation(up); err != nil {
@@ -183,7 +183,7 @@ func (t *tx) charge(d Delegation, s Spend) error {
 	}
 }
 
-// Account returns the account of a conversation in view as it is now.
+// Account returns the present account of a conversation in view.
 func (v View) Account(ctx context.Context, id ID) (a Account, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		r, err := v.within(t, id)
@@ -195,10 +195,10 @@ func (v View) Account(ctx context.Context, id ID) (a Account, err error) {
 	return a, absent(err, id)
 }
 
-// Limit writes the limits of the present session of the conversation's ledger, for a person who
-// delegates on its behalf while nobody runs it. Those of the whole run, and all of a turn that is
-// open, only become narrower. While it runs they stay as they are, and so they do where the
-// conversation was delegated itself.
+// Limit writes the limits of the present session of the conversation's ledger. It is for a person
+// who delegates on behalf of a conversation that nobody runs. The limits of the whole run only
+// become narrower, and so do all limits of an open turn. Limit changes nothing while the
+// conversation runs, or if it was delegated itself.
 func (s Scope) Limit(ctx context.Context, limits Limits) error {
 	err := s.f.write(ctx, func(t *tx) error {
 		r, err := t.loadWhole(s.root)
@@ -223,7 +223,7 @@ func (s Scope) Limit(ctx context.Context, limits Limits) error {
 	return absent(err, s.root)
 }
 
-// Call is a call of a model that is about to be made: the most that it may use.
+// Call is a call of a model that is about to be made, with the most that it may use.
 type Call struct {
 	Model    string `json:"model"`
 	Usage    Usage  `json:"usage"`
@@ -235,17 +235,19 @@ type Call struct {
 const callLost = "lost"
 
 // Begin appends events, as Append does, and records in the same transaction that a model is about
-// to be called. It calls bound with what is left in the account: the call it returns must fit in.
-// It stands until a ModelCall is appended or the turn ends; should the process end before that, it
-// is charged. Where bound returns nil no call is recorded: none shall be made.
+// to be called. It calls bound with the account. The call that bound returns must fit into what is
+// left there. If bound returns nil, no call is recorded, and the caller must make none.
 //
-// In a conversation with a grant it fails while no delegation runs it: nobody would be charged.
+// The recorded call is open until a ModelCall is appended or the turn ends. If the process ends
+// before that, the call is charged in full.
+//
+// In a conversation with a grant, Begin fails while no delegation runs it: nobody would be charged.
 func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Event) error {
 	return l.append(ctx, events, func(t *tx, r *record) error {
 		if r.Link == DelegationLink && r.Grant != nil && r.Run == nil {
-			return fmt.Errorf("conversation %s: no delegation runs it, so that nobody pays for a call of a model", l.id)
+			return fmt.Errorf("conversation %s: no delegation runs it, so nobody would be charged for a call of a model", l.id)
 		}
-		r.Call = nil // one of ours that came to nothing
+		r.Call = nil // an earlier call of this process, which was never made
 		a, err := t.account(l.id, r)
 		if err != nil {
 			return err
@@ -257,8 +259,8 @@ func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Ev
 	})
 }
 
-// Limit narrows the limits of a turn that goes on: they were fixed when it started, in its
-// TurnStart, and nothing lifts them before its end. In a delegated conversation it does nothing.
+// Limit narrows the limits of the open turn. They were fixed by its TurnStart, and nothing raises
+// them before its end. In a delegated conversation Limit does nothing.
 func (l *Log) Limit(ctx context.Context, limits Limits) error {
 	return l.write(ctx, func(t *tx, r *record) error {
 		if r.Link == DelegationLink {
@@ -269,8 +271,8 @@ func (l *Log) Limit(ctx context.Context, limits Limits) error {
 	})
 }
 
-// loseCall charges a call that was begun and never ended: an event says so, for what is owed is
-// what the events say.
+// loseCall charges a call that was begun and never ended. It appends an event, because the events
+// say what was used.
 func (t *tx) loseCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
@@ -278,9 +280,9 @@ func (t *tx) loseCall(id ID, r *record) error {
 	return t.noteEvent(id, r, t.Loss(id, r))
 }
 
-// Loss is the event that says so. It does not depend on when it is made: an export that holds it,
-// because nobody had stored it yet, and the store have the same one. Its ID is of no event of the
-// conversation, one that an import brought included, which would be taken for it.
+// Loss returns that event. It is always the same event, whenever Loss is called: an export can
+// contain it before it is stored, and must then equal the stored one. Its ID is new in the
+// conversation, even if an import brought an event with an ID of this form.
 func (t *tx) Loss(id ID, r *record) Event {
 	name := fmt.Sprintf("lost-%d", r.LastSeq+1)
 	for n := 2; t.Bucket(db.EventIDs).Get(db.TextKey(id, name)) != nil; n++ {
@@ -291,7 +293,7 @@ func (t *tx) Loss(id ID, r *record) Event {
 	}}
 }
 
-// note appends an event of the store's own making.
+// note appends an event that the store makes itself.
 func (t *tx) note(id ID, r *record, body Body) error {
 	return t.noteEvent(id, r, Event{ID: NewEventID(), Time: t.Now, Body: body})
 }

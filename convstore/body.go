@@ -11,9 +11,8 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Body is what an event says: one of the types of this file. Text that is not UTF-8 is stored with
-// U+FFFD in place of what is not; JSON fields must hold valid JSON, whitespace between its tokens
-// is not kept.
+// Body is what an event says: one of the types of this file. Bytes of a text that are not UTF-8 are
+// stored as U+FFFD. JSON fields must hold valid JSON; white space between its tokens is not kept.
 type Body interface {
 	// Type returns the name under which the body is stored.
 	Type() string
@@ -21,8 +20,8 @@ type Body interface {
 
 // TurnStart opens the next turn. Events before the first one belong to turn 0.
 type TurnStart struct {
-	// Limits are those of the session that begins, in a conversation that is the root of a ledger;
-	// nil = none. In a delegated one they are not used.
+	// Limits are the limits of the session that begins; nil = none. They are not used in a
+	// delegated conversation.
 	Limits *Limits `json:"limits,omitempty"`
 }
 
@@ -30,7 +29,7 @@ type TurnStart struct {
 type UserMessage struct {
 	Text        string          `json:"content"`
 	Attachments []Attachment    `json:"attachments,omitempty"`
-	Schema      json.RawMessage `json:"schema,omitempty"` // that the answer must match
+	Schema      json.RawMessage `json:"schema,omitempty"` // schema of the answer
 }
 
 // Attachment is a file or page that came with a UserMessage.
@@ -38,7 +37,7 @@ type Attachment struct {
 	Source    string `json:"source"` // path or URL, as it was given
 	MediaType string `json:"media_type,omitempty"`
 	Text      string `json:"text,omitempty"`
-	Data      []byte `json:"data,omitempty"` // of what is no text
+	Data      []byte `json:"data,omitempty"` // content that is not text
 }
 
 // AssistantMessage is a piece of the assistant's answer.
@@ -46,7 +45,8 @@ type AssistantMessage struct {
 	Text string `json:"message"`
 }
 
-// Reasoning is a piece of the model's reasoning, with what its provider needs to be shown it again.
+// Reasoning is a piece of the model's reasoning, with the data that its provider needs to accept it
+// again.
 type Reasoning struct {
 	Text      string          `json:"reasoning"`
 	Signature string          `json:"signature,omitempty"`
@@ -59,8 +59,8 @@ type Structured struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// ToolCall is a model's request to call a tool. Arguments are as the model wrote them, and so
-// possibly no JSON at all.
+// ToolCall is a model's request to call a tool. Arguments are as the model wrote them and may not
+// be JSON.
 type ToolCall struct {
 	ID        string
 	Name      string
@@ -75,18 +75,19 @@ type ToolResult struct {
 	IsError bool   `json:"is_error"`
 }
 
-// ModelCall records one call of a model, after it.
+// ModelCall records one call of a model after it was made.
 type ModelCall struct {
 	Model    string `json:"model"`
 	Usage    Usage  `json:"usage"`
 	CostNano *int64 `json:"cost_nano"` // billionths of a dollar, nil = price unknown
 	Stop     string `json:"stop,omitempty"`
 
-	// Estimated: nobody said what it used, for it was cut off, or lost with its process. Usage is
-	// then what it may have been.
+	// Estimated marks a call whose use is not known, because it was cut off or its process died.
+	// Usage is then an upper estimate.
 	Estimated bool `json:"estimated,omitempty"`
 
-	// Replayed: a recording answered, so that nothing was paid. CostNano is what it would cost.
+	// Replayed marks a call that a recording answered: nothing was paid. CostNano is what it would
+	// have cost.
 	Replayed bool `json:"replayed,omitempty"`
 
 	Duration time.Duration `json:"duration_ns,omitempty"`
@@ -99,14 +100,14 @@ type TurnEnd struct {
 }
 
 // ConfigDelta says what changed in the configuration. Appending one also replaces the
-// conversation's stored Config with Resolved, its Model with that of Resolved, and what it is named
-// to be with Named. None of that is part of the event and there when it is read back.
+// conversation's stored Config with Resolved, its Model with that of Resolved, and its profile with
+// Named. These three are not part of the event: they are empty when it is read back.
 type ConfigDelta struct {
 	Delta    json.RawMessage `json:"delta,omitempty"`
 	Reset    string          `json:"reset,omitempty"` // "none" or "workspace" where the state was reset first
 	Resolved Config          `json:"-"`
-	Model    string          `json:"-"` // full id; "" = the one that it had
-	Named    *Named          `json:"-"` // nil = what it was
+	Model    string          `json:"-"` // full id; "" = unchanged
+	Named    *Named          `json:"-"` // nil = unchanged
 }
 
 // Named is the profile that a config was made from; zero = none.
@@ -114,7 +115,7 @@ type Named struct{ Profile, Arg, Hash string }
 
 // Inquiry is a question that a tool asked before it could go on.
 type Inquiry struct {
-	ID      string // of the tool call and the question
+	ID      string // id of the tool call and the question
 	Tool    string
 	Text    string
 	Kind    string // boolean, select, text
@@ -128,32 +129,31 @@ type InquiryAnswer struct {
 	Answer json.RawMessage `json:"answer"`
 }
 
-// Note is a remark for whoever reads the conversation, such as that it went on after a crash.
+// Note is a remark for readers of the conversation, for example that it continued after a crash.
 type Note struct {
 	Kind string `json:"kind"`
 	Text string `json:"text"`
 }
 
-// Compaction says what of the events before it a model is not sent any more as it was. The events
-// stay. What it says of them it says relative to its own place, not counting ModelCall events, so
-// that it holds in a fork too.
+// Compaction says which earlier events are sent to a model in a shorter form or not at all. The
+// events stay. It counts them backwards from its own place, without ModelCall events, so that it is
+// right in a fork too.
 type Compaction struct {
 	Reason  string   `json:"reason"`            // "asked", "window" or "provider"
-	Results []string `json:"results,omitempty"` // calls whose results are told in one line
+	Results []string `json:"results,omitempty"` // calls whose results are sent as one line
 
-	// Summary is what a model wrote of all but the last Kept events before this one, and stands for
-	// them; "" = there is none. Covered is how many they are: where fewer are there, as in a fork
-	// of the last turns, it stands for nothing.
+	// Summary replaces all events before this one except the last Kept ones; a model wrote it, "" =
+	// none. Covered is the number of events that it replaces. If fewer are there, as in a fork of
+	// the last turns, the summary is not used.
 	Summary string `json:"summary,omitempty"`
-	Model   string `json:"model,omitempty"` // that wrote it
+	Model   string `json:"model,omitempty"` // model that wrote Summary
 	Covered int    `json:"covered,omitempty"`
 	Kept    int    `json:"kept,omitempty"`
 
-	// Conversations are those that the conversation had had made by then, for the summary may not
-	// name them.
+	// Conversations are the sub-conversations at that time, because the summary may not name them.
 	Conversations []CompactedConversation `json:"conversations,omitempty"`
 
-	Before int64 `json:"tokens_before"` // of the next request, estimated
+	Before int64 `json:"tokens_before"` // size of the next request, estimated
 	After  int64 `json:"tokens_after"`
 }
 
@@ -165,8 +165,8 @@ type CompactedConversation struct {
 	Title   string `json:"title,omitempty"`
 }
 
-// Opaque is a body of a type that this version does not know, or not in this form. Raw is all of
-// it, a JSON object with the member "type".
+// Opaque is a body whose type, or whose form, this version does not know. Raw is the whole body, a
+// JSON object with the member "type".
 type Opaque struct {
 	Name string
 	Raw  json.RawMessage
@@ -185,7 +185,7 @@ const (
 	typeInquiry       = "inquiry_request"
 	typeInquiryAnswer = "inquiry_response"
 	typeNote          = "note"
-	typeCompaction    = "context_compaction" // "compaction" is JP's, which has another form
+	typeCompaction    = "context_compaction" // the Rust program's "compaction" has another form
 )
 
 // Type returns "turn_start".
@@ -233,7 +233,7 @@ func (Compaction) Type() string { return typeCompaction }
 // Type returns the name that the body was stored under.
 func (o Opaque) Type() string { return o.Name }
 
-// KindOf returns the kind of a body.
+// KindOf returns the kind that the record of a body has.
 func KindOf(b Body) stored.Kind {
 	switch b.(type) {
 	case TurnStart:
@@ -268,7 +268,7 @@ func KindOf(b Body) stored.Kind {
 	return stored.KindOpaque
 }
 
-// kinds say of each kind what its body is in JSON.
+// kinds are, for each kind, the JSON type name, how the body begins, and its decoder.
 var kinds = [stored.KindCount]struct {
 	name   string
 	begin  string // see beginOf
@@ -290,10 +290,10 @@ var kinds = [stored.KindCount]struct {
 	stored.KindCompaction:    {typeCompaction, "", decodeAs[Compaction]},
 }
 
-// opening is what every body that the encoder wrote begins with.
+// opening is the beginning of every body that the encoder writes.
 const opening = `{"type":"`
 
-// storedCall is a ToolCall in JSON. What is no JSON is kept as text.
+// storedCall is a ToolCall in JSON. Arguments that are not JSON are stored in Text.
 type storedCall struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
@@ -360,7 +360,7 @@ func encodeBody(b Body) ([]byte, error) {
 	case TurnStart, AssistantMessage, ToolResult, ModelCall, TurnEnd, Note, Compaction:
 		members = b
 	default:
-		return nil, fmt.Errorf("event: %T is no body of this package", b)
+		return nil, fmt.Errorf("event: %T is not a body of this package", b)
 	}
 	rest, err := jsondoc.Encode(members)
 	if err != nil {
@@ -376,8 +376,8 @@ func encodeBody(b Body) ([]byte, error) {
 
 // DecodeBody reads a stored body. It keeps raw, without white space around it.
 //
-// It fails only on what is no JSON object with a string "type". A type that it does not know, or
-// that has other members than it expects, becomes Opaque.
+// It fails only if raw is not a JSON object with a string "type". A body of an unknown type, or
+// with members of other types than it expects, becomes Opaque.
 func DecodeBody(raw []byte) (Body, error) {
 	name, err := typeOf(raw)
 	if err != nil {
@@ -390,7 +390,7 @@ func DecodeBody(raw []byte) (Body, error) {
 	return body, nil
 }
 
-// kindNamed returns the kind of a body of a type.
+// kindNamed returns the kind of a body with this type name.
 func kindNamed(name string, raw []byte) stored.Kind {
 	if name == typeResponse {
 		return responseKind(raw)
@@ -403,7 +403,8 @@ func kindNamed(name string, raw []byte) stored.Kind {
 	return stored.KindOpaque
 }
 
-// responseKind tells the three kinds of chat_response apart by the one member that each must have.
+// responseKind returns which of the three kinds of chat_response a body is, by the one member that
+// each must have.
 func responseKind(raw []byte) stored.Kind {
 	var has struct {
 		Message, Reasoning, Data json.RawMessage
@@ -422,7 +423,7 @@ func responseKind(raw []byte) stored.Kind {
 	return stored.KindOpaque
 }
 
-// decodeKind returns nil for stored.KindOpaque and kinds that it does not know.
+// decodeKind decodes a body of a kind. It returns nil for stored.KindOpaque and for unknown kinds.
 func decodeKind(k stored.Kind, raw []byte) (Body, error) {
 	if k >= stored.KindCount || kinds[k].decode == nil {
 		return nil, nil
@@ -453,8 +454,7 @@ func decodeInquiry(raw []byte) (Body, error) {
 	}, nil
 }
 
-// beginOf returns what the encoder begins a body of a kind with, "" where that does not tell it
-// from others.
+// beginOf returns the beginning of a body of this kind, or "" if other kinds begin the same way.
 func beginOf(k stored.Kind) string {
 	if k >= stored.KindCount {
 		return ""
@@ -462,9 +462,9 @@ func beginOf(k stored.Kind) string {
 	return kinds[k].begin
 }
 
-// BodyOf returns the body of a record. Where the record's kind and the bytes that the body begins
-// with say the same, the whole body is read but once: to find out from the body alone what it is
-// takes as long again, or twice that.
+// BodyOf returns the body of a record. If the record's kind and the first bytes of the body agree,
+// it reads the body only once. To find the kind from the body alone takes two or three times as
+// long.
 func BodyOf(s stored.Event) (Body, error) {
 	if begin := beginOf(s.Kind); begin != "" && len(s.Body) > len(begin) && string(s.Body[:len(begin)]) == begin {
 		if body, err := decodeKind(s.Kind, s.Body); err == nil {

@@ -16,17 +16,16 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// checkInPlace is the size in bytes up to which a store is checked with its lock held: that takes a
-// second or two.
+// checkInPlace is the largest size in bytes of a store that is checked while its lock is held,
+// which takes a second or two.
 const checkInPlace = 128 << 20
 
-// Check reads the whole store and reports, as a *DamagedError, everything that is not as it must
-// be: first the file's pages, then bbolt's own rules and, when these hold, what the drawing in the
-// package comment promises. A store that is not there is sound.
+// Check reads the whole store and reports everything that is wrong, as a *DamagedError: first the
+// file's pages, then bbolt's own rules and, if these hold, the rules of the drawing in the package
+// comment. A store that does not exist is sound.
 //
-// Of a large store it makes a copy beside it, which vanishes afterwards, so that nobody waits for
-// longer than it takes to read the file once; where there is no room for one others wait as if a
-// long transaction were being written.
+// Check copies a large store to a temporary file beside it. Others then wait only while the file is
+// read once. If there is no room for the copy, they wait until Check has ended.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.f.check(ctx, checkInPlace)
 	if err == file.ErrAbsent {
@@ -56,7 +55,7 @@ func (f *base) checkAll(ctx context.Context, h *db.Handle) error {
 		return err
 	}
 	return f.view(h, func(t *tx) error {
-		// The walk above has touched every page that bbolt will now touch.
+		// CheckPages has read every page that bbolt reads now.
 		var problems []error
 		for problem := range t.Bolt.Check() {
 			problems = append(problems, problem)
@@ -69,16 +68,16 @@ func (f *base) checkAll(ctx context.Context, h *db.Handle) error {
 	})
 }
 
-// checker compares what the store says twice.
+// checker compares records and indexes with the events and delegations that they were made from.
 type checker struct {
 	t        *tx
 	records  map[ID]*record
 	found    map[ID]counts
-	staged   map[ID]bool // being imported
+	staged   map[ID]bool // conversations being imported
 	problems []error
 }
 
-// counts are what a record should say, counted again.
+// counts are the values that a record should have, counted again.
 type counts struct {
 	lastSeq, ids             uint64
 	events, turns            int
@@ -93,14 +92,14 @@ type counts struct {
 	reason                   string
 }
 
-// bounded returns n with what was spent as far as records tell it apart; see record.rebase.
+// bounded returns n with no amount above the bound that records keep; see record.rebase.
 func (n counts) bounded() counts {
 	spent := Spend{n.usage, n.cost, n.unpriced}.bounded()
 	n.usage, n.cost, n.since = spent.Usage, spent.CostNano, n.since.bounded()
 	return n
 }
 
-// maxProblems bounds a report; a store with more is beyond mending by hand.
+// maxProblems bounds a report. Nobody repairs a store with more problems by hand.
 const maxProblems = 20
 
 func (c *checker) problem(format string, args ...any) {
@@ -149,7 +148,7 @@ func (c *checker) readRecords() error {
 	})
 }
 
-// checkImports notes what is being imported: its events stand before its record.
+// checkImports collects what is being imported: there, events are stored before the record.
 func (c *checker) checkImports() error {
 	c.staged = make(map[ID]bool)
 	if err := c.t.Prefixed(db.Imports, nil, func(k, v []byte) error {
@@ -181,7 +180,7 @@ func (c *checker) checkImports() error {
 func (c *checker) checkListing() error {
 	for id, r := range c.records {
 		if !bytes.Equal(c.t.Bucket(db.Listing).Get(id.key()), r.entry()) {
-			c.problem("conversation %s: its entry in the listing is another's, or missing", id)
+			c.problem("conversation %s: its entry in the listing is wrong or missing", id)
 		}
 	}
 	return c.t.Prefixed(db.Listing, nil, func(k, _ []byte) error {
@@ -193,7 +192,7 @@ func (c *checker) checkListing() error {
 }
 
 func (c *checker) checkTree() error {
-	sound := make(map[ID]bool, len(c.records)) // known to be below a root: a long line of them is walked once
+	sound := make(map[ID]bool, len(c.records)) // below a root: each ancestor is looked at only once
 	for id, r := range c.records {
 		way := []ID{id}
 		var err error
@@ -230,7 +229,7 @@ func (c *checker) checkTree() error {
 	}
 	if err := c.t.Prefixed(db.Roots, nil, func(k, _ []byte) error {
 		if r := c.records[idAt(k, 0)]; len(k) != 8 || r == nil || r.Parent != 0 {
-			c.problem("roots: %x is none", k)
+			c.problem("roots: %x is not a root", k)
 		}
 		return nil
 	}); err != nil {
@@ -238,7 +237,7 @@ func (c *checker) checkTree() error {
 	}
 	return c.t.Prefixed(db.Children, nil, func(k, _ []byte) error {
 		if r := c.records[idAt(k, 8)]; len(k) != 16 || r == nil || r.Parent != idAt(k, 0) {
-			c.problem("children: %x is none", k)
+			c.problem("children: %x is not a child", k)
 		}
 		return nil
 	})
@@ -271,7 +270,7 @@ func (c *checker) readEvents() error {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
 			return nil
 		}
-		if KindOf(body) != s.Kind && s.Kind < stored.KindCount { // others are a later version's
+		if KindOf(body) != s.Kind && s.Kind < stored.KindCount { // a later version may have other kinds
 			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.Kind, KindOf(body))
 		}
 		if stored.Loose(s.Body) && !s.Loose {
@@ -339,7 +338,7 @@ func (c *checker) checkTurns() error {
 	})
 }
 
-// compare holds the records against what was counted.
+// compare compares the records with what was counted.
 func (c *checker) compare() error {
 	for _, id := range slices.Sorted(maps.Keys(c.records)) {
 		r, n := c.records[id], c.found[id]
@@ -400,7 +399,7 @@ func (c *checker) checkDelegations() error {
 	c.checkLedger(all)
 	if err := t.Prefixed(db.OpenDelegations, nil, func(k, _ []byte) error {
 		if t.Bucket(db.Delegations).Get(k) == nil {
-			c.problem("open: %x is no delegation", k)
+			c.problem("open: %x is not a delegation", k)
 		}
 		return nil
 	}); err != nil {
@@ -422,7 +421,7 @@ func (c *checker) checkDelegations() error {
 		}
 		d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
 		if err != nil || d.Caller != idAt(k, 0) || d.Call != string(k[8:]) || d.Turn != int(binary.BigEndian.Uint32(v[16:])) {
-			c.problem("calls: %x is of another delegation", k)
+			c.problem("calls: %x belongs to another delegation", k)
 		}
 		return nil
 	})
@@ -441,7 +440,7 @@ func (c *checker) checkExpiring() error {
 	}
 	return c.t.Prefixed(db.Expiring, nil, func(k, _ []byte) error {
 		if expiring--; expiring < 0 {
-			c.problem("expiring: %x does not expire", k)
+			c.problem("expiring: %x belongs to no conversation that expires", k)
 		}
 		return nil
 	})

@@ -1,6 +1,6 @@
 package convstore
 
-// checkLedger compares what accounts say with the delegations that they sum up.
+// checkLedger compares the accounts with the delegations that they add up.
 func (c *checker) checkLedger(all []Delegation) {
 	type key struct {
 		root   ID
@@ -8,7 +8,7 @@ func (c *checker) checkLedger(all []Delegation) {
 	}
 	at := func(d Delegation) key { return key{d.Root, d.Number} }
 	byKey := make(map[key]Delegation, len(all))
-	totals := make(map[key]Spend, len(all)) // of the settled ones directly within
+	totals := make(map[key]Spend, len(all)) // sums of the settled delegations directly within each
 	for _, d := range all {
 		byKey[at(d)] = d
 		if d.State != "" && d.Within != 0 {
@@ -30,7 +30,7 @@ func (c *checker) checkLedger(all []Delegation) {
 			c.problem("delegation %s: its total says %+v, counted %+v", d.ID, d.Total, want)
 		}
 		if d.Imported {
-			continue // it is in no account
+			continue // it counts in no account
 		}
 		if d.Within != 0 && d.Caller != d.Root {
 			charge(d, d.Caller, d.Turn, d.Total)
@@ -39,7 +39,7 @@ func (c *checker) checkLedger(all []Delegation) {
 		for top.Within != 0 && settled {
 			up, ok := byKey[key{top.Root, top.Within}]
 			if !ok || up.Number >= top.Number {
-				c.problem("delegation %s: is within number %d, which is none before it", top.ID, top.Within)
+				c.problem("delegation %s: is within delegation %d, which does not come before it", top.ID, top.Within)
 				break
 			}
 			top, settled = up, up.State != ""
@@ -57,9 +57,9 @@ func (c *checker) checkLedger(all []Delegation) {
 	}
 }
 
-// checkOwn compares what delegations say that their children used with what the children's events
-// say, which records agree with. Of a child that runs, or was left, the last part is not settled
-// yet.
+// checkOwn compares the use that delegations record with the use in their children's events. The
+// records of the children were compared with those events before. A child with an open delegation
+// is left out: its last run is not settled yet.
 func (c *checker) checkOwn(all []Delegation) {
 	own, open := make(map[ID]Spend), make(map[ID]bool)
 	for _, d := range all {
@@ -73,7 +73,7 @@ func (c *checker) checkOwn(all []Delegation) {
 	}
 	for id, r := range c.records {
 		if r.Link != DelegationLink || r.Grant == nil || open[id] {
-			continue // what a person paid for elsewhere is in no ledger
+			continue // a person's own runs are in no ledger
 		}
 		if r.spend().bounded() != own[id].bounded() {
 			c.problem("conversation %s: its events come to %+v, the delegations that ran it to %+v", id, r.spend(), own[id])
@@ -81,7 +81,7 @@ func (c *checker) checkOwn(all []Delegation) {
 	}
 }
 
-// checkTallies counts again what was made in the present turns.
+// checkTallies counts again how many delegations and children the present turns made.
 func (c *checker) checkTallies(all []Delegation) {
 	found := make(map[ID]tallied)
 	count := func(d Delegation, id ID, turn int, add func(*tallied)) {

@@ -13,12 +13,12 @@ import (
 // Link says what joins a conversation to its parent.
 type Link uint8
 
-// The kinds of link. An agent's scope, its depth and its ledger follow delegation links only; a
-// person's reach follows all of them.
+// The kinds of link. An agent's scope, depth and ledger follow delegation links only. A person's
+// views follow all links.
 const (
 	NoLink         Link = iota // a root: no parent
 	ForkLink                   // a person forked it
-	DelegationLink             // it was delegated, by an agent or by hand
+	DelegationLink             // an agent or a person delegated to it
 )
 
 // String returns "", "fork" or "delegation".
@@ -40,7 +40,7 @@ type Usage struct {
 	CacheWrite int64 `json:"cache_write_tokens"`
 }
 
-// Add returns the sum of u and v; the largest number stands for all above.
+// Add returns the sum of u and v. A sum above the largest int64 becomes the largest int64.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{add(u.Input, v.Input), add(u.Output, v.Output), add(u.CacheRead, v.CacheRead), add(u.CacheWrite, v.CacheWrite)}
 }
@@ -50,32 +50,32 @@ func (u Usage) sub(v Usage) Usage {
 	return Usage{u.Input - v.Input, u.Output - v.Output, u.CacheRead - v.CacheRead, u.CacheWrite - v.CacheWrite}
 }
 
-// Grant is what a delegated conversation was given when it was forked or last continued by its
-// caller. A zero Deadline means no deadline. An empty Tools means no tool at all.
+// Grant is what a delegated conversation was given when its caller made it or last continued it. A
+// zero Deadline means no deadline. Empty Tools mean no tool at all.
 type Grant struct {
 	Tools []string `json:"tools"`
-	// Authority says of each tool what it was when it was granted; a tool of the same name that is
-	// something else was not.
+	// Authority identifies each tool as it was when it was granted. A different tool with the same
+	// name is not granted.
 	Authority map[string]string `json:"authority,omitempty"`
-	// Leave says of each tool what it may do unasked, in words of whoever grants; no leave is more
-	// than that of those above.
+	// Leave says for each tool what it may do without a question, in the granter's own words. It is
+	// never more than what the conversations above were given.
 	Leave       map[string]string `json:"leave,omitempty"`
 	MaxDepth    int               `json:"max_depth"`
-	MaxParallel int               `json:"max_parallel,omitzero"` // sub-agents of the whole tree that work at the same time
-	Deadline    time.Time         `json:"deadline,omitzero"`     // of whoever delegated, as its clock was then; to read, and for nothing else
-	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // of a run, from its start; 0 = none
-	Budget                        // of this run and all below it
-	Caps        Budget            `json:"caps,omitzero"` // that its profile sets itself; no run is granted more
+	MaxParallel int               `json:"max_parallel,omitzero"` // most sub-agents of the whole tree that work at the same time
+	Deadline    time.Time         `json:"deadline,omitzero"`     // by the clock of the caller at that time; for display only
+	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // longest time of a run, from its start; 0 = none
+	Budget                        // budget of this run and all below it
+	Caps        Budget            `json:"caps,omitzero"` // limits of its own profile; no run is granted more
 }
 
-// Config is a conversation's stored configuration: bytes that this package keeps exactly and never
-// looks into, and the names of the tools that it holds.
+// Config is a conversation's stored configuration: JSON, which this package keeps byte by byte and
+// never parses, and the names of its tools.
 type Config struct {
 	JSON  json.RawMessage
 	Tools []string
 }
 
-// Conversation is one conversation's metadata, a copy that stays as it is.
+// Conversation is a copy of one conversation's metadata. It does not change when the store does.
 //
 // It encodes to JSON as `jp conversation ls` shows it.
 type Conversation struct {
@@ -102,16 +102,16 @@ type Conversation struct {
 	Turns          int
 	Events         int
 	Children       int // direct children, by all links
-	HiddenChildren int // of these, the hidden ones
+	HiddenChildren int // hidden ones among Children
 
 	Profile     string
-	ProfileArg  string // where the profile was read from, as a command line names it
+	ProfileArg  string // where the profile was read from, as on a command line
 	ProfileHash string
 	Model       string
 	Role        string
 	Grant       *Grant // of a delegated conversation or a fork of one, else nil
 
-	Usage    Usage  // of its own model calls, its children's not included
+	Usage    Usage  // of its own model calls, without those of its children
 	CostNano *int64 // billionths of a dollar; nil when the price of a call is unknown
 
 	Status Status // computed when it was read

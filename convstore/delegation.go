@@ -7,8 +7,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// Delegation is one run of a child conversation on behalf of a tool call. Its record stands under
-// the root of its ledger, and stays when the conversations are removed.
+// Delegation is one run of a child conversation on behalf of a tool call. Its record is stored
+// under the root of its ledger, and stays when the conversations are removed.
 type Delegation struct {
 	ID     string `json:"id"`
 	Root   ID     `json:"root_id"` // topmost ancestor of Caller by delegation links: owner of the ledger
@@ -23,56 +23,55 @@ type Delegation struct {
 	Depth       int    `json:"depth"` // of Child
 	Grant       Grant  `json:"grant"`
 
-	Turn      int  `json:"turn"`       // the caller's turn that made the call
-	ChildTurn int  `json:"child_turn"` // the child's turn that it ran
-	Fresh     bool `json:"fresh"`      // it made the child, which otherwise went on
+	Turn      int  `json:"turn"`       // turn of the caller in which the call was made
+	ChildTurn int  `json:"child_turn"` // turn of the child that the delegation ran
+	Fresh     bool `json:"fresh"`      // it made the child; false = it continued an existing one
 	Session   int  `json:"session"`    // the root's turn at that time
 
 	Reserved time.Time `json:"reserved_at"`
-	Started  time.Time `json:"started_at,omitzero"` // of its process; zero while it is open, and when none ran
+	Started  time.Time `json:"started_at,omitzero"` // start of its process; zero while it is open, or if no process ran
 	Ended    time.Time `json:"ended_at,omitzero"`
 	PID      int       `json:"pid,omitempty"` // for display
 
 	State  State  `json:"state"` // "" = open
 	Reason string `json:"reason"`
-	Own    Spend  `json:"own"`   // what the child's calls used in this run
-	Total  Spend  `json:"total"` // with all delegations that it made
+	Own    Spend  `json:"own"`   // use by the child's own calls in this run
+	Total  Spend  `json:"total"` // Own and the totals of all delegations that the child made
 
 	ToolsAllowed int `json:"tools_allowed"`
 	ToolsTotal   int `json:"tools_total"`
 	ToolsDenied  int `json:"tools_denied"`
 
-	Within uint64 `json:"within,omitzero"` // number of the delegation that Caller ran or had run in; 0 = none
+	Within uint64 `json:"within,omitzero"` // number of the delegation in which Caller ran; 0 = none
 
-	// Unstarted marks one that was lost before anything came of it: it counts for nothing, and its
+	// Unstarted marks a delegation that was lost before its child began. It counts nowhere, and its
 	// call may be made again.
 	Unstarted bool `json:"unstarted,omitzero"`
 
-	// Replayed: a recording answers in it, and nothing is paid.
+	// Replayed marks a delegation in which a recording answers: nothing is paid.
 	Replayed bool `json:"replayed,omitzero"`
 
-	// Imported marks history from elsewhere: no call of a conversation here made it.
+	// Imported marks a delegation that came by an import: no conversation of this store made it.
 	Imported bool `json:"imported,omitzero"`
 
-	Number uint64 `json:"-"` // its place under Root
+	Number uint64 `json:"-"` // its number in the ledger of Root
 }
 
-// Standing is what a decision about delegating is made on: the state that the transaction commits
-// against.
+// Standing is the state on which a decision about a delegation is based. It cannot change until the
+// transaction is committed.
 type Standing struct {
 	Caller    Conversation
 	Ancestors []Conversation // of Caller by delegation links, nearest first
 	Now       time.Time
-	Account   Account // Caller's, before anything of this decision
-	Calls     int     // delegations that Caller has made in its present turn, but for those Unstarted
-	Children  int     // conversations forked for the ledger's delegations, whoever made them, in the root's present turn
+	Account   Account // account of Caller before this decision
+	Calls     int     // delegations that Caller made in its present turn, without Unstarted ones
+	Children  int     // conversations made for delegations of the ledger in the root's present turn
 
-	// Lookup finds a strict descendant of Caller by delegation links. Anything else is a
-	// *NotFoundError or a *ScopeError. Valid only inside admit.
+	// Lookup returns a strict descendant of Caller by delegation links. For any other id it returns
+	// a *NotFoundError or a *ScopeError. Valid only inside admit.
 	Lookup func(ID) (Conversation, error)
 
-	// Existing finds the delegation that a call of Caller has already made. Valid only inside
-	// admit.
+	// Existing returns the delegation that a call of Caller made before. Valid only inside admit.
 	Existing func(call string) (Delegation, bool)
 
 	// Labelled returns Caller's own children by delegation that have this label, oldest first.
@@ -80,11 +79,11 @@ type Standing struct {
 	Labelled func(key, value string) ([]Conversation, error)
 }
 
-// Child is what an admitted delegation shall run: a conversation forked for it, blank, or an
-// existing one that goes on.
+// Child is the conversation that an admitted delegation runs: a new blank one, or an existing one
+// that it continues.
 type Child struct {
-	Call string // the tool call's id, unique among all the caller's delegations
-	ID   ID     // 0 = fork a new one
+	Call string // id of the tool call, unique among all the caller's delegations
+	ID   ID     // 0 = make a new one
 	Kind string
 
 	Title       string            // of a new child
@@ -94,35 +93,35 @@ type Child struct {
 	ProfileArg  string // as in Conversation
 	ProfileHash string
 	Model       string
-	Role        string // of a new child; one that goes on keeps its own
+	Role        string // of a new child; an existing one keeps its own
 	Grant       Grant
-	Config      Config // of a new child; replaces that of one that goes on only when it has JSON
+	Config      Config // of a new child; an existing one keeps its own unless this has JSON
 
-	ToolsTotal  int // the tools that the profile asked for
-	ToolsDenied int // of these, the ones that were cut
+	ToolsTotal  int // number of tools that the profile asked for
+	ToolsDenied int // number of these that were not granted
 
 	Replayed bool // as in Delegation
 }
 
-// Reservation is a delegation that was admitted and, unless it Existed, the child's run lock. Its
-// owner ends it with Scope.Settle, with Scope.Withdraw where it may be that nothing came of it, or
-// with Release when the process is about to end anyway.
+// Reservation is an admitted delegation and, unless it Existed, the child's run lock. Its owner
+// ends it with Scope.Settle; with Scope.Withdraw if the child may not have begun; or with Release
+// if the process is about to end anyway.
 type Reservation struct {
 	Delegation Delegation
 	Child      Conversation
-	Existed    bool // the call had been made before, and not in vain: nothing was reserved
+	Existed    bool // the call was made before: nothing was reserved
 
 	lock *os.File
 }
 
 // LockFile returns the descriptor that holds the child's run lock, for the child process to inherit
-// and Adopt. The Reservation keeps owning it. It is nil when the delegation existed, and after
-// Settle or Release.
+// and Adopt. The Reservation still owns it. It is nil if the delegation existed, and after Settle
+// or Release.
 func (r *Reservation) LockFile() *os.File { return r.lock }
 
-// Release gives up this process's hold of the run lock without settling. It is for a caller that
-// cannot settle; the delegation counts as lost from the moment that nobody holds the lock.
-// Releasing again does nothing.
+// Release closes this process's descriptor of the run lock without settling. It is for a caller
+// that cannot settle. As soon as no process holds the lock, the delegation counts as lost. A second
+// Release does nothing.
 func (r *Reservation) Release() error {
 	f := r.lock
 	r.lock = nil
@@ -132,7 +131,7 @@ func (r *Reservation) Release() error {
 	return f.Close()
 }
 
-// drop frees the run lock, of which nobody uses a copy any more.
+// drop frees the run lock, also for other processes with a copy of the descriptor.
 func (r *Reservation) drop() error {
 	f := r.lock
 	r.lock = nil
@@ -142,11 +141,11 @@ func (r *Reservation) drop() error {
 	return file.DropRun(f)
 }
 
-// Outcome is how a delegation ended. What it has used is not part of that: the store knows.
+// Outcome is how a delegation ended. The store itself computes what it used.
 type Outcome struct {
 	State   State
 	Reason  string
-	PID     int       // of its process; 0 = none was started
+	PID     int       // its process; 0 = none was started
 	Started time.Time // of that process
 	Ended   time.Time // zero = now
 

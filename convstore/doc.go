@@ -1,31 +1,32 @@
 // Package convstore keeps conversations: a tree of append-only event logs in one bbolt file that
 // many short-lived processes share.
 //
-// Open returns a Store, which is what people do. The View in it reads; Store.Lock and Store.Adopt
-// return the Log of one conversation, for the one process at a time that runs it; and Log.Below
-// returns the Scope of an agent, which sees its strict descendants and delegates to them: Reserve,
-// then Settle. Whoever serves an agent holds a Log and a Scope and never the Store.
+// Open returns a Store, for what people do. The View in it reads. Store.Lock and Store.Adopt return
+// the Log of one conversation, for the process that runs it; only one process can at a time.
+// Log.Below returns the Scope of an agent, which sees its strict descendants and delegates to them:
+// Reserve, then Settle. Code that serves an agent holds a Log and a Scope and never the Store.
 //
 // # What to know before changing anything
 //
-// Nothing stays open. Each call opens the file, does one transaction, and closes it; a process that
-// kept it open would keep all others out. So a function that is handed into a transaction
-// (Store.Edit, Scope.Reserve) must not call the store: it would wait for itself until the deadline.
+// Nothing stays open. Each call opens the file, does one transaction, and closes it. A process that
+// kept it open would keep all others out. So a function that is called inside a transaction (by
+// Store.Edit or Scope.Reserve) must not call the store: it would wait for itself until the
+// deadline.
 //
-// There are two kinds of lock. The store's is held for one transaction, and waited for. A
-// conversation's run lock is held for as long as the conversation runs, and never waited for; it
-// guards the event stream, and nothing else needs it. Where both are taken, a run lock is only ever
-// tried while the store's is held, so that nobody waits in a ring.
+// There are two kinds of lock. The store's lock is held for one transaction, and others wait for
+// it. A conversation's run lock is held while the conversation runs, and nobody waits for it: it is
+// tried, and the call fails if another process holds it. The run lock is needed only to append
+// events. It may be tried while the store's lock is held, and so there is no deadlock.
 //
-// What is counted is counted by the transaction that changes it, so that a listing reads no events,
-// and what can go stale is computed when it is read: see Status. Store.Check knows every such
-// promise.
+// Counts are updated by the transaction that changes what they count, so that a listing reads no
+// events. What could become wrong without a transaction is computed when it is read: see Status.
+// Store.Check checks all counts.
 //
-// Four rooms below this package know nothing of conversations: internal/file has the folder and its
-// locks, internal/page the pages of bbolt's file, internal/db the transactions, and the buckets and
-// keys by their names, internal/stored the record of an event without its body. Two are above it:
-// archive, for conversations that leave a store or come into one, and search. They reach
-// transactions by View.Inside, and nobody else can.
+// Four packages below this one know nothing of conversations: internal/file has the folder and its
+// locks, internal/page the pages of bbolt's file, internal/db the transactions and the names of
+// buckets and keys, internal/stored the record of an event without its body. Two packages are above
+// it: archive exports and imports conversations, and search finds lines in them. Only these two can
+// use transactions, through View.Inside.
 //
 // # The folder
 //
@@ -40,8 +41,8 @@
 //
 // # The file
 //
-// Integers are big-endian: u8, u32, u64; id is a conversation's ID as u64, secs a time as seconds
-// since 1970 with the sign bit turned round, and text runs to the end.
+// Integers are big-endian: u8, u32, u64. The word id means a conversation's ID as u64, secs a time
+// in seconds since 1970 with the sign bit inverted, and text all bytes to the end.
 //
 //	bucket         key         value
 //	meta           "schema"    u64          version of this drawing
@@ -63,8 +64,8 @@
 //	imports        id          u64 json     being imported: the import, its record and what goes to imported
 //	imports        id u64      u64 json     the same of a delegation: root of the ledger, place in it
 //
-// The number of a delegation is the sequence of its bucket. The members of a conversation are,
-// those with a zero value being left out:
+// The number of a delegation is the sequence of its bucket. A conversation has these members,
+// without those that are zero:
 //
 //	parent link depth title hidden pinned archived_at expires_at labels
 //	created_at updated_at profile profile_arg profile_hash model role grant
@@ -72,13 +73,13 @@
 //	turn_open state reason run last run_state run_reason
 //	limits since below call made after
 //
-// An import writes the events, event_ids and turns of a conversation before there is one, many
-// transactions long, and in the last one all the rest. What it has written so far is in imports
-// under the import's own id, whose run lock it holds: where nobody does, the import was cut off,
-// and the next one clears it away.
+// An import takes many transactions. It first writes the events, event_ids and turns of its
+// conversations, and all the rest in the last transaction. Until then, imports lists what it has
+// written, under the import's own id, and the import holds the run lock of that id. If nobody holds
+// that lock, the import was cut off, and the next one removes what it wrote.
 //
-// The rule for changing the drawing: what has been released is never given another meaning. A
-// member or a kind of event that older versions can do without is added; anything else raises
+// The rule for changing the drawing: what has been released never gets another meaning. A member or
+// a kind of event that older versions can ignore may be added. Any other change raises
 // schemaVersion and adds a migration, with a test that begins with a store of the version before. A
 // store from a later version is refused with a *SchemaError.
 package convstore

@@ -14,14 +14,14 @@ func (s *Store) Edit(ctx context.Context, id ID, edit func(*Conversation) error)
 
 // EditAll changes conversations in one transaction, all or none: their title, whether they are
 // hidden, pinned or archived, their labels, their expiry and their parent, 0 being none. It calls
-// edit, inside the transaction, with each one as it is; edit must not use the store. An error of
-// edit undoes everything and is returned as it is; a change of anything else is an error.
+// edit with each conversation inside the transaction; edit must not use the store. If edit fails,
+// nothing is changed and EditAll returns the same error. A change of any other field is an error.
 //
-// A conversation that is given another parent takes along all that is below it. It keeps its role,
-// its grant and its depth; its link becomes a fork's, so that it is in nobody's scope and its
-// spending starts a ledger of its own, while what was spent stays where it was. EditAll fails with
-// a *CycleError when the parent is the conversation itself or below it, and with a *BusyError while
-// anything runs in the tree it leaves or the one it comes to.
+// A conversation that gets another parent takes along everything below it. It keeps its role, its
+// grant and its depth. Its link becomes ForkLink: no agent's scope contains it, and from then on it
+// has a ledger of its own. What it spent before stays in the old ledger. EditAll fails with a
+// *CycleError if the parent is the conversation itself or below it, and with a *BusyError while
+// anything runs in the old or the new tree.
 func (s *Store) EditAll(ctx context.Context, ids []ID, edit func(*Conversation) error) error {
 	if len(ids) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (s *Store) EditAll(ctx context.Context, ids []ID, edit func(*Conversation) 
 	return absent(err, ids[0])
 }
 
-// frozen names a field that differs although Edit must not change it.
+// frozen returns the name of a field that Edit must not change and that differs, or "".
 func frozen(was, is Conversation) string {
 	a, b := reflect.ValueOf(was), reflect.ValueOf(is)
 	for i := range a.NumField() {
@@ -74,7 +74,7 @@ func frozen(was, is Conversation) string {
 	return ""
 }
 
-// edit takes over what Edit may change, but for the parent.
+// edit stores the fields that Edit may change, except for the parent.
 func (t *tx) edit(id ID, r *record, c Conversation) error {
 	if err := t.Expires(id, r.ExpiresAt, c.ExpiresAt); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (m *mover) move(id, parent ID) error {
 	return t.Save(id, r)
 }
 
-// take sees to it that nothing runs in the whole trees that conversations are in.
+// take fails with a *BusyError if anything runs in the trees of these conversations.
 func (m *mover) take(in []ID) error {
 	t := m.t
 	var roots []ID

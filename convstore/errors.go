@@ -15,19 +15,18 @@ var ErrClosed = errors.New("conversation log: closed")
 // ErrReadOnly is returned by every writing method of a store that was opened with Options.ReadOnly.
 var ErrReadOnly = db.ErrReadOnly
 
-// ErrNoStore is returned by what needs a store's file before anything has been written to it.
+// ErrNoStore is returned by methods that need the store's file, if nothing was ever written.
 var ErrNoStore = db.ErrNoStore
 
 // SchemaError says that the store was written by a newer version of this package (Have > Want), or
 // that it is older and may only be read (Have < Want).
 type SchemaError = db.SchemaError
 
-// DamagedError says that the file at Path is no store, or no sound one. The file was left as it was
-// found.
+// DamagedError says that the file at Path is damaged or not a store. The file was not changed.
 type DamagedError = db.DamagedError
 
-// NotFoundError says that nothing bears the name that was asked for. ID is set when the name was
-// well formed; otherwise What is the name as it was given.
+// NotFoundError says that nothing has the name that was asked for. ID is set if the name was well
+// formed; otherwise What is the name as it was given.
 type NotFoundError struct {
 	ID   ID
 	What string
@@ -46,8 +45,8 @@ func (e *NotFoundError) Error() string {
 }
 
 // ScopeError says that a conversation is not a strict descendant of Root by the links that the
-// scope follows. Root itself is outside its scope. That of an agent does not say whether the
-// conversation exists.
+// scope follows. Root itself is outside its scope. In the scope of an agent, a conversation that
+// does not exist gives the same error.
 type ScopeError struct {
 	ID   ID
 	Root ID
@@ -57,12 +56,12 @@ func (e *ScopeError) Error() string {
 	return fmt.Sprintf("conversation %s: not below %s", e.ID, e.Root)
 }
 
-// BusyError says that someone else holds what was asked for: the run lock of the conversation ID,
-// or the store itself when ID is zero.
+// BusyError says that another process holds a lock: the run lock of the conversation ID or, if ID
+// is zero, the lock of the store.
 type BusyError struct {
 	ID     ID
-	Holder string        // who holds it, as far as the system tells; "" when it does not
-	Reads  bool          // Holder only reads the store, which keeps writers out
+	Holder string        // process that holds it; "" = not known
+	Reads  bool          // Holder only reads the store, and so keeps only writers out
 	Waited time.Duration // zero when nobody waited
 }
 
@@ -80,13 +79,13 @@ func (e *BusyError) Error() string {
 	return msg
 }
 
-// Unwrap returns what the lock in the store's folder failed with.
+// Unwrap returns the error of package file that says the same.
 func (e *BusyError) Unwrap() error {
 	return &file.BusyError{Run: int64(e.ID), Holder: e.Holder, Reads: e.Reads, Waited: e.Waited}
 }
 
-// ChildrenError says that a conversation was not removed because it has children and nobody said
-// what should become of them.
+// ChildrenError says that a conversation was not removed because it has children and RemoveOptions
+// did not say what to do with them.
 type ChildrenError struct {
 	ID       ID
 	Children int // direct children
@@ -100,7 +99,8 @@ func (e *ChildrenError) Error() string {
 	return fmt.Sprintf("conversation %s: has %d %s", e.ID, e.Children, noun)
 }
 
-// CycleError says that a conversation cannot go below Parent, which is itself or below it.
+// CycleError says that Parent cannot become the parent of a conversation, because it is that
+// conversation or below it.
 type CycleError struct {
 	ID, Parent ID
 }
@@ -112,7 +112,7 @@ func (e *CycleError) Error() string {
 	return fmt.Sprintf("conversation %s: cannot go below %s, which is below it", e.ID, e.Parent)
 }
 
-// RangeError says that a turn that was asked for by number does not exist.
+// RangeError says that there is no turn with the number that was asked for.
 type RangeError struct {
 	ID    ID
 	Range Range

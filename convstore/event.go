@@ -20,26 +20,26 @@ import (
 
 // Event is the atomic, append-only unit of a conversation.
 //
-// It encodes to JSON as one flat object: event_id, seq, turn, timestamp, and the fields of the body
-// beside its type.
+// It encodes to JSON as one flat object: event_id, seq, turn, timestamp, type, and the fields of
+// the body.
 type Event struct {
-	// ID is chosen by the writer, 1 to 64 bytes of UTF-8, unique in its conversation: appending an
-	// ID that is there changes nothing. Append fills in an empty one.
+	// ID is chosen by the writer: 1 to 64 bytes of UTF-8, unique in its conversation. To append an
+	// ID that is there already changes nothing. Append fills in an empty ID.
 	ID string
 
 	Seq  uint64    // place in the conversation, from 1; set by Append
-	Turn int       // from 1, 0 before the first TurnStart; set by Append
-	Time time.Time // set by Append where zero; read back in UTC
+	Turn int       // from 1; 0 before the first TurnStart; set by Append
+	Time time.Time // set by Append if zero; read back in UTC
 	Body Body
 
-	// raw is the body as stored. It keeps what Body cannot hold: the fields that a newer version or
-	// another program added.
+	// raw is the body as stored. It has fields that Body does not have, added by a newer version or
+	// another program.
 	raw []byte
 }
 
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// NewEventID returns a fresh event id: 26 characters that sort by the moment they were made.
+// NewEventID returns a new event id: 26 characters that sort by the time at which they were made.
 func NewEventID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16)
@@ -47,8 +47,8 @@ func NewEventID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// body returns the JSON to store: the stored bytes as long as they still say what Body says, else
-// the encoding of Body.
+// body returns the JSON to store: the stored bytes if they still decode to Body, else the encoding
+// of Body.
 func (e Event) body() ([]byte, error) {
 	if e.Body == nil {
 		return nil, errors.New("event: no body")
@@ -74,8 +74,8 @@ type envelope struct {
 	Time time.Time `json:"timestamp,omitzero"`
 }
 
-// MarshalJSON encodes the event as one flat object. A body that was read from a store keeps every
-// field it was stored with.
+// MarshalJSON encodes the event as one flat object. A body that was read from a store keeps all its
+// stored fields.
 func (e Event) MarshalJSON() ([]byte, error) {
 	head, err := jsondoc.Encode(envelope{e.ID, e.Seq, e.Turn, e.Time.UTC()})
 	if err != nil {
@@ -108,19 +108,19 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// withoutMembers returns a JSON object without some of its members, in whatever case their names
-// are, the others as they were.
+// withoutMembers returns a JSON object without the members of these names, in upper or lower case.
+// The other members keep their bytes.
 func withoutMembers(object []byte, names ...string) ([]byte, error) {
 	members, err := jsondoc.Members(object)
 	if err != nil {
 		return nil, err
 	}
 	return jsondoc.Object(slices.DeleteFunc(members, func(m jsondoc.Member) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, m.Name) }) // as they are read
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, m.Name) }) // encoding/json ignores case too
 	})), nil
 }
 
-// eventOf decodes a record into a value that goes on to own its bytes.
+// eventOf decodes a record. The event owns the bytes of the record from then on.
 func eventOf(s stored.Event, seq uint64) (Event, error) {
 	body, err := BodyOf(s)
 	if err != nil {
@@ -136,11 +136,11 @@ func eventOf(s stored.Event, seq uint64) (Event, error) {
 	}, nil
 }
 
-// EncodeEvent makes the record of an event, without its turn. It fails where the event cannot be
-// kept as it is.
+// EncodeEvent returns the record of an event, without its turn. It fails if a record cannot hold
+// the event.
 func EncodeEvent(e Event) (stored.Event, error) {
 	if o, ok := e.Body.(Opaque); ok {
-		// What this version does know is stored as what it is.
+		// A body of a known type is stored as that type.
 		known, err := DecodeBody(o.Raw)
 		if err != nil {
 			return stored.Event{}, err

@@ -14,9 +14,9 @@ type EventIn struct {
 	Event
 }
 
-// EventsOf returns the events of several conversations, all of one before those of the next, for
-// whoever reads a tree: one opening of the file serves as many conversations as it reads ahead.
-// Else it is as Events.
+// EventsOf returns the events of several conversations, all of one before those of the next. It
+// opens the file less often than Events does for each: it reads several small conversations at a
+// time. In all else it works as Events.
 func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] {
 	return func(yield func(EventIn, error) bool) {
 		type part struct {
@@ -24,7 +24,7 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 			events []stored.Placed
 		}
 		at := 0
-		var next, last uint64 // of ids[at]; next is 0 before its first
+		var next, last uint64 // sequence numbers in ids[at]; next = 0 before the first event
 		for at < len(ids) {
 			var parts []part
 			err := v.f.read(ctx, func(t *tx) error {

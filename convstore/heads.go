@@ -7,7 +7,7 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// Head is what a listing knows of a conversation without reading its record.
+// Head is the part of a conversation's metadata that can be read without its record.
 type Head struct {
 	ID      ID
 	Title   string
@@ -15,9 +15,9 @@ type Head struct {
 	Empty   bool // it has no events
 }
 
-// Heads returns the heads of the conversations with these ids or, without ids, of those that the
-// filter lets through, in preorder; the filter's order and limit do not count. It fails with the
-// errors of Get where there are ids.
+// Heads returns the heads of the conversations with these ids. Without ids it returns those that
+// the filter admits, in preorder, and ignores the filter's order and limit. With ids it fails with
+// the errors of Get.
 func (v View) Heads(ctx context.Context, f Filter, ids []ID) (heads []Head, err error) {
 	add := func(id ID, e entry) error {
 		heads = append(heads, Head{id, string(e.title), time.Unix(0, e.updated).UTC(), !e.is(entryEvents)})

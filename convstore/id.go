@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// ID names a conversation. It is the moment of its creation in tenths of a second since 1970, moved
-// forward where that moment was taken: unique within one store, and ordered by creation. The zero
-// ID names no conversation.
+// ID names a conversation. It is the time of its creation in tenths of a second since 1970, or the
+// next number that is free. IDs are unique within one store, and ordered by creation. The zero ID
+// names no conversation.
 type ID int64
 
 const idPrefix = "jp-c"
 
-// ParseID reads the text form, "jp-c" and a decimal number without sign or leading zeros.
-// Everything else names no conversation and is a *NotFoundError.
+// ParseID reads the text form, "jp-c" and a decimal number without sign or leading zeros. Any other
+// text is a *NotFoundError.
 func ParseID(s string) (ID, error) {
 	digits, ok := strings.CutPrefix(s, idPrefix)
 	if !ok || digits == "" || digits[0] < '1' || digits[0] > '9' {

@@ -12,16 +12,17 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Imported says where a conversation came from, and what came with it and is not used here.
+// Imported says where an imported conversation came from, and holds what came with it and is not
+// used.
 type Imported struct {
 	At     time.Time `json:"at"`
-	Parent ID        `json:"parent_id,omitzero"` // that it came with
-	Apart  bool      `json:"apart,omitzero"`     // Parent did not come along: it is a root here
-	Link   Link      `json:"link,omitzero"`      // as it was there; here it is a fork's
+	Parent ID        `json:"parent_id,omitzero"` // parent that it came with
+	Apart  bool      `json:"apart,omitzero"`     // Parent was not imported, so the conversation is a root here
+	Link   Link      `json:"link,omitzero"`      // link to Parent where it came from; here it is a ForkLink
 	Void
 }
 
-// Imported returns what came with a conversation, nil for one that was made here. It fails as Get
+// Imported returns what came with an imported conversation, nil for any other. It fails as Get
 // does.
 func (v View) Imported(ctx context.Context, id ID) (im *Imported, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
@@ -34,7 +35,7 @@ func (v View) Imported(ctx context.Context, id ID) (im *Imported, err error) {
 	return im, absent(err, id)
 }
 
-// Imported returns what came with a conversation, nil for one that was made here.
+// Imported returns what came with an imported conversation, nil for any other.
 func (t *tx) Imported(id ID) (*Imported, error) {
 	v := t.Bucket(db.Imported).Get(id.key())
 	if v == nil {
@@ -42,13 +43,13 @@ func (t *tx) Imported(id ID) (*Imported, error) {
 	}
 	var im Imported
 	if err := json.Unmarshal(v, &im); err != nil {
-		return nil, t.Damaged("conversation %s: what it was imported with: %w", id, err)
+		return nil, t.Damaged("conversation %s: its entry in imported: %w", id, err)
 	}
 	return &im, nil
 }
 
-// Void is what a conversation was allowed, and how it was set up, where it comes from. Whoever
-// imports it has given it none of that: it is kept, shown and exported again, and never used.
+// Void holds the config, profile, role and grant that an imported conversation had where it came
+// from. Nobody granted these here: they are stored, shown and exported again, but never used.
 type Void struct {
 	Profile     string `json:"profile,omitzero"`
 	ProfileArg  string `json:"profile_arg,omitzero"`
@@ -56,11 +57,11 @@ type Void struct {
 	Role        string `json:"role,omitzero"`
 	Grant       *Grant `json:"grant,omitempty"`
 
-	Config      json.RawMessage `json:"config,omitempty"`        // where JSON keeps its bytes as they are
-	ConfigBytes []byte          `json:"config_base64,omitempty"` // elsewhere
+	Config      json.RawMessage `json:"config,omitempty"`        // if its bytes survive as JSON
+	ConfigBytes []byte          `json:"config_base64,omitempty"` // otherwise
 	Tools       []string        `json:"tools,omitempty"`
 
-	// Extra is what another program knew of it beyond that, by names of its own.
+	// Extra is further metadata of another program, under that program's names.
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -72,16 +73,16 @@ func (v Void) Raw() []byte {
 	return v.Config
 }
 
-// staged is what an import keeps of a conversation or a delegation until its last transaction.
+// staged is a conversation or a delegation that an import stores until its last transaction.
 type staged struct {
 	By         ID          `json:"-"` // the import
 	Record     *record     `json:"record,omitempty"`
 	Imported   *Imported   `json:"imported,omitempty"`
-	UpdatedAt  time.Time   `json:"updated_at,omitzero"` // as it came; zero = its last event
+	UpdatedAt  time.Time   `json:"updated_at,omitzero"` // time that came with it; zero = that of its last event
 	Delegation *Delegation `json:"delegation,omitempty"`
 }
 
-// Stage stores what an import keeps, under the key of a conversation or of a delegation.
+// Stage stores s under the key of a conversation or of a delegation.
 func (t *tx) Stage(key []byte, s staged) error {
 	v, err := jsondoc.Encode(s)
 	if err != nil {
@@ -113,10 +114,10 @@ func parseStaged(v []byte) (*staged, error) {
 	return s, nil
 }
 
-// sweepBatch is how many entries one transaction removes.
+// sweepBatch is the number of entries that one transaction removes at most.
 const sweepBatch = 50_000
 
-// sweepImports removes what imports have left that were cut off.
+// sweepImports removes what imports wrote that were cut off.
 func (f *base) sweepImports(ctx context.Context) error {
 	for {
 		left := false
@@ -137,8 +138,8 @@ func (f *base) sweepImports(ctx context.Context) error {
 	}
 }
 
-// abandonedImports returns the keys of things that imports which do not run any more have staged,
-// at most so many.
+// abandonedImports returns at most so many keys of bucket imports whose imports do not run any
+// more.
 func (t *tx) abandonedImports(most int) (keys [][]byte, err error) {
 	runs := make(map[ID]bool)
 	err = t.Prefixed(db.Imports, nil, func(k, v []byte) error {
@@ -165,7 +166,7 @@ func (t *tx) abandonedImports(most int) (keys [][]byte, err error) {
 	return keys, err
 }
 
-// sweepSome removes as much of what abandoned imports have staged as one transaction should.
+// sweepSome removes up to sweepBatch entries that abandoned imports wrote.
 func (t *tx) sweepSome() error {
 	keys, err := t.abandonedImports(sweepBatch)
 	if err != nil {
@@ -183,8 +184,8 @@ func (t *tx) sweepSome() error {
 	return nil
 }
 
-// sweep removes what was staged under a key, and the key with the last of it, as long as there are
-// entries left that it may remove.
+// sweep removes the entries that were staged under a key, and then the key itself. It removes at
+// most *left entries and subtracts them from it.
 func (t *tx) sweep(key []byte, left *int) error {
 	for _, n := range []db.BucketNumber{db.Events, db.EventIDs, db.Turns} {
 		if len(key) != 8 {

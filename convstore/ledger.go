@@ -7,20 +7,21 @@ import (
 )
 
 // The arithmetic of the ledger: plain functions over plain numbers. Amounts are whole tokens and
-// billionths of a dollar. Of a limit, nil means unlimited and zero means none.
+// billionths of a dollar. A limit of nil means unlimited, one of zero means that nothing may be
+// used.
 
-// Spend is what calls of models have used.
+// Spend is what calls of models used.
 type Spend struct {
 	Usage
-	CostNano int64 `json:"cost_nano"`         // billionths of a dollar, of the calls whose price is known
-	Unpriced int   `json:"unpriced,omitzero"` // calls whose price is not
+	CostNano int64 `json:"cost_nano"`         // billionths of a dollar, for calls with a known price
+	Unpriced int   `json:"unpriced,omitzero"` // calls with an unknown price
 }
 
-// Tokens returns those that count against limits: input, cache writes and output. What is read from
-// a cache does not.
+// Tokens returns the tokens that count against limits: input, cache writes and output. Cache reads
+// do not count.
 func (u Usage) Tokens() int64 { return add(add(u.Input, u.CacheWrite), u.Output) }
 
-// Cost returns the billionths of a dollar, nil when the price of a call is unknown.
+// Cost returns the cost in billionths of a dollar, or nil if the price of a call is unknown.
 func (s Spend) Cost() *int64 {
 	if s.Unpriced > 0 {
 		return nil
@@ -38,15 +39,15 @@ func (s Spend) sub(t Spend) Spend {
 	return Spend{s.Usage.sub(t.Usage), s.CostNano - t.CostNano, s.Unpriced - t.Unpriced}
 }
 
-// budget is s as an amount to take from another.
+// budget returns s as a Budget.
 func (s Spend) budget() Budget {
 	tokens, cost := s.Tokens(), s.CostNano
 	return Budget{Tokens: &tokens, CostNano: &cost}
 }
 
-// mostSpent bounds what a conversation has spent before a turn or a run of it begins. As much again
-// has room above it, so that what is spent from then on is never lost in the largest number, and a
-// limit on it holds.
+// mostSpent bounds the counters of what a conversation spent before a turn or a run begins. The
+// same amount fits above it, so that the counters do not overflow during that turn, and its limits
+// work.
 const mostSpent = math.MaxInt64 / 2
 
 // bounded returns s with no amount above mostSpent.
@@ -57,7 +58,8 @@ func (s Spend) bounded() Spend {
 	return s
 }
 
-// Sum adds numbers that are not negative; the largest stands for all above.
+// Sum adds two numbers that are not negative. A sum above the largest int64 becomes the largest
+// int64.
 func Sum(a, b int64) int64 { return add(a, b) }
 
 func add(a, b int64) int64 {
@@ -67,8 +69,8 @@ func add(a, b int64) int64 {
 	return a + b
 }
 
-// Budget is an amount of tokens and one of money, in billionths of a dollar. Nil is unlimited. One
-// that is left over can be negative.
+// Budget is an amount of tokens and one of money, in billionths of a dollar. Nil is unlimited. An
+// amount that is left can be negative.
 type Budget struct {
 	Tokens   *int64 `json:"tokens"`
 	CostNano *int64 `json:"cost_nano"`
@@ -79,13 +81,13 @@ func (b Budget) Min(c Budget) Budget {
 	return Budget{Tokens: lesser(b.Tokens, c.Tokens), CostNano: lesser(b.CostNano, c.CostNano)}
 }
 
-// Minus returns what is left of b. Of a limited amount nothing is left when an unlimited one is
-// taken from it.
+// Minus returns what is left of b after c. If an amount of b is limited and that of c is not,
+// nothing is left of it.
 func (b Budget) Minus(c Budget) Budget {
 	return Budget{Tokens: minus(b.Tokens, c.Tokens), CostNano: minus(b.CostNano, c.CostNano)}
 }
 
-// plus returns the sum, unlimited where one of the two is.
+// plus returns the sum of each amount, unlimited if either is.
 func (b Budget) plus(c Budget) Budget {
 	return Budget{Tokens: plus(b.Tokens, c.Tokens), CostNano: plus(b.CostNano, c.CostNano)}
 }
@@ -109,7 +111,7 @@ func minus(a, b *int64) *int64 {
 		return new(int64)
 	}
 	n := *a - *b
-	if *b > 0 && n > *a || *b < 0 && n < *a { // beyond what an int64 can hold
+	if *b > 0 && n > *a || *b < 0 && n < *a { // overflow
 		n = math.MinInt64
 		if *b < 0 {
 			n = math.MaxInt64
@@ -126,8 +128,8 @@ func plus(a, b *int64) *int64 {
 	return &n
 }
 
-// Pool returns what one reply may hand down of what remains: remaining × share, rounded down, nil
-// when unlimited. A share has six decimals and is held to 0..1.
+// Pool returns how much one reply of a model may grant to its delegations: remaining × share,
+// rounded down; nil = unlimited. A share is brought into 0..1 and rounded to six decimals.
 func Pool(remaining *int64, share float64) *int64 {
 	if remaining == nil {
 		return nil
@@ -143,8 +145,8 @@ func Pool(remaining *int64, share float64) *int64 {
 	return &pool
 }
 
-// Portion returns what each of n delegations that reserve together is given of a pool: min(⌊pool /
-// n⌋, limits...), nil when all are unlimited. Nothing can be reserved when it is zero or less.
+// Portion returns the part of a pool that each of n delegations gets: min(⌊pool / n⌋, limits...),
+// or nil if all are unlimited. If the part is zero or less, nothing can be reserved.
 func Portion(pool *int64, n int, limits ...*int64) *int64 {
 	if pool != nil {
 		each := *pool / int64(max(n, 1))
@@ -156,21 +158,21 @@ func Portion(pool *int64, n int, limits ...*int64) *int64 {
 	return clonePtr(pool)
 }
 
-// Limits are what a session may use: one turn of the root of a ledger, with all that it delegates.
-// They are written when the turn starts and not read from any config after that.
+// Limits are the limits of a session: one turn of the root of a ledger, with everything that it
+// delegates. They are written when the turn starts. No config changes them after that.
 type Limits struct {
-	Budget        // of the sub-agents together
-	Run    Budget `json:"run"` // of everything, the root's own calls included
+	Budget        // budget of all sub-agents together
+	Run    Budget `json:"run"` // budget of all, with the root's own calls
 
-	// Strict: a person has set CostNano, here or in Run, so that what has no known price is
-	// refused. Else it runs, and counts as nothing.
+	// Strict is set if a person set CostNano, here or in Run. Then a model with an unknown price is
+	// refused. Otherwise it runs, and costs nothing in the ledger.
 	Strict   bool `json:"strict,omitzero"`
 	Children int  `json:"children"`          // conversations made by delegation
-	Parallel int  `json:"parallel,omitzero"` // of these, how many run at once; 0 = not said
+	Parallel int  `json:"parallel,omitzero"` // how many of these run at the same time; 0 = not set
 }
 
-// narrow holds the limits of a turn that is open to others as well: each is the smaller of the two.
-// Nil are none yet.
+// narrow returns the smaller of each limit of an open turn and of other limits. A nil l has no
+// limits.
 func (l *Limits) narrow(by Limits) *Limits {
 	n := by.clone()
 	if l == nil {
@@ -178,7 +180,7 @@ func (l *Limits) narrow(by Limits) *Limits {
 	}
 	n.Budget, n.Run = l.Budget.Min(by.Budget), l.Run.Min(by.Run)
 	n.Strict, n.Children = l.Strict || by.Strict, min(l.Children, by.Children)
-	n.Parallel = min(cmp.Or(l.Parallel, by.Parallel), cmp.Or(by.Parallel, l.Parallel)) // 0 = not said
+	n.Parallel = min(cmp.Or(l.Parallel, by.Parallel), cmp.Or(by.Parallel, l.Parallel)) // 0 = not set
 	return n
 }
 
@@ -193,28 +195,28 @@ func (l *Limits) clone() *Limits {
 
 // Account is the state of one conversation in the ledger, in its present turn.
 type Account struct {
-	Session int     // the root's turn that it belongs to
-	Limits  *Limits // of that session; nil when none were written
-	Limit   Budget  // of its own calls and all below: its grant or, at the root, that of the whole run
-	Subs    Budget  // of all below alone: at the root that of its sub-agents, unlimited elsewhere
+	Session int     // turn of the root that the account belongs to
+	Limits  *Limits // limits of that session; nil = none were written
+	Limit   Budget  // of its own calls and all below: its grant or, at the root, the limit of the whole run
+	Subs    Budget  // of all below, without its own calls: at the root the limit of its sub-agents, unlimited elsewhere
 
-	Own   Spend  // its own calls
-	Call  Spend  // the most that its call under way may use
-	Below Spend  // of the delegations that it made and that have ended, with all below them
-	Open  Budget // granted to those that have not ended
+	Own   Spend  // use by its own calls
+	Call  Spend  // most that its open call may use
+	Below Spend  // use by the delegations that it made and that have ended, with all below them
+	Open  Budget // grants of those that have not ended
 
-	// Left is what its own next calls may use, and may be negative. At the root it is limited only
-	// where the whole run is.
+	// Left is what its next calls may use. It may be negative. At the root it is limited only if
+	// the whole run is.
 	Left Budget
-	// Free is what may be handed down, before the share is taken of it.
+	// Free is what may be granted to delegations, before it is multiplied by the share.
 	Free Budget
 }
 
-// left works out Left and Free from the rest.
+// left computes Left and Free from the other fields.
 //
 //	remaining = limit or grant − own use (in a child) − settled − open
 //
-// A call under way counts as used in full: a person may delegate meanwhile.
+// An open call counts as used in full, because a person may delegate meanwhile.
 func (a *Account) left() {
 	given := a.Below.budget().plus(a.Open)
 	a.Left = a.Limit.Minus(a.Own.Add(a.Call).budget()).Minus(given)

@@ -14,9 +14,9 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// entry is what choosing and ordering conversations needs to know of one. It is stored apart from
-// the record, so that a listing goes through a hundred thousand of them in a few milliseconds and
-// decodes the records of those it returns only:
+// entry has the fields of a conversation by which a listing filters and orders. It is stored apart
+// from the record. A listing reads a hundred thousand entries in a few milliseconds, and decodes
+// only the records that it returns:
 //
 //	flags u8, updated u64, turns u64, cost u64, title, labels
 //
@@ -27,8 +27,8 @@ type entry struct {
 	flags   entryFlag
 	updated int64
 	turns   int
-	cost    int64  // costUnknown when some price is
-	title   []byte // these two belong to the transaction
+	cost    int64  // costUnknown if a price is unknown
+	title   []byte // title and labels are valid only inside the transaction
 	labels  []byte
 }
 
@@ -43,12 +43,12 @@ const (
 	entryEvents // has events
 )
 
-// costUnknown stands after every cost in order.
+// costUnknown sorts after every known cost.
 const costUnknown = math.MaxInt64
 
 func (e entry) is(f entryFlag) bool { return e.flags&f != 0 }
 
-// entry returns the entry of a record as stored.
+// entry returns the stored bytes of a record's entry.
 func (r *record) entry() []byte {
 	var flags entryFlag
 	set := func(flag entryFlag, on bool) {
@@ -80,7 +80,8 @@ func (r *record) entry() []byte {
 	return b
 }
 
-// nanoseconds is the time since 1970, as far as it can be said.
+// nanoseconds returns the time since 1970. A time that does not fit becomes the nearest one that
+// does.
 func nanoseconds(t time.Time) int64 {
 	switch secs := t.Unix(); {
 	case secs < math.MinInt64/int64(time.Second):
@@ -115,7 +116,7 @@ func parseEntry(v []byte) (e entry, ok bool) {
 	return e, ok
 }
 
-// hasLabels reports whether the entry has all the labels of want; a value of "" is any value.
+// hasLabels reports whether the entry has all labels of want; a value of "" matches any value.
 func (e entry) hasLabels(want map[string]string) bool {
 	found := 0
 	for rest := e.labels; len(rest) > 0 && found < len(want); {
@@ -138,7 +139,7 @@ func (f Filter) admits(e entry) bool {
 	return (f.Hidden || !e.is(entryHidden)) && (f.Archived || !e.is(entryArchived)) && (!f.Roots || !e.is(entryChild)) && e.hasLabels(f.Labels)
 }
 
-// saveEntry brings the entry of a conversation up to date.
+// saveEntry updates the entry of a conversation.
 func (t *tx) saveEntry(id ID, r *record) error {
 	e := r.entry()
 	if bytes.Equal(t.Bucket(db.Listing).Get(id.key()), e) {
@@ -147,7 +148,7 @@ func (t *tx) saveEntry(id ID, r *record) error {
 	return t.Put(db.Listing, id.key(), e)
 }
 
-// entries reads entries one after the other. It is quickest in the order of ids.
+// entries reads entries by id. It is fastest in the order of ids.
 type entries struct {
 	t    *tx
 	c    *bbolt.Cursor
@@ -192,7 +193,7 @@ func (r *entries) all(backwards bool, fn func(ID, entry) error) error {
 	return nil
 }
 
-// ranked is a conversation with what it is ordered by.
+// ranked is a conversation with the values by which it is ordered.
 type ranked struct {
 	id    ID
 	by    int64
@@ -200,7 +201,7 @@ type ranked struct {
 	title string
 }
 
-// rank returns what a conversation is ordered by; its texts are copies.
+// rank returns the values by which a conversation is ordered. Its texts are copies.
 func (s Sort) rank(id ID, e entry) ranked {
 	r := ranked{id: id}
 	switch s {
@@ -217,18 +218,18 @@ func (s Sort) rank(id ID, e entry) ranked {
 	return r
 }
 
-// compare orders; where two are equal, the older one is first.
+// compare compares for sorting; of two equal ones the older is first.
 func (a ranked) compare(b ranked) int {
 	return cmp.Or(cmp.Compare(a.by, b.by), strings.Compare(a.lower, b.lower), strings.Compare(a.title, b.title), cmp.Compare(a.id, b.id))
 }
 
-// first keeps the first ones, in order, of all that it is offered: as many as limit, or all. It
-// holds at most twice as many at a time.
+// first collects the first limit of all conversations that it is offered, in order. It holds at
+// most twice as many at a time.
 type first struct {
 	limit      int // 0 = no limit
 	descending bool
 	kept       []ranked
-	worst      ranked // the last of limit ones in order, once full
+	worst      ranked // the last in order of the first limit ones, if full
 	full       bool
 }
 
@@ -257,7 +258,7 @@ func (f *first) cut() {
 	}
 }
 
-// ids returns what was kept.
+// ids returns the first ones, in order.
 func (f *first) ids() []ID {
 	f.cut()
 	ids := make([]ID, len(f.kept))
@@ -267,7 +268,7 @@ func (f *first) ids() []ID {
 	return ids
 }
 
-// choose returns the conversations in view that the filter lets through, in its order.
+// choose returns the conversations in view that the filter admits, in its order.
 func (v View) choose(t *tx, f Filter) ([]ID, error) {
 	enough := func(ids []ID) error {
 		if f.Limit > 0 && len(ids) == f.Limit {
@@ -311,8 +312,8 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 			return nil
 		}
 		if whole {
-			// What was made last is mostly what is active, has most turns and costs most: so it is
-			// met first when those are wanted.
+			// The newest conversations are mostly those with the most activity, turns and cost. So
+			// they are read first if the order is descending.
 			err = t.Entries().all(f.Descending, func(id ID, e entry) error {
 				if !f.admits(e) {
 					return nil
@@ -330,13 +331,13 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 	return ids, err
 }
 
-// fewest is how many matches a walk through the whole store is saved for: each costs the records
-// above it.
+// fewest is the largest number of matches for which fewIn pays: each match costs a read of the
+// records above it.
 const fewest = 256
 
-// fewIn is choose for a filter that lets only few of the whole store through, in the order of the
-// tree: it goes through the entries as they lie and looks up where in the tree those few stand. It
-// gives up when they are more.
+// fewIn is choose in the order of the tree, for a filter that admits few conversations of the whole
+// store. It reads the entries in the order of ids, and finds the places of those few in the tree.
+// If there are more than fewest it gives up, and few is false.
 func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
 	err = t.Entries().all(false, func(id ID, e entry) error {
 		if !f.admits(e) {
@@ -353,7 +354,7 @@ func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
 		}
 		return nil, false, err
 	}
-	// What is before what in preorder is what the ids on the ways down to them say.
+	// The order of the paths from the root is preorder.
 	ways := make(map[ID][]ID, len(ids))
 	for _, id := range ids {
 		r, err := t.Load(id)
@@ -380,11 +381,11 @@ func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
 	return ids, true, nil
 }
 
-// ring keeps the last ids that were added: as many as limit, or all.
+// ring holds the last ids that were added: as many as limit, or all.
 type ring struct {
 	limit int
 	ids   []ID
-	next  int // where the oldest one is, once full
+	next  int // index of the oldest one, if full
 }
 
 func (r *ring) add(id ID) {

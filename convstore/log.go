@@ -16,16 +16,16 @@ import (
 )
 
 // Log is one conversation whose run lock this process holds, alone or with the parent that it
-// inherited the lock from. Its methods are safe for concurrent use; Close waits for those that are
-// under way.
+// inherited the lock from. Its methods are safe for concurrent use. Close waits for calls that are
+// still running.
 type Log struct {
 	f  *base
 	id ID
 
-	shared  bool        // the parent holds the lock too, until it settles
-	calling atomic.Bool // a call that the record says was begun is this process's
-	blank   atomic.Bool // it has no events: nobody else can append any
-	taken   Config      // as it was when the lock was taken
+	shared  bool        // the parent process holds the lock too, until it settles
+	calling atomic.Bool // the open call in the record is this process's own
+	blank   atomic.Bool // no events; nobody else can append any
+	taken   Config      // config when the lock was taken
 
 	mu   sync.RWMutex
 	lock *os.File // nil when closed
@@ -43,7 +43,7 @@ func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().G
 // changed.
 func (l *Log) Taken() Config { return l.taken }
 
-// Blank reports, without looking at the store, that the conversation has no events.
+// Blank reports, without reading the store, whether the conversation has no events.
 func (l *Log) Blank() bool { return l.blank.Load() }
 
 // Events is View.Events of the conversation.
@@ -56,7 +56,7 @@ func (l *Log) Below() Scope {
 	return Scope{View: View{f: l.f, root: l.id, delegated: true}, as: runner{id: l.id, inherited: l.shared}}
 }
 
-// Close lets go of the run lock. A further Close does nothing.
+// Close releases the run lock. A second Close does nothing.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,8 @@ func (l *Log) Close() error {
 	return file.DropRun(lock)
 }
 
-// write runs fn in a write transaction with the conversation's record, as long as the log is open.
+// write runs fn in a write transaction with the conversation's record. It fails with ErrClosed
+// after Close.
 func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -94,9 +95,10 @@ func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 	return absent(err, l.id)
 }
 
-// takeOver parts a conversation, whose run lock was free to take, from the delegation that ran it,
-// if any: it settles that one and what was left open below it. Else its end would be taken for the
-// end of a turn that somebody else began since, and what it had used would be in no account.
+// takeOver settles the delegation that last ran a conversation, if it is still open, and the open
+// ones below it. The caller has taken the run lock, so that nobody else can settle it. Otherwise
+// the end of a turn that the caller begins would count as the end of that delegation, and its use
+// would be in no account.
 func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	if r.Run == nil {
 		return r, nil
@@ -130,8 +132,8 @@ func (l *Log) SetTitle(ctx context.Context, title string) error {
 	})
 }
 
-// Retitle changes the conversation's title from was and stores events with that. Where the title is
-// another one by now it does neither, and reports so.
+// Retitle changes the conversation's title from was to title and appends events in the same
+// transaction. If the title is not was any more, it does neither and returns false.
 func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (changed bool, err error) {
 	err = l.append(ctx, events, func(t *tx, r *record) error {
 		if changed = r.Title == was; !changed {
@@ -143,23 +145,22 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 	return changed && err == nil, err
 }
 
-// Append stores events at the end of the conversation, all of them or none. When it has returned
-// nil they survive whatever happens to the process or, as far as the disk keeps its word, to the
-// machine.
+// Append stores events at the end of the conversation, all of them or none. After it returned nil
+// they survive a crash of the process and, if the disk flushes as it says, of the machine.
 //
-// It sets the ID and Time of events that have none and, once they are stored, the Seq and Turn of
-// all: in the slice itself when one is passed. An event whose ID is there already is passed over,
-// so that an append whose acknowledgement was lost can be repeated.
+// It sets the ID and Time of events that have none and, after they are stored, the Seq and Turn of
+// all. If a slice is passed, it sets them in that slice. An event whose ID is there already is
+// skipped, so that an append can be repeated.
 //
-// It waits for the store longer than ctx lives, by Options.Deadline: what has happened is recorded
-// also where that ends the run.
+// It waits for the store until Options.Deadline after the end of ctx, so that the last events of a
+// run that was stopped are stored too.
 //
 // It fails with a *NotFoundError when the conversation or an ancestor is gone.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
 	return l.append(ctx, events, nil)
 }
 
-// append is Append that goes on with then, if any, in the same transaction.
+// append is Append that also calls then, if it is not nil, in the same transaction.
 func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record) error) error {
 	encoded, bodies := make([]stored.Event, len(events)), make([]Body, len(events))
 	for i := range events {
@@ -175,7 +176,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 			return fmt.Errorf("conversation %s: %w", l.id, err)
 		}
 		encoded[i], bodies[i] = s, e.Body
-		if o, ok := e.Body.(Opaque); ok { // it may be of a type that counts
+		if o, ok := e.Body.(Opaque); ok { // its type may change the record
 			if bodies[i], err = DecodeBody(o.Raw); err != nil {
 				return fmt.Errorf("conversation %s: %w", l.id, err)
 			}
@@ -184,7 +185,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 	ctx, stop := file.Outlast(ctx, l.f.Deadline)
 	defer stop()
 	seqs := make([]uint64, len(events))
-	l.blank.Store(false) // whatever comes of it
+	l.blank.Store(false) // even if it fails
 	err := l.write(ctx, func(t *tx, r *record) error {
 		changed := false
 		for i := range encoded {
@@ -213,9 +214,8 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 	return nil
 }
 
-// Append stores one event and what follows from it in the record, which the caller saves. It fills
-// in the event's turn and returns its sequence number; an event that is there already leaves
-// everything as it is.
+// Append stores one event and updates the record, which the caller saves. It sets the event's turn
+// and returns its sequence number. An event that is there already changes nothing.
 func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error) {
 	idKey := db.TextKey(id, string(s.ID))
 	if v := t.Bucket(db.EventIDs).Get(idKey); v != nil {

@@ -5,19 +5,19 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// base is a store as its transactions use it: the folder, and bbolt in it.
+// base is the folder of a store and the bbolt file in it. Transactions begin here.
 type base struct {
 	db.Base
 }
 
-// patiently returns the base as a run uses it.
+// patiently returns a base that waits for the store as a run does.
 func (f *base) patiently() *base {
 	p := *f
 	p.Patient = true
 	return &p
 }
 
-// busy returns a *BusyError for a lock in the folder that is held.
+// busy turns a *file.BusyError into a *BusyError.
 func busy(err error) error {
 	if held, ok := err.(*file.BusyError); ok {
 		return &BusyError{ID: ID(held.Run), Holder: held.Holder, Reads: held.Reads, Waited: held.Waited}

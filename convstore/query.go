@@ -5,11 +5,11 @@ import (
 )
 
 // Range chooses turns: First to Last, both counted from 1 and both included. A negative number
-// counts from the end, -1 being the last turn; 0 leaves that side open. The zero Range is
-// everything, events before the first turn included.
+// counts from the end: -1 is the last turn. 0 leaves that side open. The zero Range is everything,
+// with the events before the first turn.
 //
-// A Range that reaches beyond the turns there are is cut to them, except that a single turn asked
-// for by number must exist.
+// A Range that reaches beyond the existing turns is cut to them. A single turn that is asked for by
+// number must exist.
 type Range struct {
 	First, Last int
 	none        bool
@@ -72,12 +72,12 @@ const (
 
 // Filter chooses and orders conversations for a listing.
 type Filter struct {
-	Roots    bool // only those without a parent
-	Children ID   // only the direct children of this one
+	Roots    bool // only conversations without a parent
+	Children ID   // only the direct children of this conversation
 	Hidden   bool // hidden ones too
 	Archived bool // archived ones too
 
-	// Labels must all be there with these values; "" takes any value.
+	// Labels that a conversation must have, with these values; "" matches any value.
 	Labels map[string]string
 
 	Sort       Sort

@@ -7,8 +7,8 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// Reconcile settles, in all ledgers, the delegations that nobody can settle any more, as Reserve
-// does in the one that it is about.
+// Reconcile settles the delegations of all ledgers that nobody else can settle any more. Reserve
+// does the same for its own ledger.
 func (s *Store) Reconcile(ctx context.Context) error {
 	var ledgers []ID
 	err := s.f.read(ctx, func(t *tx) (err error) {
@@ -22,7 +22,7 @@ func (s *Store) Reconcile(ctx context.Context) error {
 		return err
 	}
 	return s.f.write(ctx, func(t *tx) error {
-		ledgers, err := t.abandonedLedgers() // some may have been settled since
+		ledgers, err := t.abandonedLedgers() // again: some may have been settled meanwhile
 		if err == nil && len(ledgers) == 0 {
 			return db.ErrUnchanged
 		}
@@ -35,7 +35,7 @@ func (s *Store) Reconcile(ctx context.Context) error {
 	})
 }
 
-// abandonedLedgers returns those with an open delegation that is abandoned, each once.
+// abandonedLedgers returns the ledgers that have an open, abandoned delegation, each once.
 func (t *tx) abandonedLedgers() (ledgers []ID, err error) {
 	err = t.Prefixed(db.OpenDelegations, nil, func(k, v []byte) error {
 		ledger := idAt(k, 0)

@@ -14,8 +14,8 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// record is a conversation's metadata as stored, JSON under its id. The counts are kept by the
-// transactions that append, fork and remove, so that a listing reads no events.
+// record is a conversation's stored metadata, JSON under its id. The transactions that append, fork
+// and remove update the counts, so that a listing reads no events.
 type record struct {
 	Parent ID   `json:"parent,omitzero"`
 	Link   Link `json:"link,omitzero"`
@@ -48,40 +48,41 @@ type record struct {
 	Unpriced int   `json:"unpriced,omitzero"` // model calls of unknown price
 
 	TurnOpen bool   `json:"turn_open,omitzero"` // the last turn has not ended
-	State    State  `json:"state,omitzero"`     // of the last turn that ended
+	State    State  `json:"state,omitzero"`     // end of the last turn that has ended
 	Reason   string `json:"reason,omitzero"`
 
-	Run  *openRun `json:"run,omitempty"`  // the delegation that runs it, until settled
-	Last *openRun `json:"last,omitempty"` // the one that ran it before that
+	Run  *openRun `json:"run,omitempty"`  // delegation that runs it, until it is settled
+	Last *openRun `json:"last,omitempty"` // delegation that ran it before that
 
-	// How its last run was settled, when that has not come to a turn of its own.
+	// How its last run was settled, if that run ended before its turn began.
 	RunState  State  `json:"run_state,omitzero"`
 	RunReason string `json:"run_reason,omitzero"`
 
 	// The ledger of its present turn.
-	Limits *Limits  `json:"limits,omitempty"` // of the session, at the root of a ledger
-	Since  Spend    `json:"since,omitzero"`   // what it had spent when the turn began
-	Below  Spend    `json:"below,omitzero"`   // settled by the delegations that it made
-	Call   *Call    `json:"call,omitempty"`   // of a model, begun and not ended
-	Made   *tallied `json:"made,omitempty"`   // by delegations; nil = not counted yet
+	Limits *Limits  `json:"limits,omitempty"` // limits of the session, at the root of a ledger
+	Since  Spend    `json:"since,omitzero"`   // what it had spent before the turn began
+	Below  Spend    `json:"below,omitzero"`   // use by the settled delegations that it made
+	Call   *Call    `json:"call,omitempty"`   // open call of a model
+	Made   *tallied `json:"made,omitempty"`   // number of its delegations; nil = not counted yet
 
-	// The number of the last delegation when it was imported. Those up to it were made by, or for,
-	// a conversation of the same id that was here before: they are in no account of this one.
+	// Number of the last delegation at the time when the conversation was imported. Delegations up
+	// to it belong to a removed conversation of the same id and count in no account of this one.
 	After uint64 `json:"after,omitzero"`
 }
 
-// spend is what its own calls have used in all its turns.
+// spend returns what its own calls used in all its turns.
 func (r *record) spend() Spend { return Spend{r.Usage, r.CostNano, r.Unpriced} }
 
-// rebase makes room for what is spent from now on, and returns what was spent before.
+// rebase bounds the counters of what was spent, so that they cannot overflow in the next turn or
+// run, and returns them.
 func (r *record) rebase() Spend {
 	s := r.spend().bounded()
 	r.Usage, r.CostNano = s.Usage, s.CostNano
 	return s
 }
 
-// run is the delegation that runs it or, when none does, did so last; nil when it was never
-// delegated.
+// run returns the delegation that runs the conversation or, if none does, the one that ran it last;
+// nil = it was never delegated.
 func (r *record) run() *openRun {
 	if r.Run != nil {
 		return r.Run
@@ -89,22 +90,22 @@ func (r *record) run() *openRun {
 	return r.Last
 }
 
-// ended leaves the delegation that ran it behind.
+// ended makes the delegation that runs it the last one.
 func (r *record) ended() { r.Last, r.Run = r.Run, nil }
 
-// tallied counts what was made by delegations in the present turn of a conversation, but for those
-// that may be reserved again.
+// tallied counts the delegations of the present turn of a conversation, without those that may be
+// reserved again.
 type tallied struct {
-	Calls  int `json:"calls,omitzero"`  // delegations by the conversation itself
-	Forked int `json:"forked,omitzero"` // conversations for delegations of the ledger that it owns
+	Calls  int `json:"calls,omitzero"`  // delegations that the conversation itself made
+	Forked int `json:"forked,omitzero"` // conversations made for delegations of the ledger that it owns
 }
 
-// openRun is what a child knows of the delegation that runs it.
+// openRun is what the record of a child holds about the delegation that runs it.
 type openRun struct {
-	Root   ID     `json:"root"`   // with Number, the delegation's key
+	Root   ID     `json:"root"`   // Root and Number are the delegation's key
 	Number uint64 `json:"number"` //
 
-	// The child's counts when it was reserved, to tell what this run added.
+	// The child's counts when it was reserved; the difference is what this run added.
 	Turns  int   `json:"turns,omitzero"`
 	Before Spend `json:"before,omitzero"`
 }
@@ -125,7 +126,7 @@ func (t *tx) Load(id ID) (*record, error) {
 	return &r, nil
 }
 
-// loadWhole is load that also sees to it that no ancestor is gone.
+// loadWhole is Load that also fails if an ancestor is missing.
 func (t *tx) loadWhole(id ID) (*record, error) {
 	r, err := t.Load(id)
 	if err != nil {
@@ -136,11 +137,11 @@ func (t *tx) loadWhole(id ID) (*record, error) {
 	return r, err
 }
 
-// Ancestors walks up from a conversation, parent first. A parent that is gone or a parent that was
-// met before end it with an error in *err.
+// Ancestors walks up from a conversation, parent first. If a parent is missing, or is its own
+// ancestor, it ends with an error in *err.
 func (t *tx) Ancestors(id ID, r *record, err *error) func(yield func(ID, *record) bool) {
 	return func(yield func(ID, *record) bool) {
-		// Brent's way to notice a ring without keeping what was seen.
+		// Brent's algorithm finds a cycle without a list of the visited ids.
 		mark, steps, limit := id, 0, 1
 		for r.Parent != 0 {
 			next := r.Parent
@@ -176,7 +177,7 @@ func (t *tx) Save(id ID, r *record) error {
 	return t.saveEntry(id, r)
 }
 
-// ValidUTF8 makes of the texts that people and models choose what JSON can hold.
+// ValidUTF8 replaces invalid UTF-8 in the title and the labels, which JSON cannot hold.
 func (r *record) ValidUTF8() {
 	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	r.Title = valid(r.Title)
@@ -198,7 +199,7 @@ func (t *tx) rootOf(id ID, r *record) (ID, error) {
 	if root, ok := t.roots[id]; ok {
 		return root, nil
 	}
-	if root, ok := t.roots[r.Parent]; ok && r.Parent != 0 { // a listing meets parents first
+	if root, ok := t.roots[r.Parent]; ok && r.Parent != 0 { // a listing reads parents first
 		t.roots[id] = root
 		return root, nil
 	}
@@ -223,7 +224,7 @@ func (t *tx) rootOf(id ID, r *record) (ID, error) {
 	return root, nil
 }
 
-// conversation makes the public form of a record.
+// conversation returns the public form of a record.
 func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 	root, err := t.rootOf(id, r)
 	if err != nil {
@@ -251,9 +252,9 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 	return c, err
 }
 
-// status tells what a conversation is doing, from its run lock and its record. The transaction
-// keeps writers out, so what the lock says belongs to what the record says: whoever ends a turn
-// does so before letting go of the lock.
+// status returns what a conversation is doing, by its run lock and its record. The two agree:
+// nobody writes during the transaction, and a run writes the end of its turn before it releases the
+// lock.
 func (t *tx) status(id ID, r *record) (Status, string, error) {
 	held, err := t.Held(id)
 	if err != nil {
@@ -294,12 +295,12 @@ func (t *tx) Held(id ID) (bool, error) {
 	return t.runs.Held(int64(id))
 }
 
-// takeAll sees to it that none of several conversations runs while a write transaction removes or
-// moves them, or fails with a *BusyError. To the transaction they count as free from then on.
+// takeAll fails with a *BusyError if one of several conversations runs. A write transaction calls
+// it before it removes or moves them. For the rest of the transaction they count as not running.
 //
-// It takes no lock: a lock for each of many would have the kernel walk all of them each time. Who
-// takes one of these locks before the commit has to wait for the store to see what has become of
-// the conversation.
+// It takes no run locks, because many of them are slow: the kernel reads the list of all locks for
+// each. It does not need them: a process that takes one of these locks before the commit must wait
+// for the store before it can do anything.
 func (t *tx) takeAll(ids []ID) error {
 	if err := t.prepareStatus(); err != nil {
 		return err
@@ -336,8 +337,8 @@ func clonePtr[T any](p *T) *T {
 	return &v
 }
 
-// A stored config is one line of JSON, the names of the tools, and then the opaque bytes as they
-// were given. No bytes at all after the line stands for nil.
+// A stored config is one line of JSON with the names of the tools, and then the bytes of the
+// config. No bytes after the line mean nil.
 
 func (c Config) stored() ([]byte, error) {
 	tools := c.Tools

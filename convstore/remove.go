@@ -11,10 +11,10 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// RemoveOptions says what becomes of the children of a removed conversation.
+// RemoveOptions says what happens to the children of a removed conversation.
 type RemoveOptions struct {
-	Cascade bool // they are removed too, with all below them
-	Promote bool // they become children of its parent, or roots
+	Cascade bool // remove them too, with all below them
+	Promote bool // make them children of its parent, or roots
 }
 
 // Remove removes one conversation as RemoveAll does.
@@ -23,15 +23,16 @@ func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) (removed []I
 }
 
 // RemoveAll removes conversations one after the other in one transaction, all or none, and returns
-// what it removed, parents first. One that went with an earlier one is passed over. It gives way,
-// with a *BusyError, when one of them or anything below runs, and with a *ChildrenError when there
-// are children that are not among ids and neither option is set. The records of delegations stay.
+// what it removed, parents first. A conversation that was removed with an earlier one is skipped.
+// RemoveAll fails with a *BusyError if one of them, or anything below, runs. It fails with a
+// *ChildrenError if one has children that are not among ids and neither option is set. The records
+// of delegations stay.
 func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (removed []ID, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	if o.Cascade && o.Promote {
-		return nil, fmt.Errorf("conversation %s: remove: cascade and promote exclude each other", ids[0])
+		return nil, fmt.Errorf("conversation %s: remove: cascade and promote cannot be combined", ids[0])
 	}
 	err = s.f.write(ctx, func(t *tx) error {
 		removed = nil
@@ -68,8 +69,8 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 	return removed, nil
 }
 
-// removeNamed removes conversations whose run locks, and those below them, are taken, when
-// everything below them is named too.
+// removeNamed removes conversations if everything below them is named too. The caller has called
+// takeAll for them and all below.
 func (t *tx) removeNamed(ids []ID) ([]ID, error) {
 	named := make(map[ID]bool, len(ids))
 	for _, id := range ids {
@@ -100,8 +101,8 @@ func (t *tx) removeNamed(ids []ID) ([]ID, error) {
 	return gone, t.remove(gone)
 }
 
-// removeOne removes a conversation whose run locks, and those below it, are taken, with one of the
-// options.
+// removeOne removes a conversation with one of the options. The caller has called takeAll for it
+// and all below.
 func (t *tx) removeOne(id ID, o RemoveOptions) ([]ID, error) {
 	r, err := t.loadWhole(id)
 	if err != nil {
@@ -144,8 +145,8 @@ func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
 	return all, nil
 }
 
-// promote hands the children of a conversation to its parent. A child stays within reach of agents
-// only where it was before: by an unbroken line of delegations.
+// promote makes the children of a conversation children of its parent. A child stays in the scope
+// of the agents above only if the links on the way to it are all delegation links.
 func (t *tx) promote(id ID, r *record) error {
 	var children []ID
 	if err := t.children(id, func(child ID, _ Link) error {
@@ -210,8 +211,8 @@ func (t *tx) remove(ids []ID) error {
 	return nil
 }
 
-// settleLost settles the delegations of conversations, and by them, that nobody can settle any
-// more.
+// settleLost settles the delegations that these conversations made or ran in and that nobody else
+// can settle any more.
 func (t *tx) settleLost(ids []ID) error {
 	ledgers := make(map[ID]bool)
 	for _, id := range ids {
@@ -237,8 +238,8 @@ func (t *tx) settleLost(ids []ID) error {
 }
 
 // Expire removes the conversations that have expired, with all below them, and returns their ids.
-// One stays as long as it is pinned or runs, and as long as anything below it does, or was forked
-// by a person and has not expired itself.
+// It keeps a conversation if it, or one below it, is pinned or runs, or if a person forked one
+// below it that has not expired itself.
 func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	due := false
 	err = s.f.read(ctx, func(t *tx) error {
@@ -299,8 +300,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	return removed, nil
 }
 
-// expirable returns an expired conversation with all below it, or nothing when something holds them
-// back.
+// expirable returns an expired conversation with all below it, or nothing if one of them must stay.
 func (t *tx) expirable(id ID) ([]ID, error) {
 	all, err := t.withBelow(id)
 	if err != nil {

@@ -16,31 +16,31 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Scope is the View that an agent has: the strict descendants of its conversation by delegation
-// links. It is also the authority to delegate on that conversation's behalf.
+// Scope is the View of an agent: the strict descendants of its conversation by delegation links.
+// Who has a Scope may delegate on behalf of that conversation.
 type Scope struct {
 	View
-	as runner // what this process runs: the conversation, or nothing
+	as runner // conversation that this process runs, or none
 }
 
 // runner is a conversation whose run lock this process holds. The zero runner is none.
 type runner struct {
 	id        ID
-	inherited bool // the lock came with a reservation: it is the run of that delegation
+	inherited bool // the lock came with a reservation: this process runs that delegation
 }
 
 // Caller returns the conversation whose scope this is. It is not in view itself.
 func (s Scope) Caller() ID { return s.root }
 
-// Slots returns the slots of the tree whose ledger root owns: n of them, which is brought into 1 to
-// MaxSlots. All that ask with one root share them; where they disagree about n, the slots that both
-// know are shared.
+// Slots returns the n slots of the tree whose ledger root owns; n is brought into 1 to MaxSlots.
+// All processes share the slots of a root. If they use different n, they share the lower number of
+// slots.
 func (s Scope) Slots(root ID, n int) *Slots {
 	return s.f.Slots(int64(root), n)
 }
 
-// AdoptSlot takes over a slot by its inherited descriptor. An error means that it is none of this
-// store; the descriptor stays the caller's then.
+// AdoptSlot returns the slot of an inherited descriptor. It fails if the descriptor holds no slot
+// of this store; the caller then still owns the descriptor.
 func (s Scope) AdoptSlot(file *os.File) (*Slot, error) {
 	return s.f.AdoptSlot(file)
 }
@@ -50,18 +50,19 @@ const (
 	reasonUnstarted = "the processes that were to run it ended before it began"
 )
 
-// Reserve decides about delegations and makes room for them, in one transaction: it calls admit
-// with the present standing, then forks or continues each child that admit returns, writes what it
-// was given, takes its run lock, and records the open delegation. All of that happens, or nothing.
+// Reserve decides about delegations and reserves what they may use, in one transaction. It calls
+// admit with the present Standing. For each child that admit returns it makes or continues a
+// conversation, writes its grant, takes its run lock, and records the open delegation. All of that
+// happens, or nothing.
 //
-// An error of admit rolls everything back and is returned as it is. So does a child that runs
-// already, with a *BusyError, or one that is not a strict descendant, with a *ScopeError or a
-// *NotFoundError. A call that was made before, if only by the child in front of it, reserves
-// nothing: its reservation has Existed set. Where nothing came of it before a crash, its delegation
-// is reserved again. Admit must not use the store but through the Standing.
+// If admit fails, Reserve changes nothing and returns the same error. If a child runs already, it
+// fails with a *BusyError; if a child is not a strict descendant, with a *ScopeError or a
+// *NotFoundError. A call that was made before, even by an earlier child of the same list, reserves
+// nothing: its reservation has Existed set. But if its child had not begun before a crash, the
+// delegation is reserved again. Admit must use the store only through the Standing.
 //
-// Delegations of the ledger whose processes are gone are settled first: as the child stored the end
-// of its turn, or as lost.
+// Before that, Reserve settles the delegations of the ledger whose processes have ended: with the
+// state that the child stored at the end of its turn, or as lost.
 func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) (rs []*Reservation, err error) {
 	defer func() {
 		if err == nil {
@@ -120,8 +121,7 @@ func (t *tx) LedgerOf(id ID, r *record) (ID, error) {
 	return id, err
 }
 
-// standing gathers what a decision is made on. It also returns the number of the root's present
-// turn.
+// standing returns the Standing for a decision, and the number of the root's present turn.
 func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error) {
 	st := Standing{Now: t.Now}
 	var err error
@@ -171,7 +171,7 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	return st, root.Turns, nil
 }
 
-// labelled finds the caller's delegated children with a label. Only their records are read.
+// labelled returns the caller's delegated children with a label. It reads only records.
 func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error) {
 	err = t.children(s.root, func(id ID, l Link) error {
 		if l != DelegationLink {
@@ -191,7 +191,7 @@ func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error)
 	return cs, err
 }
 
-// reserve carries out one admitted delegation. What it has taken is in r even when it fails.
+// reserve reserves one admitted delegation. If it fails, r has the run lock that it may have taken.
 func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session int, c Child) error {
 	if c.Call == "" || len(c.Call) > MaxCall {
 		return fmt.Errorf("delegation: call %.40q: want an id of 1 to %d bytes", c.Call, MaxCall)
@@ -205,7 +205,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	}
 	number, fresh := d.Number, c.ID == 0
 	if made {
-		// Its child stays, unless somebody has moved or removed it.
+		// The child is used again, unless somebody moved or removed it.
 		_, err := s.within(t, d.Child)
 		if held, lockErr := t.Held(d.Child); err == nil && (held || lockErr != nil) {
 			return cmp.Or(lockErr, t.existed(r, d))
@@ -269,8 +269,8 @@ func (t *tx) existed(r *Reservation, d Delegation) error {
 	return err
 }
 
-// child forks the child of an admitted delegation, or prepares an existing one to go on, and takes
-// its run lock. The caller saves the record.
+// child makes the child of an admitted delegation, or prepares an existing one to continue, and
+// takes its run lock. The caller saves the record.
 func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *record, error) {
 	grant := c.Grant.clone()
 	if c.ID != 0 {
@@ -309,16 +309,16 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 	return id, rec, err
 }
 
-// Settle records how a delegation ended, after the last of its processes has, and frees the child's
-// run lock once that is stored. What it used is charged to the caller, the rest of its grant is
-// free again. A turn that the child left open ends with the same state; a model call that it left
-// open is charged in full.
+// Settle records how a delegation ended, and then frees the child's run lock. The last process of
+// the delegation must have ended. What it used is charged to the caller; the rest of its grant is
+// free again. If the child left its turn open, Settle ends the turn with the same state. If it left
+// a model call open, that is charged in full.
 //
-// The first settlement stands: another one changes nothing and returns it. When Settle fails the
-// lock is kept, so that it can be repeated.
+// Only the first settlement counts: a second one changes nothing and returns the first. If Settle
+// fails, the lock is still held and the call can be repeated.
 func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled Delegation, err error) {
 	if !o.State.Terminal() {
-		return Delegation{}, fmt.Errorf("delegation %s: %q is no terminal state", r.Delegation.ID, o.State)
+		return Delegation{}, fmt.Errorf("delegation %s: %q is not a terminal state", r.Delegation.ID, o.State)
 	}
 	ctx, stop := file.Outlast(ctx, s.f.Deadline)
 	defer stop()
@@ -331,8 +331,8 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 			settled = d
 			return db.ErrUnchanged
 		}
-		// What the child left open below it belongs to its total. Our own lock is still held, and
-		// nothing of it runs any more.
+		// Delegations that the child left open count in its total. We still hold the child's run
+		// lock, and its processes have ended.
 		if err := t.reconcileBut(d.Root, runner{id: d.Child}, d.Number); err != nil {
 			return err
 		}
@@ -371,8 +371,8 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	return d, t.charge(d, d.Total)
 }
 
-// endRun parts a child from the delegation that ran it, and returns what the child has used and
-// what with all below it. Of a child that is gone nobody knows.
+// endRun ends the run of a delegation in the record of its child. It returns what the child itself
+// used and what it used with all below it: zero if the child was removed.
 func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	rec, err := t.Load(d.Child)
 	var gone *NotFoundError
@@ -394,28 +394,28 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 		total = own.Add(rec.Below)
 	}
 	rec.ended()
-	// The conversation must not say less than its delegation where the child could not say how its
-	// turn ended, or has not come to one.
+	// The conversation must show the same end as its delegation, even if the child could not store
+	// the end of its turn or never began one.
 	switch {
 	case rec.TurnOpen:
 		reason := d.Reason
-		if d.Unstarted { // an earlier run has begun the turn
+		if d.Unstarted { // an earlier run began the turn
 			reason = reasonLost
 		}
 		if err := t.note(d.Child, rec, TurnEnd{State: d.State, Reason: reason}); err != nil {
 			return own, total, err
 		}
-	case !begun && d.State != StateOK && d.State != StateEmpty: // made to be used later, it is still new
+	case !begun && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new
 		rec.RunState, rec.RunReason = d.State, d.Reason
 	}
 	return own, total, t.Save(d.Child, rec)
 }
 
 // reconcile settles the open delegations of a ledger that nobody else can settle any more. Self is
-// what this process runs.
+// the conversation that this process runs.
 func (t *tx) reconcile(ledger ID, self runner) error { return t.reconcileBut(ledger, self, 0) }
 
-// reconcileBut is reconcile that leaves out one delegation.
+// reconcileBut is reconcile without one delegation.
 func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 	var lost []uint64
 	if err := t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
@@ -443,8 +443,8 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 	return nil
 }
 
-// lastWord is how a delegation ended that nobody settled: as the turn that it ran did where the
-// child stored its end, and lost otherwise.
+// lastWord returns how a delegation ended that nobody settled: with the state of its turn if the
+// child stored the end of it, and lost otherwise.
 func (t *tx) lastWord(d Delegation) (Outcome, error) {
 	lost := Outcome{State: StateLost, Reason: reasonLost}
 	rec, err := t.Load(d.Child)
@@ -465,12 +465,13 @@ func (t *tx) lastWord(d Delegation) (Outcome, error) {
 	return Outcome{State: rec.State, Reason: rec.Reason}, nil
 }
 
-// abandoned reports whether nobody is left who could settle an open delegation: the run locks of
-// both the child and the caller are free.
+// abandoned reports whether no process is left that could settle an open delegation: the run locks
+// of the child and of the caller are both free.
 //
-// The lock of self does not count. The caller itself needs only the child's to be free, for its
-// live reservations hold that. Who has taken the child's is not the run that was reserved; who
-// inherited it is.
+// The lock that this process holds for self does not count. If self is the caller, only the child's
+// lock must be free, because a live reservation of the caller holds that one. If self is the child,
+// it matters how it got its lock: if it inherited the lock, it is the run that was reserved, and
+// the delegation is not abandoned; if it took the lock itself, it is another run.
 func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
 	if child == self.id && self.inherited {
 		return false, nil
@@ -491,7 +492,7 @@ const MaxCall = 1024
 
 // A delegation is stored as JSON under its root and number.
 
-// DelegationID is the published name of a delegation.
+// DelegationID returns the public id of a delegation.
 func DelegationID(number uint64) string { return "jp-d" + strconv.FormatUint(number, 10) }
 
 // SaveDelegation stores a delegation under its Root and Number.
@@ -533,7 +534,7 @@ func (t *tx) delegationOfCall(caller ID, call string) (Delegation, bool, error) 
 	return d, err == nil, err
 }
 
-// Delegations returns those of a ledger, oldest first.
+// Delegations returns the delegations of a ledger, oldest first.
 func (t *tx) Delegations(root ID) (ds []Delegation, err error) {
 	err = t.Prefixed(db.Delegations, root.key(), func(k, v []byte) error {
 		d, err := t.parseDelegation(k, v)

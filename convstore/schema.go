@@ -11,14 +11,14 @@ import (
 // schemaVersion is the version of the drawing in the package comment.
 const schemaVersion = 4
 
-// migration brings a store from one schema version to the next.
+// migration migrates a store from one schema version to the next.
 type migration struct {
 	from int
 	run  func(*tx) error
 }
 
-// migrations are all there are, oldest first, one per step from version 1 to schemaVersion. A
-// change of the drawing adds one here, together with a test that begins with a store of the version
+// migrations are all migrations, oldest first, one for each step from version 1 to schemaVersion. A
+// change of the drawing adds one, together with a test that begins with a store of the version
 // before.
 var migrations = []migration{
 	{1, makeListing},
@@ -26,7 +26,7 @@ var migrations = []migration{
 	{3, markImported},
 }
 
-// makeListing gives every conversation its entry in the listing, which version 1 did not have.
+// makeListing adds the listing, which version 1 did not have, with an entry for every conversation.
 func makeListing(t *tx) error {
 	if err := t.MakeBucket(db.Listing); err != nil {
 		return err
@@ -41,7 +41,7 @@ func makeListing(t *tx) error {
 	})
 }
 
-// makeImports makes the buckets of imports, which version 2 did not have.
+// makeImports adds the two buckets for imports, which version 2 did not have.
 func makeImports(t *tx) error {
 	for _, n := range []db.BucketNumber{db.Imported, db.Imports} {
 		if err := t.MakeBucket(n); err != nil {
@@ -51,9 +51,9 @@ func makeImports(t *tx) error {
 	return nil
 }
 
-// markImported gives imported conversations the number of the last delegation before they came, by
-// which their accounts tell their own delegations from those of conversations of the same ids that
-// were removed. Not everything that writes version 3 keeps it.
+// markImported sets record.After of imported conversations: the number of the last delegation
+// before the import. Their accounts ignore delegations up to that number, which belong to removed
+// conversations of the same ids. Some programs that write version 3 do not set it.
 func markImported(t *tx) error {
 	var made []Delegation
 	if err := t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
@@ -89,8 +89,8 @@ func markImported(t *tx) error {
 	})
 }
 
-// migrate runs, inside the transaction, all the steps that lead to want. A store from a later
-// version is refused untouched.
+// migrate runs all steps that lead to version want, inside the transaction. It fails on a store of
+// a later version.
 func (t *tx) migrate(steps []migration, want int) error {
 	started := t.Schema()
 	have := started
@@ -110,7 +110,7 @@ func (t *tx) migrate(steps []migration, want int) error {
 		}
 	}
 	if have != want {
-		return t.Damaged("no way from schema %d to %d", have, want)
+		return t.Damaged("no migration from schema %d to %d", have, want)
 	}
 	if have != started {
 		t.migrated = true

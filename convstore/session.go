@@ -11,14 +11,14 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// session is what a terminal, or whatever $JP_SESSION names, works with.
+// session is the state of a terminal session, or of the session that $JP_SESSION names.
 type session struct {
 	Active   ID        `json:"active"`
 	Previous ID        `json:"previous,omitzero"`
 	Since    time.Time `json:"since"`
 }
 
-// maxSessionName is what bbolt takes as a key, and more than any name needs.
+// maxSessionName is the longest name of a session, in bytes. bbolt accepts such keys.
 const maxSessionName = 1024
 
 func (t *tx) session(name string) (session, error) {
@@ -33,7 +33,7 @@ func (t *tx) session(name string) (session, error) {
 	return s, nil
 }
 
-// Activate makes a conversation the active one of a session; the one that was active becomes the
+// Activate makes a conversation the active one of a session. The one that was active becomes the
 // previous one.
 func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 	if name == "" || len(name) > maxSessionName {
@@ -59,8 +59,8 @@ func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 	return absent(err, id)
 }
 
-// Active returns the active and the previous conversation of a session, zero where there is none or
-// it was removed.
+// Active returns the active and the previous conversation of a session: zero if there is none or it
+// was removed.
 func (s *Store) Active(ctx context.Context, name string) (active, previous ID, err error) {
 	err = s.f.read(ctx, func(t *tx) error {
 		now, err := t.session(name)

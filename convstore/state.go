@@ -2,7 +2,7 @@ package convstore
 
 import "slices"
 
-// State is how a turn or a delegation ended. The zero State is that of one that has not ended.
+// State is how a turn or a delegation ended. The zero State means that it has not ended.
 type State string
 
 // The terminal states, best to worst.
@@ -30,8 +30,8 @@ func States() []State {
 // Terminal reports whether s is one of the terminal states.
 func (s State) Terminal() bool { return slices.Contains(States(), s) }
 
-// Worse returns the worse of two states. The zero State is better than all others, a state unknown
-// to this version worse.
+// Worse returns the worse of two states. The zero State is better than all others. A state that
+// this version does not know is worse than all others.
 func (s State) Worse(t State) State {
 	if t.badness() > s.badness() {
 		return t
@@ -49,8 +49,8 @@ func (s State) badness() int {
 	return len(States())
 }
 
-// Status is what a conversation is doing. It is computed whenever a conversation is read, from its
-// run lock and its events, and never stored.
+// Status is what a conversation is doing. It is never stored: it is computed from the run lock and
+// the record whenever the conversation is read.
 type Status string
 
 // A conversation's status is one of these or, when its last turn has ended and it is not running,
@@ -60,5 +60,5 @@ const (
 	StatusQueued      Status = "queued"      // reserved by a delegation that has not begun
 	StatusRunning     Status = "running"     // its run lock is held
 	StatusInterrupted Status = "interrupted" // a turn is open, the run lock is free
-	StatusLost        Status = "lost"        // the same in a delegated conversation, or its run never began
+	StatusLost        Status = "lost"        // the same for a delegated conversation; or its run ended before it began a turn
 )

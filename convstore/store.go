@@ -11,29 +11,29 @@ import (
 
 // Options says how to open a store. The zero value works.
 type Options struct {
-	ReadOnly bool             // refuse every write with ErrReadOnly
+	ReadOnly bool             // every write fails with ErrReadOnly
 	Deadline time.Duration    // how long to wait for the store's lock; 0 = 30 s. A Log and its Scope wait longer, see Lock
-	Patient  bool             // wait as a Log does: this process is a run in a store that is there
+	Patient  bool             // wait as a Log does: this process runs a conversation of an existing store
 	Now      func() time.Time // nil = time.Now
-	Notice   func(string)     // told what a user should know, such as a migration; nil = dropped
+	Notice   func(string)     // called with what a user should know, for example a migration; nil = dropped
 
-	// Workspace is the folder whose conversations these are. The first write records it, so that
-	// Locate recognises it when it was renamed. "" = none.
+	// Workspace is the folder to which the conversations belong. The first write records it, so
+	// that Locate finds the store after the folder was renamed. "" = none.
 	Workspace string
 }
 
-// Store is what people do with conversations. The embedded View reads all of them. It is safe for
-// concurrent use, and holds nothing open between calls: there is nothing to close.
+// Store has the operations that people use. The embedded View reads all conversations. It is safe
+// for concurrent use. It keeps no file open between calls and needs no Close.
 type Store struct {
 	View
 }
 
-// Open returns the store in the folder dir, after checking that it may be kept there; a *PlaceError
-// says why not. It opens no file: the first write makes the folder and the file in it, and until
-// then the store reads as empty.
+// Open returns the store in the folder dir. It fails with a *PlaceError if a store must not be
+// there. It opens no file: the first write makes the folder and the file in it, and until then the
+// store reads as empty.
 //
-// Any number of processes may share a store. One that wants to read waits for the one that writes,
-// at most until Options.Deadline and then fails with a *BusyError.
+// Any number of processes may share a store. A reader waits for a writer until Options.Deadline,
+// and then fails with a *BusyError.
 func Open(dir string, o Options) (*Store, error) {
 	in, err := db.Open(dir, db.Options{
 		Options:  file.Options{Deadline: o.Deadline, Patient: o.Patient, Notice: o.Notice, Workspace: o.Workspace},
@@ -48,8 +48,8 @@ func Open(dir string, o Options) (*Store, error) {
 // Path returns the path of the store's file. It need not exist.
 func (s *Store) Path() string { return s.f.StorePath() }
 
-// Writable returns nil when this user can write to the store, or make it where there is none yet,
-// as far as permissions and the file system say. It writes nothing and waits for nobody.
+// Writable returns nil if permissions and the file system let this user write to the store, or make
+// it if there is none yet. It writes nothing and does not wait.
 func (s *Store) Writable() error {
 	if s.f.ReadOnly {
 		return ErrReadOnly
@@ -57,8 +57,8 @@ func (s *Store) Writable() error {
 	return s.f.Writable()
 }
 
-// Below returns the scope of parent, for delegating by hand. Unlike Log.Below it does not need the
-// parent's run lock.
+// Below returns the scope of parent, for a person who delegates. Unlike Log.Below it does not need
+// the parent's run lock.
 func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {
 	if _, err := s.Get(ctx, parent); err != nil {
 		return Scope{}, err
@@ -66,12 +66,12 @@ func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {
 	return Scope{View: View{f: s.f, root: parent, delegated: true}}, nil
 }
 
-// Lock takes the run lock of a conversation without waiting, and fails with a *BusyError when it
-// runs already.
+// Lock takes the run lock of a conversation without waiting. It fails with a *BusyError if the
+// conversation runs already.
 //
-// The Log, and the Scope below it, wait for the store as long as their contexts live, since what a
-// run has done was paid for; Options.Notice is told of a long wait. A context that cannot end is
-// bounded by Options.Deadline.
+// The Log and its Scope wait for the store until their contexts end, since what a run did was paid
+// for and must be stored. Options.Notice is called about a long wait. With a context that cannot
+// end they wait until Options.Deadline.
 func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	if s.f.ReadOnly {
 		return nil, ErrReadOnly
@@ -86,9 +86,8 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	return s.newLog(ctx, id, file, false)
 }
 
-// Adopt makes the Log of a child process from the descriptor it inherited, which must be the one
-// that holds the run lock of id. The Log owns the file from then on, and closes it when Adopt
-// fails.
+// Adopt returns the Log of a child process from an inherited descriptor, which must hold the run
+// lock of id. The Log owns the file from then on. If Adopt fails, it closes the file.
 func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	if s.f.ReadOnly {
 		return nil, ErrReadOnly
@@ -100,7 +99,7 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	return s.newLog(ctx, id, file, true)
 }
 
-// newLog looks, under the lock, at what is there.
+// newLog reads the state of the conversation, whose run lock is held, and returns its Log.
 func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (*Log, error) {
 	l := &Log{f: s.f.patiently(), id: id, lock: file, shared: shared}
 	err := l.f.read(ctx, func(t *tx) error {
@@ -119,10 +118,10 @@ func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (
 	return l, nil
 }
 
-// Adopt makes the store of another workspace that of workspace, and returns its folder. The other
-// one is gone, or took the store over from this one, see TakenError. From names the store's folder
-// or the path that its workspace had. Conversations that workspace has already keep it from
-// adopting others; an empty store of its own is moved aside. A *PlaceError says why not.
+// Adopt gives the store of another workspace to workspace, and returns the store's folder. From is
+// the store's folder, or the path of its workspace. The other workspace must be gone, or must have
+// taken the store from this one; see TakenError. If workspace has a store with conversations
+// already, Adopt fails; an empty one is renamed. All these failures are a *PlaceError.
 func Adopt(ctx context.Context, env Env, workspace, from string) (string, error) {
 	return file.Adopt(env, workspace, from, func(dir string) (bool, error) {
 		s, err := Open(dir, Options{ReadOnly: true})
@@ -134,13 +133,12 @@ func Adopt(ctx context.Context, env Env, workspace, from string) (string, error)
 	})
 }
 
-// Leave gives the store that workspace lost up for good to the workspace that has it now. From is
-// as for Adopt. It returns the folder in which workspace begins a store of its own, or a
-// *PlaceError.
+// Leave gives up a store that workspace lost: it belongs to the workspace that has it now. From is
+// as for Adopt. Leave returns the folder of a new store for workspace, or a *PlaceError.
 func Leave(env Env, workspace, from string) (string, error) { return file.Leave(env, workspace, from) }
 
-// Outlast returns a context that ends half a minute after ctx has: in it what has been done is
-// recorded, and read, also while a run is being stopped.
+// Outlast returns a context that ends half a minute after ctx. With it, the last events of a run
+// that is being stopped can be stored and read.
 func Outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	return file.Outlast(ctx, file.DefaultDeadline)
 }

@@ -8,11 +8,10 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// What was made in a turn is counted where it is made, so that the last of many delegations costs
-// what the first did. Records of older versions say nothing of it: there it is counted from the
-// delegations, once.
+// The delegations of a turn are counted when they are made, so that the last of many is as fast as
+// the first. Records of older versions have no such count. There the delegations are counted once.
 
-// tallied returns what was made in the present turn of a conversation.
+// tallied returns the counts of the present turn of a conversation.
 func (t *tx) tallied(id ID, r *record) (tallied, error) {
 	if r.Made != nil {
 		return *r.Made, nil
@@ -38,8 +37,8 @@ func (t *tx) tallied(id ID, r *record) (tallied, error) {
 }
 
 // forkedSince counts the delegations of a ledger in the present turn of its root that forked their
-// child. Numbers and turns both only grow, so it reads from the end, and no more of one than it
-// needs.
+// child. Numbers and turns only grow, so it reads backwards from the end, and only the fields that
+// it needs.
 func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
 	c := t.Bucket(db.Delegations).Cursor()
 	back := c.Prev
@@ -66,8 +65,8 @@ func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
 	return n, nil
 }
 
-// tally counts a delegation that is about to be stored, or that counts no more, for its caller and
-// for the root of its ledger.
+// tally adds by to the counts of a delegation's caller and of the root of its ledger: 1 for a new
+// delegation, -1 for one that no longer counts.
 func (t *tx) tally(d Delegation, by int) error {
 	count := func(id ID, turn int, add func(*tallied)) error {
 		r, err := t.Load(id)

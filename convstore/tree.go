@@ -45,9 +45,9 @@ func (s *Store) Create(ctx context.Context, n New) (c Conversation, err error) {
 	return c, err
 }
 
-// Allocate returns the id of a new conversation: the present moment or, when that is not later than
-// the last one allocated, the next free one after that. Only allocating moves the last one, so that
-// an id is never given twice.
+// Allocate returns the id of a new conversation: the present time or, if that is not later than the
+// last allocated id, the next free id after that. It records the id as the last one, so that no id
+// is used twice.
 func (t *tx) Allocate() (ID, error) {
 	last := db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey)))
 	id := max(uint64(max(t.Now.UnixMilli()/100, 0)), last+1)
@@ -60,8 +60,8 @@ func (t *tx) Allocate() (ID, error) {
 	return ID(id), t.Put(db.Meta, []byte(db.LastKey), db.Key(id))
 }
 
-// insert stores a new conversation, whose Parent and Link are set, and makes it known to its
-// parent.
+// insert stores a new conversation, whose Parent and Link are set, and adds it to its parent's
+// children.
 func (t *tx) insert(r *record, c Config) (ID, error) {
 	id, err := t.Allocate()
 	if err != nil {
@@ -81,7 +81,7 @@ func (t *tx) insert(r *record, c Config) (ID, error) {
 	return id, t.Save(id, r)
 }
 
-// attach enters a conversation below its parent, or among the roots.
+// attach adds a conversation to the children of its parent, or to the roots.
 func (t *tx) attach(id ID, r *record) error {
 	if r.Parent == 0 {
 		return t.Put(db.Roots, id.key(), []byte{})
@@ -103,7 +103,7 @@ func (t *tx) detach(id ID, r *record) error {
 	return t.count(r.Parent, -1, r.Hidden)
 }
 
-// count corrects a parent's number of children.
+// count changes a parent's number of children.
 func (t *tx) count(parent ID, by int, hidden bool) error {
 	p, err := t.Load(parent)
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *tx) count(parent ID, by int, hidden bool) error {
 	return t.Save(parent, p)
 }
 
-// Expires moves a conversation's entry in the index of expiry.
+// Expires changes a conversation's entry in bucket expiring.
 func (t *tx) Expires(id ID, was, is time.Time) error {
 	if was.Equal(is) {
 		return nil
@@ -132,19 +132,20 @@ func (t *tx) Expires(id ID, was, is time.Time) error {
 	return t.Put(db.Expiring, expiryKey(is, id), []byte{})
 }
 
-// expiryKey sorts by time: seconds since 1970 with the sign turned round, for times before.
+// expiryKey sorts by time: seconds since 1970 with the sign bit inverted, so that earlier times
+// sort first.
 func expiryKey(at time.Time, id ID) []byte {
 	return db.PairKey(ID(uint64(at.Unix())^1<<63), uint64(id))
 }
 
-// Fork describes what a person's fork of a conversation takes from it.
+// Fork describes a person's fork of a conversation.
 type Fork struct {
-	Turns     Range // to copy; the zero Range is everything, LastTurns(0) nothing
+	Turns     Range // turns to copy; the zero Range is everything, LastTurns(0) nothing
 	Title     string
 	Hidden    bool
 	ExpiresAt time.Time // zero = never
 
-	// Config replaces the source's where it is given, together with the names beside it.
+	// Config replaces that of the source if it is not nil, together with the four fields below it.
 	Config      *Config
 	Profile     string
 	ProfileArg  string // as in Conversation
@@ -152,10 +153,10 @@ type Fork struct {
 	Model       string
 }
 
-// Fork makes a child of src that begins with a copy of the chosen turns, numbered from 1, under
-// event ids of their own. It inherits config, profile, model, role, labels, the tools and nesting
-// of a grant and, without Fork.Title, the title; not the pin, the expiry, or what the turns have
-// cost, so the records of model calls are left out. Src may be running meanwhile.
+// Fork makes a child of src that begins with a copy of the chosen turns, numbered from 1, with new
+// event ids. It inherits config, profile, model, role and labels, from a grant the tools and the
+// depth, and the title unless Fork.Title is set. It does not inherit the pin and the expiry. Nor
+// what the turns cost: model calls are not copied. Src may be running meanwhile.
 func (s *Store) Fork(ctx context.Context, src ID, f Fork) (Conversation, error) {
 	made, err := s.ForkAll(ctx, []ID{src}, []Fork{f})
 	if err != nil {
@@ -164,8 +165,7 @@ func (s *Store) Fork(ctx context.Context, src ID, f Fork) (Conversation, error) 
 	return made[0], nil
 }
 
-// ForkAll makes a fork of each of the sources, as the Fork at the same place says, all of them or
-// none.
+// ForkAll makes a fork of each source by the Fork with the same index, all of them or none.
 func (s *Store) ForkAll(ctx context.Context, srcs []ID, forks []Fork) (made []Conversation, err error) {
 	if len(srcs) == 0 {
 		return nil, nil
@@ -203,8 +203,8 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 		Model: from.Model, Role: from.Role,
 	}
 	if from.Grant != nil {
-		// What a sub-agent was held to holds for a copy of it too; its deadline and its money were
-		// its own.
+		// A copy of a sub-agent has the same authority. The deadline and the budget were for the
+		// original only.
 		r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), Leave: maps.Clone(from.Grant.Leave), MaxDepth: from.Grant.MaxDepth}
 	}
 	if f.Title != "" {

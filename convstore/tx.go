@@ -8,18 +8,19 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// tx is one transaction. It lives as long as the function it is given to, and so does everything
-// that bbolt returns from it.
+// tx is one transaction. It is valid until the function that it is passed to returns, and so is
+// everything that bbolt returns from it.
 type tx struct {
 	*db.Tx
-	roots map[ID]ID // memo of rootOf
+	roots map[ID]ID // cache of rootOf
 	runs  *file.RunProbe
-	mine  map[ID]bool // run locks that count as the transaction's own, see takeAll
+	mine  map[ID]bool // conversations that count as not running, see takeAll
 
 	migrated bool // the store was of an earlier schema
 }
 
-// read runs fn on the store as it is, or returns errAbsent. Nothing that fn is given may be kept.
+// read runs fn in a read transaction. It returns file.ErrAbsent if there is no store yet. Fn must
+// not keep anything that it gets from the transaction.
 func (f *base) read(ctx context.Context, fn func(*tx) error) error {
 	err := f.readOnce(ctx, fn)
 	var schema *SchemaError
@@ -45,7 +46,8 @@ func (f *base) view(h *db.Handle, fn func(*tx) error) error {
 	})
 }
 
-// bring migrates a store from an earlier schema. It writes nothing where somebody else has done so.
+// bring migrates a store from an earlier schema. It writes nothing if another process has migrated
+// it meanwhile.
 func (f *base) bring(ctx context.Context) error {
 	return f.write(ctx, func(t *tx) error {
 		if !t.migrated {
@@ -55,7 +57,7 @@ func (f *base) bring(ctx context.Context) error {
 	})
 }
 
-// write runs fn and commits what it did, durably, or nothing when it fails.
+// write runs fn in a write transaction and commits it durably. If fn fails, nothing is changed.
 func (f *base) write(ctx context.Context, fn func(*tx) error) error {
 	return f.Write(ctx, func(r *db.Tx) error {
 		t := &tx{Tx: r}
@@ -67,7 +69,7 @@ func (f *base) write(ctx context.Context, fn func(*tx) error) error {
 	})
 }
 
-// close lets go of what the transaction opened beside the store.
+// close closes what the transaction opened beside the store.
 func (t *tx) close() {
 	if t.runs != nil {
 		t.runs.Close()

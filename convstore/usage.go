@@ -14,31 +14,31 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// Charge is one thing that was paid for: a model call or, where the conversation is not in the tree
-// any more, the run of it that a delegation recorded.
+// Charge is one thing that was paid for: a model call or, if the conversation is not in the tree
+// any more, a whole run of it as its delegation recorded it.
 type Charge struct {
 	Conversation ID
-	Profile      string // of the conversation, "" = none
+	Profile      string // profile of the conversation; "" = none
 	Model        string
 	Turn         int
-	Session      int       // the turn of the ledger's root that it belongs to, 0 = not known
+	Session      int       // turn of the ledger's root that it belongs to; 0 = not known
 	Time         time.Time // when it ended
 	Usage        Usage
 	CostNano     *int64        // billionths of a dollar, nil = price unknown
-	Took         time.Duration // of a model call, 0 when Recorded
+	Took         time.Duration // duration of a model call; 0 if Recorded
 
-	// Lost marks a call that was begun and whose process died: what it has used is not known, and
-	// the most that it may have is counted.
+	// Lost marks a call whose process died before the call ended. What it used is not known: Usage
+	// is the most that it may have used.
 	Lost bool
 
-	// Recorded marks a run that stands for all model calls in it, which are gone.
+	// Recorded marks a run. It replaces the model calls of the run, which were removed.
 	Recorded bool
 
-	// Replayed: a recording answered, and nothing was paid.
+	// Replayed marks a charge for which nothing was paid, because a recording answered.
 	Replayed bool
 }
 
-// Run is a delegation as far as it concerns what was used.
+// Run is the part of a Delegation that concerns usage.
 type Run struct {
 	Caller  ID        `json:"caller_id"`
 	Child   ID        `json:"child_id"`
@@ -52,24 +52,23 @@ type Run struct {
 	Replayed bool `json:"replayed,omitzero"` // as in Delegation
 }
 
-// Spending is what a conversation and everything below it by delegation has used, in one moment of
-// the store.
+// Spending is what a conversation and everything below it by delegation used, at one moment.
 type Spending struct {
 	Conversation Conversation
-	Ledger       ID  // the root that owns the ledger; the conversation itself in a root
-	Session      int // the present turn of that root
+	Ledger       ID  // root that owns the ledger; for a root the conversation itself
+	Session      int // present turn of that root
 	Charges      []Charge
 	Below        []ID  // strict descendants by delegation links, each before its children
-	Runs         []Run // delegations by the conversation or below it, oldest first, those of removed conversations too
+	Runs         []Run // delegations that the conversation or one below it made, also removed ones; oldest first
 
-	earlier []Run // of descendants, in the ledger that the tree was moved out of
+	earlier []Run // runs of descendants in the ledger that the tree was moved out of
 }
 
-// Spent adds up what the events of a conversation and of its strict descendants by delegation links
-// say. A conversation that was removed, or moved out of the tree, counts with what the records of
-// its delegations hold. It fails as Get does.
+// Spent returns the model calls in the events of a conversation and of its strict descendants by
+// delegation links. For a conversation that was removed, or moved out of the tree, it returns what
+// the records of its delegations hold. It fails as Get does.
 //
-// It reads no more of a descendant than its model calls: a tree may be large.
+// Of a descendant it reads only the model calls, because a tree may be large.
 func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		s = Spending{}
@@ -106,7 +105,7 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 			return err
 		}
 		s.Runs = madeBelow(all, here)
-		if top.Grant != nil { // the owner of the ledger was delegated itself, before it was moved or copied
+		if top.Grant != nil { // the owner of the ledger was delegated before it was moved or copied
 			if s.earlier, err = t.runsElsewhere(s.Ledger, here); err != nil {
 				return err
 			}
@@ -123,7 +122,7 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 			if run != nil {
 				profile = run.Profile
 			}
-			if run == nil || run.Ended.IsZero() || member == id { // else no call of it is open
+			if run == nil || run.Ended.IsZero() || member == id { // otherwise it has no open call
 				r, err := t.Load(member)
 				if err == nil && run == nil {
 					profile = r.Profile
@@ -159,7 +158,7 @@ type turnOf struct {
 	turn int
 }
 
-// runsOf returns the delegations of a ledger, or of all for the zero ID.
+// runsOf returns the delegations of a ledger; the zero ID means all ledgers.
 func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
 	var prefix []byte
 	if ledger != 0 {
@@ -176,7 +175,7 @@ func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
 	return runs, err
 }
 
-// runsElsewhere returns the runs of some conversations that other ledgers have.
+// runsElsewhere returns the runs of some conversations in other ledgers.
 func (t *tx) runsElsewhere(ledger ID, of map[ID]bool) (runs []Run, err error) {
 	err = t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
 		var r Run
@@ -191,8 +190,8 @@ func (t *tx) runsElsewhere(ledger ID, of map[ID]bool) (runs []Run, err error) {
 	return runs, err
 }
 
-// madeBelow returns those of a ledger's runs that were ordered by one of the conversations or, now
-// gone, below one. A run is younger than the one that made its caller.
+// madeBelow returns the runs of a ledger that were made by one of the conversations or below one,
+// also by removed ones. All is in order: a run comes after the run that made its caller.
 func madeBelow(all []Run, here map[ID]bool) []Run {
 	within := maps.Clone(here)
 	var made []Run
@@ -205,7 +204,7 @@ func madeBelow(all []Run, here map[ID]bool) []Run {
 	return made
 }
 
-// charges adds the model calls of a conversation that ended since a moment to a list.
+// charges appends the model calls of a conversation that ended at or after since to list.
 func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]Charge, error) {
 	prefix := string(id.key())
 	cur := t.Bucket(db.Events).Cursor()
@@ -231,8 +230,8 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 	return list, nil
 }
 
-// lostCall adds the call that a conversation was making when the last of its processes died to a
-// list. An event says so once somebody writes to the conversation again.
+// lostCall appends the open call of a conversation that nobody runs any more to list. No event
+// records this call until somebody writes to the conversation again.
 func (t *tx) lostCall(list []Charge, id ID, r *record, profile string) ([]Charge, error) {
 	if r.Call == nil {
 		return list, nil
@@ -247,8 +246,8 @@ func (t *tx) lostCall(list []Charge, id ID, r *record, profile string) ([]Charge
 	}), nil
 }
 
-// recordedCharges stand for the runs of children that are not here any more. A run of which two
-// ledgers have a record, since one came by an import, counts once.
+// recordedCharges returns a charge for each run of a child that is not here any more. If two
+// ledgers have a record of one run, because one was imported, it counts once.
 func recordedCharges(runs []Run, here func(ID) bool) []Charge {
 	type run struct {
 		turnOf
@@ -274,17 +273,17 @@ func recordedCharges(runs []Run, here func(ID) bool) []Charge {
 	return list
 }
 
-// Difference is a child whose events tell another use than the ledger.
+// Difference is a child whose events and ledger disagree about what it used.
 type Difference struct {
 	Child        ID
 	Events       Usage
-	EventsNano   *int64 // nil = some price unknown
+	EventsNano   *int64 // nil = a price is unknown
 	Recorded     Usage
 	RecordedNano *int64
 }
 
 // Differences compares the events of every child in the tree with what the ledger settled for it.
-// What runs now is not settled yet, and left out.
+// Children that run now are left out: they are not settled yet.
 func (s Spending) Differences() []Difference {
 	type sums struct {
 		usage    Usage
@@ -342,12 +341,12 @@ func (s Spending) Differences() []Difference {
 	return out
 }
 
-// chargesTime is how long Charges keeps the store open at a time.
+// chargesTime is the longest time for which Charges keeps the store open at once.
 const chargesTime = 5 * time.Millisecond
 
-// Charges yields what all conversations of the store have used since a moment, by their events and,
-// where they were removed, by the records of their delegations. They come conversation by
-// conversation, without a session. Like Search it holds the store for a few milliseconds at a time.
+// Charges yields what all conversations of the store used since a moment: their model calls and,
+// for removed ones, the records of their delegations. It yields one conversation after the other,
+// without Session. It keeps the store open for a few milliseconds at a time.
 func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, error] {
 	return func(yield func(Charge, error) bool) {
 		var todo []ID
@@ -379,7 +378,7 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 					r, err := t.Load(todo[done])
 					var removed *NotFoundError
 					if errors.As(err, &removed) {
-						continue // since the list was made
+						continue // after the list was made
 					}
 					if err == nil && !r.UpdatedAt.Before(since) {
 						charges, err = t.charges(charges, todo[done], r.Profile, since)

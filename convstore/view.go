@@ -15,17 +15,18 @@ import (
 )
 
 // View reads conversations: all of a store, or the strict descendants of one. It is a value, safe
-// for concurrent use. Every call opens and closes the file by itself; those that return iterators
-// do so for every few milliseconds of work and never while the caller has the turn.
+// for concurrent use. Every call opens and closes the file. A call that returns an iterator opens
+// it again and again, for a few milliseconds at a time, and never has it open while the caller
+// handles a value.
 type View struct {
 	f         *base
 	root      ID   // 0 = everything
-	delegated bool // only by delegation links
+	delegated bool // follow delegation links only
 }
 
-// within reports as an error why a conversation cannot be seen: a *NotFoundError when there is
-// none, a *ScopeError when it is outside. An agent gets the second one for both: which
-// conversations exist outside of its scope is not its business.
+// within returns the record of a conversation in view. It fails with a *NotFoundError if there is
+// none, and with a *ScopeError if it is outside of the view. An agent gets a *ScopeError for both,
+// so that it cannot find out which conversations exist outside of its scope.
 func (v View) within(t *tx, id ID) (*record, error) {
 	r, err := t.Load(id)
 	var none *NotFoundError
@@ -51,8 +52,8 @@ func (v View) within(t *tx, id ID) (*record, error) {
 	return nil, &ScopeError{ID: id, Root: v.root}
 }
 
-// absent turns errAbsent, of a store that nobody has written to yet, into what looking for one
-// conversation in it means.
+// absent turns file.ErrAbsent, the error of a store that does not exist yet, into a *NotFoundError
+// for a conversation.
 func absent(err error, id ID) error {
 	if err == file.ErrAbsent {
 		return &NotFoundError{ID: id}
@@ -60,8 +61,8 @@ func absent(err error, id ID) error {
 	return err
 }
 
-// Get returns one conversation. It fails with a *NotFoundError, or with a *ScopeError when the
-// conversation exists outside of the view. In a Scope it fails with a *ScopeError for both.
+// Get returns one conversation. It fails with a *NotFoundError, or with a *ScopeError if the
+// conversation is outside of the view. In a Scope it fails with a *ScopeError in both cases.
 func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		r, err := v.within(t, id)
@@ -73,7 +74,7 @@ func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
 	return c, absent(err, id)
 }
 
-// Under returns the view of all that is below root, by the links that v follows. It fails with the
+// Under returns the view of everything below root, by the links that v follows. It fails with the
 // errors of Get.
 func (v View) Under(ctx context.Context, root ID) (View, error) {
 	if _, err := v.Get(ctx, root); err != nil {
@@ -82,7 +83,7 @@ func (v View) Under(ctx context.Context, root ID) (View, error) {
 	return View{f: v.f, root: root, delegated: v.delegated}, nil
 }
 
-// GetUnder is Get in the view that Under(root) returns, in one transaction.
+// GetUnder is Under(root) and Get(id) in one transaction.
 func (v View) GetUnder(ctx context.Context, root, id ID) (c Conversation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		if _, err := v.within(t, root); err != nil {
@@ -109,13 +110,14 @@ func (v View) Config(ctx context.Context, id ID) (c Config, err error) {
 	return c, absent(err, id)
 }
 
-// Delegations returns the delegations of the ledger of root, oldest first, with those whose
-// conversations were removed. In a view below a conversation it returns those whose caller is that
-// conversation or one in view.
+// Delegations returns the delegations of the ledger of root, oldest first, also those of removed
+// conversations. In a view below a conversation it returns only those that this conversation or one
+// in view made.
 //
-// An open delegation that nobody runs any more has the state lost.
+// An open delegation that nobody can settle any more has the state that settling would give it,
+// such as lost.
 //
-// It fails with a *NotFoundError when there is neither such a conversation nor a delegation.
+// It fails with a *NotFoundError if there is no such conversation and no delegation.
 func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		ds = nil
@@ -157,9 +159,9 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 	return ds, absent(err, root)
 }
 
-// List returns the conversations in view that the filter lets through. Without a Filter.Sort each
-// one stands before its children. Only what it returns is read whole, so that a limit bounds its
-// cost and its memory.
+// List returns the conversations in view that the filter admits. Without a Filter.Sort each one
+// comes before its children. It reads the records only of those that it returns, so that a limit
+// bounds its time and memory.
 func (v View) List(ctx context.Context, f Filter) (list []Conversation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		list = nil
@@ -195,8 +197,8 @@ func (v View) List(ctx context.Context, f Filter) (list []Conversation, err erro
 // errEnough ends a walk early.
 var errEnough = errors.New("enough")
 
-// walk calls fn for the conversations in view that the filter lets through, in preorder. What is
-// not among its Roots or Children costs nothing.
+// walk calls fn for the conversations in view that the filter admits, in preorder. With Roots or
+// Children it reads only those.
 func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
 	at := t.Entries()
 	visit := func(id ID) error {
@@ -208,7 +210,7 @@ func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
 	}
 	switch {
 	case f.Roots && (v.root != 0 || f.Children != 0):
-		return nil // none is below anything
+		return nil // a root is below nothing
 	case f.Children != 0:
 		if f.Children != v.root {
 			if _, err := v.within(t, f.Children); err != nil {
@@ -247,10 +249,10 @@ func (t *tx) children(id ID, fn func(child ID, l Link) error) error {
 }
 
 // Below calls fn for the strict descendants of a conversation in preorder. The tree may be deep, so
-// the way down is kept here and not on the stack. It looks for children only where at says that
-// there are any.
+// it keeps its own stack instead of calling itself. It reads children only if the entry in at says
+// that there are any.
 func (t *tx) Below(id ID, delegated bool, at *entries, fn func(ID) error) error {
-	var todo []ID // in reverse, so that the next one is last
+	var todo []ID // in reverse: the next one is last
 	push := func(id ID) error {
 		if e, err := at.at(id); err != nil || !e.is(entryParent) {
 			return err
@@ -286,7 +288,7 @@ func (t *tx) Below(id ID, delegated bool, at *entries, fn func(ID) error) error 
 	return nil
 }
 
-// prepareStatus makes asking for many statuses cheap.
+// prepareStatus reads all run locks at once, which makes many calls of status fast.
 func (t *tx) prepareStatus() error {
 	if _, err := t.Held(0); err != nil {
 		return err
@@ -294,15 +296,16 @@ func (t *tx) prepareStatus() error {
 	return t.runs.ReadAll()
 }
 
-// batchBytes and batchEvents bound what one opening of the file reads ahead.
+// batchBytes and batchEvents bound how much is read each time the file is opened.
 const (
 	batchBytes  = 1 << 20
 	batchEvents = 1024
 )
 
 // Events returns the events of the chosen turns, in order. The iteration ends with an error of Get,
-// or with a *RangeError when a single turn was asked for that does not exist. It sees the events
-// that were there when it began; one that is cut short by the removal of the conversation says so.
+// or with a *RangeError if a single turn was asked for that does not exist. It yields the events
+// that were there when it began. If the conversation is removed meanwhile, it ends with the error
+// of Get for a missing one.
 func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		var next, last uint64
@@ -344,8 +347,8 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 	}
 }
 
-// span resolves a range of turns to the first and the last sequence number; the last is smaller
-// than the first when there is nothing.
+// span returns the first and the last sequence number of a range of turns. If it has no events, the
+// last is smaller than the first.
 func (t *tx) span(id ID, r *record, turns Range) (first, last uint64, err error) {
 	from, to, err := turns.resolve(id, r.Turns)
 	if err != nil || to < from {
@@ -371,8 +374,8 @@ func (t *tx) turnStart(id ID, turn int) (uint64, error) {
 	return db.Num(v), nil
 }
 
-// resolve returns the turns, from 0 for the events before the first one, that a range chooses among
-// n. None when to < from.
+// resolve returns the first and the last turn of a range among n turns. Turn 0 has the events
+// before the first turn. If to < from, the range is empty.
 func (r Range) resolve(id ID, n int) (from, to int, err error) {
 	if r.none {
 		return 1, 0, nil
@@ -398,9 +401,9 @@ func (r Range) resolve(id ID, n int) (from, to int, err error) {
 	return from, min(to, n), nil
 }
 
-// Events copies a batch of events from the first sequence number to the last, all of which there
-// must be: what the store has lost is not passed over. They are decoded when nobody waits for the
-// store any more.
+// Events returns copies of a batch of events from sequence number first to last. If one is missing,
+// it fails. The caller decodes them after the transaction, when nobody waits for the store any
+// more.
 func (t *tx) Events(id ID, first, last uint64) ([]stored.Placed, error) {
 	var batch []stored.Placed
 	size := 0

@@ -6,9 +6,8 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// Withdraw takes back a reservation that nothing came of: no turn was begun and no model was asked.
-// Nothing is left of it then, a conversation that was made for it least of all. Otherwise it
-// settles, as Settle does.
+// Withdraw removes a reservation whose child began no turn and called no model. It also removes the
+// conversation that was made for it. If the child has begun, Withdraw settles, as Settle does.
 func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
 	withdrawn := false
 	err := s.f.write(ctx, func(t *tx) error {
@@ -64,12 +63,13 @@ func (t *tx) withdraw(d Delegation, rec *record) error {
 	return nil
 }
 
-// runs reports whether a delegation is the one that runs it.
+// runs reports whether d is the delegation that runs the conversation.
 func (r *record) runs(d Delegation) bool {
 	return r.Run != nil && r.Run.Number == d.Number && r.Run.Root == d.Root
 }
 
-// begun reports whether anything came of the delegation that runs it: a turn, or a call of a model.
+// begun reports whether the delegation that runs the conversation has begun a turn or called a
+// model.
 func (r *record) begun() bool {
 	return r.Turns > r.Run.Turns || r.Call != nil || r.spend() != r.Run.Before
 }

@@ -2,8 +2,8 @@
 // LineWriter writes the pieces as lines, ReadLines reads those, and Import stores them, all or
 // none. Rescue yields what can be read of a damaged store.
 //
-// It keeps what conversations are outside of a store. What they are in one, package convstore says;
-// its transactions are reached by View.Inside.
+// It defines what conversations are outside of a store. Package convstore defines what they are in
+// one. This package uses its transactions through View.Inside.
 package archive
 
 import (
@@ -18,18 +18,18 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// Piece is one part of an export: a conversation, an event or a delegation. Just one of the three
-// is there.
+// Piece is one part of an export: a conversation, an event or a delegation. Exactly one of the
+// three is set.
 type Piece struct {
-	Pos string // where it was read, such as file:line, for errors; "" = nowhere
+	Pos string // position for errors, such as file:line; "" = none
 
 	Conversation *Exported
 	Event        *ExportedEvent
 	Delegation   *convstore.Delegation
 }
 
-// Exported is the metadata of a conversation outside of a store. What follows from its events is
-// not part of it.
+// Exported is the metadata of a conversation outside of a store. It leaves out what can be computed
+// from the events.
 type Exported struct {
 	ID     convstore.ID   `json:"id"`
 	Parent convstore.ID   `json:"parent_id,omitzero"`
@@ -42,18 +42,18 @@ type Exported struct {
 	ArchivedAt time.Time         `json:"archived_at,omitzero"`
 	ExpiresAt  time.Time         `json:"expires_at,omitzero"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	CreatedAt  time.Time         `json:"created_at,omitzero"` // zero = what its id says
-	UpdatedAt  time.Time         `json:"updated_at,omitzero"` // zero = its last event
+	CreatedAt  time.Time         `json:"created_at,omitzero"` // zero = the time in its id
+	UpdatedAt  time.Time         `json:"updated_at,omitzero"` // zero = the time of its last event
 	Model      string            `json:"model,omitzero"`
 
-	// How its last run was settled, when that has not come to a turn of its own.
+	// How its last run was settled, if that run ended before its turn began.
 	RunState  convstore.State `json:"run_state,omitzero"`
 	RunReason string          `json:"run_reason,omitzero"`
 
 	convstore.Void
 }
 
-// setConfig keeps a config byte by byte.
+// setConfig stores a config in v without changing a byte of it.
 func setConfig(v *convstore.Void, c convstore.Config) {
 	v.Tools, v.Config, v.ConfigBytes = c.Tools, nil, nil
 	var compact bytes.Buffer
@@ -64,7 +64,7 @@ func setConfig(v *convstore.Void, c convstore.Config) {
 	}
 }
 
-// ExportedEvent is an event outside of a store. Its body is the bytes that are stored.
+// ExportedEvent is an event outside of a store. Its body has the stored bytes.
 type ExportedEvent struct {
 	Conversation convstore.ID
 	ID           string
@@ -72,7 +72,7 @@ type ExportedEvent struct {
 	Body         []byte // a JSON object with a member "type"
 }
 
-// stored makes the record of an event, without its turn, and what it says.
+// stored returns the record of an event, without its turn, and its decoded body.
 func (e ExportedEvent) stored() (stored.Event, convstore.Body, error) {
 	body, err := convstore.DecodeBody(e.Body)
 	if err != nil {
@@ -97,8 +97,7 @@ func storable(at time.Time) bool {
 	return !at.Before(time.Unix(0, -1<<63)) && !at.After(time.Unix(0, 1<<63-1))
 }
 
-// maxAmount bounds one amount that comes from elsewhere, so that the sum of a great many does not
-// overflow.
+// maxAmount bounds an imported amount, so that a sum of very many does not overflow.
 const maxAmount = 1 << 50
 
 func checkSpend(s convstore.Spend) error {
@@ -117,14 +116,14 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// maxExchangedID is the largest id that comes from elsewhere. An id is a time in tenths of a
-// second, and one without another time of its own is dated by it.
+// maxExchangedID is the largest id that can be imported. An id is a time in tenths of a second. A
+// conversation without CreatedAt gets that time, which must fit into nanoseconds.
 const maxExchangedID = convstore.ID(math.MaxInt64 / (100 * time.Millisecond))
 
-// maxExchangedDepth bounds a depth that comes from elsewhere.
+// maxExchangedDepth is the largest depth that can be imported.
 const maxExchangedDepth = 255
 
-// check reports what no store can hold.
+// check fails if no store can hold the metadata.
 func (x *Exported) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("conversation %s: %s", x.ID, fmt.Sprintf(format, args...))

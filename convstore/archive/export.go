@@ -13,15 +13,15 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// reasonOpen is the reason of a delegation that had not ended when it was exported.
+// reasonOpen is the reason of a delegation that was open when it was exported.
 const reasonOpen = "was open when it was exported"
 
-// errStop says that nobody wants more.
+// errStop ends an iteration because its caller wants no more.
 var errStop = errors.New("stop")
 
-// Export yields conversations, each one followed by its events, and with cascade all below them and
-// the delegations that they made, which stay visible as history. Each one is as it was when its
-// turn came. It fails as Get does.
+// Export yields conversations, each followed by its events. With cascade it also yields all
+// conversations below them and the delegations that they made. Each conversation is exported as it
+// is when it is read, and not all at one moment. It fails as Get does.
 func Export(ctx context.Context, v convstore.View, ids []convstore.ID, cascade bool) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		in := v.Inside(db.Room{})
@@ -41,7 +41,7 @@ func Export(ctx context.Context, v convstore.View, ids []convstore.ID, cascade b
 	}
 }
 
-// exports returns what an export holds, each once.
+// exports returns the ids of the conversations of an export, each once.
 func exports(ctx context.Context, in convstore.Inside, ids []convstore.ID, cascade bool) (all []convstore.ID, err error) {
 	for _, id := range ids {
 		if err := in.ReadOf(ctx, id, func(t *convstore.Tx) error {
@@ -81,7 +81,7 @@ func exports(ctx context.Context, in convstore.Inside, ids []convstore.ID, casca
 
 func exportOne(ctx context.Context, in convstore.Inside, id convstore.ID, yield func(Piece, error) bool) error {
 	var x Exported
-	var lost *stored.Event // a call that nobody makes any more and no event tells of
+	var lost *stored.Event // lost call of a model that no event records yet
 	var next, last uint64
 	for first := true; first || next <= last; first = false {
 		var batch []stored.Placed
@@ -128,8 +128,8 @@ func exportOne(ctx context.Context, in convstore.Inside, id convstore.ID, yield 
 	return nil
 }
 
-// unstoredLoss is the event of a call whose process has died, nil when there is none or the store
-// holds it.
+// unstoredLoss returns the event for an open call whose process died; nil if there is none, or if
+// it is stored already.
 func unstoredLoss(t *convstore.Tx, id convstore.ID, r *convstore.Record) (*stored.Event, error) {
 	if r.Call == nil {
 		return nil, nil
@@ -142,8 +142,8 @@ func unstoredLoss(t *convstore.Tx, id convstore.ID, r *convstore.Record) (*store
 	return &s, err
 }
 
-// exported is the metadata of a conversation outside of the store. Of one that was imported it is,
-// as far as it has not changed, what it was before.
+// exported returns the metadata of a conversation. For an imported one it returns what was
+// imported, as far as that did not change since.
 func exported(t *convstore.Tx, id convstore.ID, r *convstore.Record) (Exported, error) {
 	config, err := t.Config(id)
 	if err != nil {
@@ -168,7 +168,7 @@ func exported(t *convstore.Tx, id convstore.ID, r *convstore.Record) (Exported, 
 	return x, nil
 }
 
-// exportedRecord is what a record says outside of the store.
+// exportedRecord returns the metadata in a record.
 func exportedRecord(id convstore.ID, r *convstore.Record) *Exported {
 	return &Exported{
 		ID: id, Parent: r.Parent, Link: r.Link, Depth: r.Depth,
@@ -206,8 +206,8 @@ func exportDelegations(ctx context.Context, in convstore.Inside, ids []convstore
 	return nil
 }
 
-// exportedDelegations returns the ledger of a conversation outside of the store. Where its root is
-// not among those exported, the conversation stands for it.
+// exportedDelegations returns the delegations of a conversation's ledger. If the root of the ledger
+// is not exported, the conversation becomes the root.
 func exportedDelegations(t *convstore.Tx, id convstore.ID, r *convstore.Record, among func(convstore.ID) bool) ([]convstore.Delegation, error) {
 	ds, err := t.Delegations(id)
 	if err == nil && r.Link == convstore.DelegationLink && !among(r.Parent) {
@@ -229,8 +229,8 @@ func exportedDelegations(t *convstore.Tx, id convstore.ID, r *convstore.Record, 
 	return ds, err
 }
 
-// sumTotals works out the totals of a ledger whose delegations have ended; Within is their place in
-// it, from 1, and smaller than their own.
+// sumTotals computes the totals of a ledger whose delegations have all ended. Within is an index
+// into ds, from 1, and always that of an earlier delegation.
 func sumTotals(ds []convstore.Delegation) {
 	for i := range ds {
 		ds[i].Total = ds[i].Own
@@ -243,8 +243,8 @@ func sumTotals(ds []convstore.Delegation) {
 	}
 }
 
-// delegationsBelow returns those that a conversation and what is exported below it have made in the
-// ledger that it belongs to.
+// delegationsBelow returns the delegations that a conversation, and the exported ones below it,
+// made in the ledger that it belongs to.
 func delegationsBelow(t *convstore.Tx, id convstore.ID, r *convstore.Record, among func(convstore.ID) bool) (ds []convstore.Delegation, err error) {
 	ledger, err := t.LedgerOf(id, r)
 	if err != nil {
@@ -266,7 +266,7 @@ func delegationsBelow(t *convstore.Tx, id convstore.ID, r *convstore.Record, amo
 	return ds, err
 }
 
-// isBelow reports whether a conversation is another or below it.
+// isBelow reports whether a conversation is top or below it.
 func isBelow(t *convstore.Tx, id, top convstore.ID) (bool, error) {
 	r, err := t.Load(id)
 	if err != nil || id == top {

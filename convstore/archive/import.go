@@ -24,17 +24,17 @@ import (
 type ImportOptions struct {
 	NewIDs bool // give every conversation a new id
 
-	batch int // pieces in one transaction; 0 = importPieces
+	batch int // number of pieces in one transaction; 0 = importPieces
 }
 
 // ImportResult says what an import did.
 type ImportResult struct {
-	Made      []Made         // in the order in which they came
-	Same      []convstore.ID // here already, with the same content
-	Events    int            // of Made
+	Made      []Made         // imported conversations, in the order of the pieces
+	Same      []convstore.ID // conversations that were here already, with the same content
+	Events    int            // number of events of Made
 	Orphans   []Orphan
-	Expired   []convstore.ID // of Made, by their own ids here: those whose time is over
-	Delegated int            // records of delegations
+	Expired   []convstore.ID // ids of those in Made whose expiry has passed
+	Delegated int            // number of delegations
 }
 
 // Made is a conversation that was imported. From and ID differ only with NewIDs.
@@ -43,12 +43,13 @@ type Made struct {
 	ID   convstore.ID `json:"id"`
 }
 
-// Orphan is a conversation that became a root because its parent did not come along.
+// Orphan is a conversation that became a root because its parent was not imported.
 type Orphan struct {
 	ID, Parent convstore.ID
 }
 
-// ConflictError names the conversations that are here with other content. Nothing was changed.
+// ConflictError names conversations that the store already has with other content. The import
+// changed nothing.
 type ConflictError struct {
 	IDs []convstore.ID // in the order in which they came
 }
@@ -72,17 +73,18 @@ func (e *ConflictError) Error() string {
 }
 
 // Import stores conversations, all of them or none. It fails with an *ImportError that says what is
-// wrong and where, with a *ConflictError, or with an error of pieces.
+// wrong and where, with a *ConflictError, or with the error that pieces yields.
 //
-// They keep their ids and the bytes of their events. One that is here with the same content is left
-// as it is. A parent may come after its children; where it does not come at all the child becomes a
-// root. What came in Void is kept apart, see View.Imported: a conversation has no config, no role
-// and no grant of that. Its link is a fork's, so that it is in no agent's scope, and its spending
-// from now on has a ledger of its own; delegations are kept as records of what was used.
+// They keep their ids and the bytes of their events. A conversation that the store has already,
+// with the same content, is not changed. A parent may come after its children. If it does not come
+// at all, the child becomes a root. The values in Void are stored apart, see View.Imported: the
+// conversation gets no config, no role and no grant. Its link is ForkLink, so that it is in no
+// agent's scope and has a ledger of its own. Delegations are stored only as records of what was
+// used.
 //
-// Memory does not grow with the events: they are written in many transactions, between which others
-// have their turn, and what they belong to appears in the last one. What an import that was killed
-// has written is not visible, and the next import removes it.
+// Memory does not grow with the number of events: they are written in many transactions, and other
+// processes use the store between these. The conversations become visible in the last transaction.
+// If an import is killed, what it wrote stays invisible, and the next import removes it.
 func Import(ctx context.Context, s *convstore.Store, pieces iter.Seq2[Piece, error], o ImportOptions) (res ImportResult, err error) {
 	in := s.Inside(db.Room{})
 	if in.DB().ReadOnly {
@@ -98,7 +100,7 @@ func Import(ctx context.Context, s *convstore.Store, pieces iter.Seq2[Piece, err
 		}
 		dropped := file.DropRun(im.lock)
 		if err != nil {
-			// What cannot be removed now, on a full disk say, the next import removes.
+			// If this fails, for example on a full disk, the next import removes it.
 			_ = in.SweepImports(context.WithoutCancel(ctx))
 		} else {
 			err = dropped
@@ -128,26 +130,26 @@ const (
 type importer struct {
 	in   convstore.Inside
 	o    ImportOptions
-	id   convstore.ID // its own, 0 before it has written anything
-	lock *os.File     // the run lock of id
+	id   convstore.ID // id of the import; 0 = nothing written yet
+	lock *os.File     // run lock of id
 
-	at      map[convstore.ID]*arrival // by the ids they come with
+	at      map[convstore.ID]*arrival // by the ids that they came with
 	order   []*arrival
-	ledgers map[convstore.ID]int // how many delegations came, by the id of their root
+	ledgers map[convstore.ID]int // number of delegations that came, by the id of their root
 
 	batch   []Piece
 	size    int
 	decoded []decoded // of the batch
 }
 
-// decoded is what an event of the batch is to the store.
+// decoded is an event of the batch, decoded and encoded for the store.
 type decoded struct {
 	record stored.Event
 	body   convstore.Body
 	err    error
 }
 
-// decode decodes the events of the batch on all processors, before the store is kept from others.
+// decode decodes the events of the batch on all processors, before it locks the store.
 func (im *importer) decode() {
 	im.decoded = slices.Grow(im.decoded[:0], len(im.batch))[:len(im.batch)]
 	var wait sync.WaitGroup
@@ -165,20 +167,20 @@ func (im *importer) decode() {
 	wait.Wait()
 }
 
-// arrival is one conversation that came.
+// arrival is a conversation that is being imported.
 type arrival struct {
 	from, id convstore.ID
-	parent   convstore.ID // as it came
+	parent   convstore.ID // id that it came with
 	pos      string
 	hidden   bool
-	here     bool // the store has had it before
-	differs  bool // and has another
+	here     bool // the store had it before the import
+	differs  bool // and its content is another
 	seq      uint64
-	new      *convstore.Staged      // while it is in use within one transaction
-	ledger   []convstore.Delegation // of one that is here, once it is needed
+	new      *convstore.Staged      // set while a transaction adds events to it
+	ledger   []convstore.Delegation // ledger of one that is here; read when needed
 }
 
-// add takes a piece, and writes what has come together when that is enough.
+// add adds a piece to the batch, and writes the batch if it is large enough.
 func (im *importer) add(ctx context.Context, p Piece) error {
 	im.batch = append(im.batch, p)
 	im.size += 512
@@ -194,7 +196,7 @@ func (im *importer) add(ctx context.Context, p Piece) error {
 	return im.flush(ctx)
 }
 
-// flush writes what has come together.
+// flush writes the batch.
 func (im *importer) flush(ctx context.Context) error {
 	if len(im.batch) == 0 {
 		return nil
@@ -232,7 +234,8 @@ func (im *importer) flush(ctx context.Context) error {
 	return err
 }
 
-// blame says where what is wrong with a piece was read, unless something else is wrong.
+// blame adds the position of a piece to an error that is the piece's fault. It returns other errors
+// as they are.
 func (im *importer) blame(p Piece, err error) error {
 	var wrong unfit
 	if errors.As(err, &wrong) {
@@ -246,7 +249,7 @@ type unfit struct{ error }
 
 func unfitf(format string, args ...any) error { return unfit{fmt.Errorf(format, args...)} }
 
-// begin gives the import its id, and what it writes an owner.
+// begin allocates the import's id and takes its run lock, at the first write.
 func (im *importer) begin(t *convstore.Tx) (err error) {
 	if im.id != 0 {
 		return nil
@@ -257,7 +260,8 @@ func (im *importer) begin(t *convstore.Tx) (err error) {
 	return err
 }
 
-// apply carries out one piece. Open is the conversation whose record is not put away yet.
+// apply writes one piece. Open is the conversation to which events are being added; its record is
+// not staged yet.
 func (im *importer) apply(t *convstore.Tx, p Piece, d *decoded, open **arrival) (wrote bool, err error) {
 	switch {
 	case p.Conversation != nil:
@@ -272,7 +276,7 @@ func (im *importer) apply(t *convstore.Tx, p Piece, d *decoded, open **arrival) 
 		}
 		a := im.at[p.Event.Conversation]
 		if a == nil {
-			return false, unfitf("an event of %s, which has not come", p.Event.Conversation)
+			return false, unfitf("an event of %s, but that conversation has not come before it", p.Event.Conversation)
 		}
 		a.seq++
 		if a.here {
@@ -289,10 +293,10 @@ func (im *importer) apply(t *convstore.Tx, p Piece, d *decoded, open **arrival) 
 	case p.Delegation != nil:
 		return im.delegation(t, *p.Delegation)
 	}
-	return false, unfitf("nothing")
+	return false, unfitf("an empty piece")
 }
 
-// arrive notes a conversation that comes.
+// arrive adds a conversation to the import.
 func (im *importer) arrive(t *convstore.Tx, p Piece) (*arrival, error) {
 	x := p.Conversation
 	if err := x.check(); err != nil {
@@ -337,14 +341,14 @@ func (im *importer) arrive(t *convstore.Tx, p Piece) (*arrival, error) {
 	return a, nil
 }
 
-// sameExported compares what two conversations are outside of a store.
+// sameExported reports whether the metadata of two conversations is the same.
 func sameExported(a, b *Exported) bool {
 	x, err := jsondoc.Encode(a)
 	y, err2 := jsondoc.Encode(b)
 	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// normal returns a copy in the form in which an export has it.
+// normal returns a copy in the form that an export has.
 func (x *Exported) normal() *Exported {
 	n := *x
 	setConfig(&n.Void, convstore.Config{JSON: x.Raw(), Tools: x.Tools})
@@ -357,7 +361,7 @@ func (x *Exported) normal() *Exported {
 	return &n
 }
 
-// record is the record of a conversation that begins as this one says.
+// record returns the record of a new conversation with this metadata.
 func (x *Exported) record() *convstore.Record {
 	r := &convstore.Record{
 		Depth: x.Depth, Title: x.Title, Hidden: x.Hidden, Pinned: x.Pinned,
@@ -375,7 +379,7 @@ func (x *Exported) imported(now time.Time) *convstore.Imported {
 	return &convstore.Imported{At: now.UTC(), Parent: x.Parent, Link: x.Link, Void: x.Void}
 }
 
-// compare holds an event against the one that the store has in its place.
+// compare compares an event with the one that the store has at the same place, and sets a.differs.
 func (im *importer) compare(t *convstore.Tx, a *arrival, s stored.Event) error {
 	v := t.Bucket(db.Events).Get(db.PairKey(a.id, a.seq))
 	if v == nil {
@@ -392,7 +396,7 @@ func (im *importer) compare(t *convstore.Tx, a *arrival, s stored.Event) error {
 	return nil
 }
 
-// turnTo makes a conversation the open one, and puts the one before away.
+// turnTo makes a conversation the open one, and stages the one before.
 func (im *importer) turnTo(t *convstore.Tx, a *arrival, open **arrival) error {
 	if *open == a {
 		return nil
@@ -409,7 +413,7 @@ func (im *importer) turnTo(t *convstore.Tx, a *arrival, open **arrival) error {
 	return err
 }
 
-// put puts the open conversation away.
+// put stages the open conversation.
 func (im *importer) put(t *convstore.Tx, a *arrival) error {
 	if a == nil {
 		return nil
@@ -420,19 +424,19 @@ func (im *importer) put(t *convstore.Tx, a *arrival) error {
 	return t.Stage(db.Key(uint64(a.id)), *st)
 }
 
-// delegation takes a record of the ledger.
+// delegation stages a delegation, or compares it if the store has the root of its ledger.
 func (im *importer) delegation(t *convstore.Tx, d convstore.Delegation) (wrote bool, err error) {
 	if err := checkExchanged(&d); err != nil {
 		return false, unfit{err}
 	}
 	root := im.at[d.Root]
 	if root == nil {
-		return false, unfitf("a delegation in the ledger of %s, which has not come", d.Root)
+		return false, unfitf("a delegation in the ledger of %s, but that conversation has not come before it", d.Root)
 	}
 	im.ledgers[d.Root]++
 	n := im.ledgers[d.Root]
 	if d.Within >= uint64(n) {
-		return false, unfitf("delegation %d of %s: is within %d, which has not come", n, d.Root, d.Within)
+		return false, unfitf("delegation %d of %s: is within delegation %d, which has not come before it", n, d.Root, d.Within)
 	}
 	if root.here {
 		return false, im.compareDelegation(t, root, n, d)
@@ -443,7 +447,8 @@ func (im *importer) delegation(t *convstore.Tx, d convstore.Delegation) (wrote b
 	return true, t.Stage(db.PairKey(root.id, uint64(n)), convstore.Staged{By: im.id, Delegation: &d})
 }
 
-// compareDelegation holds a delegation against the one in its place.
+// compareDelegation compares a delegation with the one that the store has at the same place, and
+// sets root.differs.
 func (im *importer) compareDelegation(t *convstore.Tx, root *arrival, n int, d convstore.Delegation) error {
 	if root.ledger == nil {
 		r, err := t.Load(root.id)

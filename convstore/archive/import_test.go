@@ -430,12 +430,12 @@ func TestImportRefuses(t *testing.T) {
 	five := importLine("5", "") + importEvents(1)
 	for _, test := range []struct{ name, lines, want string }{
 		{"nothing", "", "f: is empty"},
-		{"no export", "{}\n", `f:1: no export: its first line is not {"jp_export":1}`},
+		{"no export", "{}\n", `f:1: not an export: its first line is not {"jp_export":1}`},
 		{"the future", "{\"jp_export\":2}\n", "f:1: written by a newer version (export 2, this one knows 1)"},
-		{"cut off", "{\"jp_export\":1}\n" + five, "f:3: ends here, before the line that ends an export: it was cut off"},
+		{"cut off", "{\"jp_export\":1}\n" + five, "f:3: ends before the last line of the export: it was cut off"},
 		{"cut in a line", "{\"jp_export\":1}\n" + five[:60], "f:3: it ends in the middle"},
 		{"fewer", "{\"jp_export\":1}\n" + five + `{"end":{"conversations":1,"events":2}}`,
-			"f:4: the export says that it holds 1 conversations and 2 events, and there are 1 and 1"},
+			"f:4: the export says that it holds 1 conversations and 2 events, but it holds 1 and 1"},
 		{"no JSON", importFile(five + "{\"conversation\":{\"id\":}}\n"), "f:4: column 23: invalid character '}' looking for beginning of value"},
 		{"an unknown member", importFile(importLine("5", `,"future":1`)), `f:2: unknown field "future"`},
 		{"a number for a conversation", importFile("{\"conversation\":5}\n"), "f:2: conversation: want an object, not a number"},
@@ -461,10 +461,10 @@ func TestImportRefuses(t *testing.T) {
 		{"no type", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"typ":"x"}}}` + "\n"), "f:3: event: no type"},
 		{"a deep body", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}}\n"),
 			"f:3: event: invalid character '[' exceeded max depth"},
-		{"a ledger of nobody", importFile(importDelegation), "f:2: a delegation in the ledger of jp-c5, which has not come"},
+		{"a ledger of nobody", importFile(importDelegation), "f:2: a delegation in the ledger of jp-c5, but that conversation has not come before it"},
 		{"an open delegation", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"state":""`, 1)), `f:4: delegation by jp-c5: state "" has not ended`},
 		{"within itself", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"within":1,"state":"ok"`, 1)),
-			"f:4: delegation 1 of jp-c5: is within 1, which has not come"},
+			"f:4: delegation 1 of jp-c5: is within delegation 1, which has not come before it"},
 		{"other events", importFile(five + importLine("9", `,"title":"here"`) + importEvents(3)), "conversation jp-c9: is here already, with other content"},
 		{"another title", importFile(five + importLine("9", `,"title":"there"`) + importEvents(2)), "conversation jp-c9: is here already, with other content"},
 	} {

@@ -24,24 +24,24 @@ import (
 //	{"delegation":{...}}                           Delegation
 //	{"end":{"conversations":N,"events":N}}         the last; else the export was cut off
 //
-// A body that would not be the same bytes in a line of its own is in body_base64 instead. Of a
-// delegation, id is empty, and within is the place of another in the same ledger, from 1, among the
-// lines of this export.
+// A body that is not valid UTF-8 or has line breaks is in body_base64 instead. In a delegation, id
+// is empty, and within is the number, from 1, of another delegation of the same ledger in this
+// export.
 
 // exportVersion is the version of these lines.
 const exportVersion = 1
 
-// maxLine is the length in bytes of the longest line that is read.
+// maxLine is the longest line that can be read, in bytes.
 const maxLine = 256 << 20
 
-// exportEnd counts what stands before the last line.
+// exportEnd counts the pieces before the last line.
 type exportEnd struct {
 	Conversations int `json:"conversations"`
 	Events        int `json:"events"`
 }
 
-// LineWriter writes pieces as lines. Close ends them and does not close the writer below. An error
-// of the writer is returned as it is.
+// LineWriter writes pieces as lines. Close writes the last line and does not close the underlying
+// writer. An error of that writer is returned as it is.
 type LineWriter struct {
 	w     io.Writer
 	buf   []byte
@@ -114,9 +114,9 @@ func (w *LineWriter) event(e *ExportedEvent) error {
 	return err
 }
 
-// ReadLines reads what a LineWriter wrote, several one after the other too. Name is that of the
-// input, for positions and errors. The iteration ends with the first error, an *ImportError unless
-// r failed. The pieces own their bytes.
+// ReadLines reads one or several exports that a LineWriter wrote. Name is the name of the input,
+// for positions and errors. The iteration ends with the first error: an *ImportError unless r
+// failed. The pieces own their bytes.
 func ReadLines(r io.Reader, name string) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		d := lineReader{r: bufio.NewReaderSize(r, 1<<20), name: name}
@@ -149,9 +149,9 @@ func ReadLines(r io.Reader, name string) iter.Seq2[Piece, error] {
 type lineReader struct {
 	r       *bufio.Reader
 	name    string
-	n       int // the line, from 1
+	n       int // number of the line, from 1
 	open    bool
-	end     exportEnd // counted
+	end     exportEnd // counted so far
 	current convstore.ID
 }
 
@@ -159,7 +159,7 @@ func (d *lineReader) pos() string { return fmt.Sprintf("%s:%d", d.name, d.n) }
 
 func (d *lineReader) at(err error) error { return &ImportError{Pos: d.pos(), Err: err} }
 
-// next returns the next line that is not blank, a copy, or io.EOF after an end.
+// next returns a copy of the next line that is not blank, or io.EOF at the end of an export.
 func (d *lineReader) next() ([]byte, error) {
 	for {
 		var line []byte
@@ -185,14 +185,14 @@ func (d *lineReader) next() ([]byte, error) {
 			case d.n == 0:
 				return nil, &ImportError{Pos: d.name, Err: errors.New("is empty")}
 			case d.open:
-				return nil, d.at(errors.New("ends here, before the line that ends an export: it was cut off"))
+				return nil, d.at(errors.New("ends before the last line of the export: it was cut off"))
 			}
 			return nil, io.EOF
 		}
 	}
 }
 
-// decode reads one line. Nothing is yielded for the first and the last.
+// decode decodes one line. For the first and the last line it returns an empty piece.
 func (d *lineReader) decode(line []byte) (Piece, error) {
 	if e, ok := fastEvent(line); ok && d.current != 0 && d.open {
 		e.Conversation = d.current
@@ -227,10 +227,10 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 	case n != 1:
 		return Piece{}, errors.New("want one of conversation, event, delegation and end")
 	case l.Version != nil:
-		return Piece{}, errors.New("another export begins here, before the line that ends this one")
+		return Piece{}, errors.New("another export begins before the last line of this one")
 	case l.End != nil:
 		if *l.End != d.end {
-			return Piece{}, fmt.Errorf("the export says that it holds %d conversations and %d events, and there are %d and %d",
+			return Piece{}, fmt.Errorf("the export says that it holds %d conversations and %d events, but it holds %d and %d",
 				l.End.Conversations, l.End.Events, d.end.Conversations, d.end.Events)
 		}
 		d.open, d.current, d.end = false, 0, exportEnd{}
@@ -255,7 +255,7 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 	return Piece{Event: &ExportedEvent{Conversation: d.current, ID: *e.ID, Time: *e.Time, Body: e.Body}}, nil
 }
 
-// first reads the line that begins an export.
+// first decodes the first line of an export.
 func (d *lineReader) first(line []byte) error {
 	var l struct {
 		Version *int `json:"jp_export"`
@@ -263,18 +263,18 @@ func (d *lineReader) first(line []byte) error {
 	err := json.Unmarshal(line, &l)
 	switch {
 	case err != nil || l.Version == nil:
-		return errors.New(`no export: its first line is not {"jp_export":1}`)
+		return errors.New(`not an export: its first line is not {"jp_export":1}`)
 	case *l.Version > exportVersion:
 		return fmt.Errorf("written by a newer version (export %d, this one knows %d)", *l.Version, exportVersion)
 	case *l.Version != exportVersion:
-		return fmt.Errorf("there is no export %d", *l.Version)
+		return fmt.Errorf("unknown version %d of an export", *l.Version)
 	}
 	d.open = true
 	return nil
 }
 
-// fastEvent reads the line of an event that looks as LineWriter writes it. That its body is one
-// JSON value, and no further members follow it, is left to whoever decodes it.
+// fastEvent decodes the line of an event in the form that LineWriter writes. It does not check that
+// the body is one JSON value without further members after it: decoding the body does.
 func fastEvent(line []byte) (*ExportedEvent, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"event":{"id":"`))
 	if !ok {
@@ -295,9 +295,9 @@ func fastEvent(line []byte) (*ExportedEvent, bool) {
 	return &ExportedEvent{ID: string(id), Time: t, Body: rest[:len(rest)-2]}, true
 }
 
-// ImportError says what is wrong with something that was to be imported. Nothing was changed.
+// ImportError says what is wrong with a piece of an import. The import changed nothing.
 type ImportError struct {
-	Pos string // file and line, or another place; "" = not known
+	Pos string // file and line, or another position; "" = not known
 	Err error
 }
 

@@ -13,10 +13,10 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// Rescue reads what can be read of a store, however damaged, and changes nothing. It yields what
-// Import takes: each conversation of which anything can be read, followed by its events. What
-// stands in the way of importing it is left out, and lost is told. It ends with an error when
-// nothing at all can be read. It keeps the metadata of all conversations in memory, and no events.
+// Rescue reads everything that can be read of a damaged store, and changes nothing. It yields
+// pieces for Import: each conversation of which anything can be read, followed by its events. It
+// leaves out what Import would not accept, and calls lost for it. It ends with an error if nothing
+// can be read. It keeps the metadata of all conversations in memory, and no events.
 func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), done: make(map[convstore.ID]bool), yield: yield}
@@ -42,13 +42,13 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 // rescue is the state of Rescue.
 type rescue struct {
 	lost    func(error)
-	heads   map[convstore.ID]*Exported // those whose turn has not come
+	heads   map[convstore.ID]*Exported // conversations that were not yielded yet
 	done    map[convstore.ID]bool
 	current convstore.ID
 	yield   func(Piece, error) bool
 }
 
-// head notes what can be read of a conversation's metadata.
+// head stores what can be read of a conversation's metadata.
 func (r *rescue) head(p salvaged) {
 	x := &Exported{ID: p.ID}
 	var rec convstore.Record
@@ -93,7 +93,7 @@ func (r *rescue) begin(id convstore.ID) bool {
 func (r *rescue) event(id convstore.ID, seq uint64, x *ExportedEvent) bool {
 	if id != r.current {
 		if r.done[id] {
-			r.lost(fmt.Errorf("conversation %s: event %d: out of its place", id, seq))
+			r.lost(fmt.Errorf("conversation %s: event %d: not at its place", id, seq))
 			return true
 		}
 		if !r.begin(id) {

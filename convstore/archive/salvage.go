@@ -15,13 +15,13 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// salvaged is a piece of a store that could still be read: a conversation or, where Event is not
-// nil, one of its events.
+// salvaged is a piece of a store that could be read: a conversation or, if Event is not nil, one of
+// its events.
 type salvaged struct {
 	ID convstore.ID
 
-	// Of a conversation. Record is what the store said of it as stored, nil when that is lost and
-	// only events, or the config, tell that there was one.
+	// Of a conversation. Record is its stored record; nil if that is lost and only its events or
+	// its config are left.
 	Record json.RawMessage
 	Config convstore.Config
 
@@ -29,14 +29,15 @@ type salvaged struct {
 	Seq   uint64 // of Event
 }
 
-// salvage reads what can be read of a store, however damaged, and changes nothing. It yields the
-// conversations in the order of their ids, then all events by conversation and place. Lost is told
-// of each part that could not be read. It takes no page for granted and needs neither the freelist
-// nor both metas; without a meta, or without a way from there to a page, that page counts as lost.
-// The iteration ends with an error when nothing at all can be read.
+// salvage reads everything that can be read of a damaged store, and changes nothing. It yields the
+// conversations in the order of their ids, then all events by conversation and sequence number. It
+// calls lost for each part that could not be read. It trusts no page, and needs neither the
+// freelist nor both metas. A page that cannot be reached from a meta is lost. The iteration ends
+// with an error if nothing can be read.
 func salvage(ctx context.Context, f *db.Base, lost func(error)) iter.Seq2[salvaged, error] {
 	return func(yield func(salvaged, error) bool) {
-		// Who reads the pieces may be slow, so they come of a copy where there is room for one.
+		// The reader of the pieces may be slow, so they are read from a copy if there is room for
+		// one.
 		copied, err := f.Aside(ctx, f.Anyhow(ctx))
 		if err == nil && copied == nil {
 			copied, err = f.Acquire(ctx, false)
@@ -62,7 +63,7 @@ func salvage(ctx context.Context, f *db.Base, lost func(error)) iter.Seq2[salvag
 	}
 }
 
-// salvager makes conversations and events of the entries that can be read.
+// salvager turns the entries that can be read into conversations and events.
 type salvager struct {
 	r    *page.Remains
 	lost func(error)

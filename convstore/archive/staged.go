@@ -13,14 +13,14 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// commit makes conversations of what was staged.
+// commit turns what was staged into conversations, in one transaction.
 func (im *importer) commit(ctx context.Context) (res ImportResult, err error) {
 	if err := im.cycles(); err != nil {
 		return res, err
 	}
 	write := im.in.Write
 	if im.id == 0 {
-		write = im.in.Read // nothing is new: only to see whether all is the same
+		write = im.in.Read // nothing is new: only check that all is the same
 	}
 	err = write(ctx, func(t *convstore.Tx) error {
 		res = ImportResult{}
@@ -58,7 +58,7 @@ func (im *importer) commit(ctx context.Context) (res ImportResult, err error) {
 	return res, err
 }
 
-// conflicts reports the conversations that are here with other content.
+// conflicts fails with a *ConflictError if the store has conversations with other content.
 func (im *importer) conflicts(t *convstore.Tx) error {
 	var ids []convstore.ID
 	for _, a := range im.order {
@@ -79,7 +79,7 @@ func (im *importer) conflicts(t *convstore.Tx) error {
 	return nil
 }
 
-// cycles reports a conversation that would be its own ancestor.
+// cycles fails if a conversation would be its own ancestor.
 func (im *importer) cycles() error {
 	done := make(map[convstore.ID]bool, len(im.order))
 	for _, a := range im.order {
@@ -128,7 +128,7 @@ func countMany(t *convstore.Tx, parent convstore.ID, n offspring) error {
 	return t.Save(parent, p)
 }
 
-// create makes a conversation of an arrival.
+// create turns an arrival into a conversation.
 func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *ImportResult) error {
 	st, err := t.StagedAt(db.Key(uint64(a.id)))
 	if err != nil {
@@ -136,7 +136,7 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	}
 	r := st.Record
 	r.Children, r.HiddenChildren = n.children, n.hidden
-	r.Limits, r.Call = nil, nil // those were somebody else's
+	r.Limits, r.Call = nil, nil // these are not imported
 	r.After = t.Bucket(db.Delegations).Sequence()
 	if !st.UpdatedAt.IsZero() {
 		r.UpdatedAt = st.UpdatedAt
@@ -183,7 +183,7 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	return t.Drop(db.Imports, db.Key(uint64(a.id)))
 }
 
-// known sees to it that a store with conversations has a last id.
+// known sets the last id of the store if it has none yet.
 func known(t *convstore.Tx, id convstore.ID) error {
 	if db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey))) != 0 {
 		return nil
@@ -191,8 +191,8 @@ func known(t *convstore.Tx, id convstore.ID) error {
 	return t.Put(db.Meta, []byte(db.LastKey), db.Key(uint64(id)))
 }
 
-// storeLedger stores the n delegations of an arrival's ledger. One of which the ledger has a
-// record, since the conversation was here before and was removed, is not stored again.
+// storeLedger stores the n delegations of an arrival's ledger. It skips a delegation that the
+// ledger has already: the conversation may have been here before and been removed.
 func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	r, err := t.Load(root.id)
 	if err != nil {
@@ -212,7 +212,7 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	for _, d := range known {
 		numbers[madeOf(d)] = d.Number
 	}
-	place := make([]uint64, n+1) // the numbers of those that came, by their place from 1
+	place := make([]uint64, n+1) // number of each delegation that came, by its index from 1
 	for i := range n {
 		key := db.PairKey(root.id, uint64(i)+1)
 		st, err := t.StagedAt(key)
@@ -241,7 +241,7 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	return sumLedger(t, root.id)
 }
 
-// made tells one delegation from another, wherever its record is.
+// made identifies a delegation in any store.
 type made struct {
 	caller, child convstore.ID
 	call          string
@@ -252,7 +252,7 @@ func madeOf(d convstore.Delegation) made {
 	return made{d.Caller, d.Child, d.Call, d.Reserved.UnixNano()}
 }
 
-// sumLedger works the totals of a ledger out again whose delegations have all ended.
+// sumLedger computes the totals of a ledger again, whose delegations have all ended.
 func sumLedger(t *convstore.Tx, root convstore.ID) error {
 	ds, err := t.Delegations(root)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"jp/tools/regex"
 )
 
-// prefilter tells from the stored bytes of an event that no line of it can match, without decoding
-// it. It may let through what does not match in the end, but never keeps out what does.
+// prefilter rejects events by their stored bytes, without decoding them, if no line can match. It
+// may let through an event that does not match, but never rejects one that does.
 //
-// That rests on two things. The encoder writes every character of a string in exactly one way, so
-// that a text which occurs in a string occurs, escaped, in the bytes; and what was not written that
-// way, or folds to ASCII from outside of ASCII, is marked in the record as loose and always
-// decoded.
+// This is correct for two reasons. The encoder writes every character of a string in exactly one
+// way, so that a text of the string occurs, escaped, in the bytes. And an event is marked as loose,
+// and always decoded, if its body was written in another way or has a character outside of ASCII
+// that folds to ASCII.
 //
 // An empty prefilter lets everything through.
-type prefilter []regex.Needle // whatever matches holds one of these
+type prefilter []regex.Needle // every match contains one of these
 
 func newPrefilter(tree *syntax.Regexp) prefilter { return regex.Needles(tree, storedPieces) }
 
@@ -33,10 +33,10 @@ func (p prefilter) passes(body []byte) bool {
 	return len(p) == 0
 }
 
-// storedPieces cuts a text of a line into parts that must each occur in the stored bytes.
+// storedPieces splits a text of a line into parts that must each occur in the stored bytes.
 func storedPieces(text string, fold bool) []string {
-	// Lines of JSON values have a ": " between name and value that the bytes do not have, and a
-	// match may begin or end in the middle of it.
+	// A line of a JSON value has ": " between name and value. The bytes do not have it, and a match
+	// may begin or end in the middle of it.
 	cut := strings.Split(text, ": ")
 	cut[0] = strings.TrimPrefix(cut[0], " ")
 	cut[len(cut)-1] = strings.TrimSuffix(cut[len(cut)-1], ":")
@@ -46,7 +46,7 @@ func storedPieces(text string, fold bool) []string {
 			pieces = append(pieces, escapeJSON(part))
 			continue
 		}
-		// Letters outside of ASCII have other forms of other lengths.
+		// Letters outside of ASCII may have other cases with another length.
 		for _, ascii := range strings.FieldsFunc(part, func(c rune) bool { return c >= utf8.RuneSelf && unicode.SimpleFold(c) != c }) {
 			pieces = append(pieces, escapeJSON(ascii))
 		}
@@ -57,7 +57,7 @@ func storedPieces(text string, fold bool) []string {
 // escapeJSON returns a text as it is inside of an encoded string.
 func escapeJSON(text string) string {
 	b, err := jsondoc.Encode(text)
-	if err != nil { // cannot be: strings always encode
+	if err != nil { // never happens: strings always encode
 		return ""
 	}
 	return string(b[1 : len(b)-1])

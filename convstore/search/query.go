@@ -7,7 +7,7 @@ import (
 	"jp/convstore"
 )
 
-// Case says how a search takes upper and lower case.
+// Case says whether a search ignores upper and lower case.
 type Case uint8
 
 // SmartCase ignores case unless the pattern holds an upper-case letter.
@@ -41,7 +41,7 @@ const (
 type Query struct {
 	Pattern string
 	Regexp  bool // in Go's syntax; otherwise Pattern is plain text
-	AnySize bool // a person wrote Pattern; else it is bounded as package regex says
+	AnySize bool // Pattern has no size limit, because a person wrote it; see package regex
 	Case    Case
 
 	Scopes   []Scope           // empty = all
@@ -50,9 +50,9 @@ type Query struct {
 	Archived bool              // archived conversations too; those in IDs always
 	Labels   map[string]string // as in Filter
 
-	Context    int // lines to give before and after
-	MaxMatches int // in one conversation, 0 = no limit
-	Limit      int // conversations with a match, 0 = no limit
+	Context    int // number of lines before and after a match
+	MaxMatches int // most matches in one conversation; 0 = no limit
+	Limit      int // most conversations with a match; 0 = no limit
 }
 
 // Match is one line that matches.
@@ -68,8 +68,8 @@ type Match struct {
 	Text       string
 	Submatches []Submatch // where in Text, in order, at least one and at most 10,000
 
-	// Before and After are the lines around the match, as many as asked for and there are. Between
-	// two matches of one event no line is given twice.
+	// Before and After are up to Query.Context lines around the match. No line is returned twice
+	// for one event.
 	Before, After []string
 }
 

@@ -16,10 +16,10 @@ import (
 	"jp/tools/regex"
 )
 
-// searchers is how many goroutines search, searchAhead how many conversations they may be ahead of
-// who reads the matches, and visitTime how long they keep the store open at a time. handSize is how
-// many bytes of matches of one conversation wait for who reads them, and maxSubmatches how many
-// occurrences in a line are told.
+// searchers is the number of goroutines that search. searchAhead is how many conversations they may
+// be ahead of the reader of the matches. visitTime is how long they keep the store open at a time.
+// handSize is how many bytes of matches of one conversation may wait for the reader. maxSubmatches
+// is how many occurrences in a line are returned.
 const (
 	searchers     = 2
 	searchAhead   = 64
@@ -28,26 +28,26 @@ const (
 	maxSubmatches = 10_000
 )
 
-// scan is the running part of a search: several goroutines take one conversation after the other,
-// and what they find is put in order again. Its reader is woken only when there is something to
-// read: a store may have very many conversations in which nothing is found.
+// scan is the running part of a search. Several goroutines take one conversation after the other,
+// and the scan puts their findings in order. It wakes the reader only if there is something to
+// read, because a store may have very many conversations without a match.
 type scan struct {
 	*search
 	maps page.Mappings
 
 	mu    sync.Mutex
-	taken int                  // candidates that were taken
-	head  int                  // the first one that is not searched to its end, or whose finding is not read
-	found [searchAhead]finding // of candidate i, from head on, at i modulo searchAhead
+	taken int                  // number of candidates that were taken
+	head  int                  // first candidate that is not searched to its end or whose finding is not read
+	found [searchAhead]finding // finding of candidate i, from head on, at index i modulo searchAhead
 	over  bool                 // the reader has left
-	ready sync.Cond            // the reader waits for the finding at head
-	room  sync.Cond            // others wait for head to move
+	ready sync.Cond            // for the reader: there is something to read at head
+	room  sync.Cond            // for the searchers: head has moved, or matches were read
 }
 
 // finding is what was found in a candidate and not read yet.
 type finding struct {
-	searched bool // to its end: no more comes
-	begun    bool // some of it was read
+	searched bool // searched to its end: no more matches come
+	begun    bool // some of its matches were read
 	matches  []Match
 	err      error
 }
@@ -93,7 +93,7 @@ func (s *search) run(ctx context.Context, yield func(Match, error) bool) error {
 	}
 }
 
-// leave lets nobody wait any more.
+// leave ends the scan and all waits.
 func (sc *scan) leave() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -102,8 +102,8 @@ func (sc *scan) leave() {
 	sc.room.Broadcast()
 }
 
-// take returns the next candidate's number, or -1 when there is none or, unless it may wait, when
-// the reader has to catch up first.
+// take returns the next candidate's number, or -1 if there is none. If the searchers are too far
+// ahead of the reader, it waits or, without wait, returns -1.
 func (sc *scan) take(wait bool) int {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -120,7 +120,7 @@ func (sc *scan) take(wait bool) int {
 	return sc.taken - 1
 }
 
-// give hands over what was found in a candidate, to its end or to an error.
+// give passes the last matches of a candidate, or an error, to the reader.
 func (sc *scan) give(number int, matches []Match, err error) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -132,8 +132,8 @@ func (sc *scan) give(number int, matches []Match, err error) {
 	}
 }
 
-// giveSome hands over some of what was found in a candidate, and can wait until it is read. It
-// reports whether more is wanted.
+// giveSome passes some matches of a candidate to the reader and, with wait, waits until they are
+// read. It reports whether the reader wants more.
 func (sc *scan) giveSome(number int, matches []Match, wait bool) bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -148,7 +148,7 @@ func (sc *scan) giveSome(number int, matches []Match, wait bool) bool {
 	return !sc.over
 }
 
-// pass moves head over findings of nothing.
+// pass moves head past candidates without a match.
 func (sc *scan) pass() {
 	for sc.head < sc.taken {
 		f := &sc.found[sc.head%searchAhead]
@@ -159,8 +159,8 @@ func (sc *scan) pass() {
 	}
 }
 
-// readable reports whether await has something to return. The one who makes it so signals, also
-// where head has moved to a candidate that was given some matches before and waits for the reader.
+// readable reports whether await has something to return. Whoever makes it true must signal
+// sc.ready. Moving head can make it true as well: the next candidate may have matches already.
 func (sc *scan) readable() bool {
 	if sc.over || sc.head == len(sc.todo) {
 		return true
@@ -176,8 +176,8 @@ func (sc *scan) advance() {
 	sc.room.Broadcast()
 }
 
-// await waits for the next finding of something, or for some of it. It returns the zero finding
-// when there are none left, or nobody should wait any more.
+// await waits for the next finding with matches, or for a part of it. It returns the zero finding
+// if there is none left or the scan was ended.
 func (sc *scan) await() finding {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -205,14 +205,14 @@ func (sc *scan) await() finding {
 type part struct {
 	convstore.Head
 	number int
-	seq    uint64 // of the next event, 0 when there is nothing left to read
+	seq    uint64 // of the next event; 0 = nothing left to read
 	found  []Match
-	size   int   // of found, in bytes
-	count  int   // of all matches so far
-	later  *text // to be matched before the next event is read; nil = none
+	size   int   // bytes of found
+	count  int   // number of all matches so far
+	later  *text // text to match before the next event is read; nil = none
 }
 
-// text is what an event, or a title, says.
+// text is the lines of an event or of a title.
 type text struct {
 	at    Match
 	lines []string
@@ -229,13 +229,13 @@ func (sc *scan) begin(ctx context.Context, number int) *part {
 	return p
 }
 
-// full reports whether a conversation has as many matches as were asked for.
+// full reports whether a conversation has Query.MaxMatches matches.
 func (s *search) full(matches int) bool {
 	return s.query.MaxMatches > 0 && matches >= s.query.MaxMatches
 }
 
-// work searches candidates until there are none left. One visit of the store may finish many of
-// them, or only a piece of one.
+// work searches candidates until there are none left. While it has the store open once, it may
+// finish many of them or only a part of one.
 func (sc *scan) work(ctx context.Context) {
 	var p *part
 	finish := func(err error) {
@@ -266,7 +266,7 @@ func (sc *scan) work(ctx context.Context) {
 						return err
 					}
 				}
-				if p.seq != 0 || p.later != nil { // time is up, or would be
+				if p.seq != 0 || p.later != nil { // out of time, or a text is left for matchLater
 					return context.Cause(ctx)
 				}
 				finish(nil)
@@ -277,14 +277,14 @@ func (sc *scan) work(ctx context.Context) {
 				p = sc.begin(ctx, number)
 			}
 		})
-		if err != nil && p != nil { // else it was of the end of a visit whose findings are given
+		if err != nil && p != nil { // otherwise all findings were passed on before the error
 			finish(err)
 			return
 		}
 	}
 }
 
-// visit opens the store and gives use the pages of its events.
+// visit opens the store and calls use with the pages of its events.
 func (sc *scan) visit(ctx context.Context, use func(*db.Tx, page.Bucket) error) error {
 	f := sc.view.Inside(db.Room{}).DB()
 	return f.Session(ctx, false, func(h *db.Handle) error {
@@ -303,11 +303,11 @@ func (sc *scan) visit(ctx context.Context, use func(*db.Tx, page.Bucket) error) 
 // errStop ends the walk through the leaves early.
 var errStop = errors.New("stop")
 
-// events searches a conversation's events from p.seq on. It stops when its time is up or p.later is
-// to be matched, with p.seq where to go on, or leaves zero there. It searches all bytes of a leaf
-// at once, and single events only where those hold the text.
+// events searches a conversation's events from p.seq on. If it runs out of time, or sets p.later,
+// it leaves in p.seq where to continue; at the end it sets p.seq to 0. It searches all bytes of a
+// leaf at once, and looks at single events only if the leaf contains the text.
 func (sc *scan) events(ctx context.Context, t *db.Tx, events page.Bucket, p *part, until time.Time) error {
-	const lookEvery = 64 << 10 // bytes between two looks at the clock
+	const lookEvery = 64 << 10 // bytes between two reads of the clock
 	begin, unseen, timeUp := p.seq, 0, false
 	err := events.Leaves(db.PairKey(p.ID, p.seq), db.PairKey(p.ID, math.MaxUint64), func(leaf page.Page) error {
 		some := sc.pre.passes(leaf.Data)
@@ -344,7 +344,7 @@ func (sc *scan) events(ctx context.Context, t *db.Tx, events page.Bucket, p *par
 				Time: time.Unix(0, s.Nano).UTC(), Title: p.Title,
 			}
 			sc.matchSoon(ctx, p, text{at, linesOf(body)})
-			// Decoding and matching take their time.
+			// Decoding and matching may have taken long.
 			if timeUp = p.later != nil || p.size > handSize || time.Now().After(until); timeUp || p.seq == 0 {
 				return errStop
 			}
@@ -378,12 +378,12 @@ func lost(id convstore.ID, seq uint64) error {
 	return fmt.Errorf("conversation %s: event %d is missing", id, seq)
 }
 
-// endsBefore returns an error when a conversation should have the event with a number. Of the
-// record it reads no more than it needs.
+// endsBefore fails if a conversation should have the event with this number. It reads only one
+// field of the record.
 func endsBefore(t *db.Tx, id convstore.ID, seq uint64) error {
 	v := t.Bucket(db.Conversations).Get(db.Key(uint64(id)))
 	if v == nil {
-		return nil // it was removed meanwhile
+		return nil // removed meanwhile
 	}
 	var r struct {
 		Events uint64 `json:"events"`
@@ -397,8 +397,8 @@ func endsBefore(t *db.Tx, id convstore.ID, seq uint64) error {
 	return nil
 }
 
-// matchSoon matches what takes a moment, and leaves the rest to matchLater: the store is open, and
-// others wait for it.
+// matchSoon matches a text if that is quick, and leaves it to matchLater otherwise, because others
+// wait for the store while it is open.
 func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
 	const few = 1000 // lines
 	size := 0
@@ -416,7 +416,7 @@ func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
 		found = append(found, m)
 		return !sc.full(p.count + len(found))
 	})
-	if err != nil { // an end of ctx is seen by the next look at it
+	if err != nil { // if ctx has ended, the next check of it ends the search
 		p.later = &x
 		return
 	}
@@ -425,7 +425,7 @@ func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
 	}
 }
 
-// matchLater matches what matchSoon has left, and hands over what was found when it is much. It
+// matchLater matches the text that matchSoon left, and passes many matches on to the reader. It
 // fails with the cause of the end of ctx.
 func (sc *scan) matchLater(ctx context.Context, p *part) error {
 	hand := func(wait bool) bool {
@@ -435,7 +435,7 @@ func (sc *scan) matchLater(ctx context.Context, p *part) error {
 	}
 	if x := p.later; x != nil {
 		p.later = nil
-		hand(false) // it may take long
+		hand(false) // matching may take long
 		err := sc.match(ctx, *x, func(m Match) bool { return sc.add(p, m) && (p.size <= handSize || hand(true)) })
 		if err != nil {
 			return err
@@ -447,9 +447,9 @@ func (sc *scan) matchLater(ctx context.Context, p *part) error {
 	return nil
 }
 
-// add takes a match and reports whether more are wanted.
+// add adds a match to p and reports whether more are wanted.
 func (sc *scan) add(p *part, m Match) bool {
-	const own = 256 // bytes of a Match, about
+	const own = 256 // rough size of a Match in bytes
 	p.found = append(p.found, m)
 	p.size += own + len(m.Text) + 40*len(m.Submatches)
 	for _, around := range [][]string{m.Before, m.After} {
@@ -464,10 +464,10 @@ func (sc *scan) add(p *part, m Match) bool {
 	return true
 }
 
-// match hands over a copy of x.at for every line that matches, until add returns false. It fails
-// with the cause of the end of ctx.
+// match calls add with a copy of x.at for every line that matches, until add returns false. It
+// fails with the cause of the end of ctx.
 func (s *search) match(ctx context.Context, x text, add func(Match) bool) error {
-	given := 0 // lines already given as a match or as context
+	given := 0 // number of lines already returned as a match or as context
 	for i, line := range x.lines {
 		spans, err := s.re.All(ctx, line, maxSubmatches)
 		if err != nil {

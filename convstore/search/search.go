@@ -1,5 +1,5 @@
-// Package search looks for lines in the conversations of a store. Run reads the events page by page
-// beside bbolt, passes over all that cannot match by its bytes alone, and decodes the rest.
+// Package search looks for lines in the conversations of a store. Run reads the pages of events
+// without bbolt, skips events whose bytes cannot match, and decodes the rest.
 package search
 
 import (
@@ -17,11 +17,11 @@ import (
 )
 
 // Run yields the lines that match: conversation by conversation in the order of List, in each the
-// title first and then the events in their order. It ends with a *PatternError when the pattern is
-// of no use, and with the errors of Get for Query.IDs.
+// title first and then the events in their order. It ends with a *PatternError if the pattern
+// cannot be used, and with the errors of Get for Query.IDs.
 //
-// It scans, without an index. Events that are stored while it does may be missed. It ends soon
-// after ctx, whatever the pattern, and matches what takes longer than a moment while the store is
+// It has no index and scans the events. It may miss events that are stored meanwhile. It ends soon
+// after ctx, whatever the pattern is. Lines that take long to match are matched while the store is
 // closed.
 func Run(ctx context.Context, v convstore.View, q Query) iter.Seq2[Match, error] {
 	return func(yield func(Match, error) bool) {
@@ -38,15 +38,15 @@ func Run(ctx context.Context, v convstore.View, q Query) iter.Seq2[Match, error]
 	}
 }
 
-// search is one search under way.
+// search is one running search.
 type search struct {
 	view  convstore.View
 	query Query
 	re    *regex.Regexp // applied to lines
 	pre   prefilter
 	title bool
-	kinds [256]Scope // of each kind, where it is to be searched
-	read  bool       // some kind is
+	kinds [256]Scope // scope of each kind that is searched; "" = not searched
+	read  bool       // some kind is searched
 	todo  []convstore.Head
 }
 
@@ -58,7 +58,7 @@ func newSearch(v convstore.View, q Query) (*search, error) {
 		return nil, &PatternError{q.Pattern, errors.New("is empty")}
 	case q.Regexp:
 	case strings.ContainsAny(q.Pattern, "\r\n"):
-		return nil, &PatternError{q.Pattern, errors.New("holds a line break, and no line does")}
+		return nil, &PatternError{q.Pattern, errors.New("has a line break, and a search matches single lines")}
 	default:
 		flags |= syntax.Literal
 	}
@@ -99,7 +99,7 @@ func newSearch(v convstore.View, q Query) (*search, error) {
 	return s, nil
 }
 
-// hasUpper reports whether a pattern has an upper-case letter. In a regular expression those of
+// hasUpper reports whether a pattern has an upper-case letter. In a regular expression, letters of
 // escapes and classes such as \S and \pL do not count.
 func hasUpper(q Query) bool {
 	if !q.Regexp {

@@ -17,7 +17,7 @@ func concreteScopes() []Scope {
 	}
 }
 
-// expand returns the parts that a scope stands for, nil for an unknown one.
+// expand returns the parts of a scope, nil for an unknown scope.
 func (s Scope) expand() []Scope {
 	switch s {
 	case ScopeAll:
@@ -35,7 +35,7 @@ func (s Scope) expand() []Scope {
 	return nil
 }
 
-// kindScopes are, of each kind of event, the part that it belongs to; "" = it cannot be searched.
+// kindScopes has the part that each kind of event belongs to; "" = cannot be searched.
 var kindScopes = [stored.KindCount]Scope{
 	stored.KindUser:          ScopeUser,
 	stored.KindAssistant:     ScopeAssistant,
@@ -47,11 +47,11 @@ var kindScopes = [stored.KindCount]Scope{
 	stored.KindInquiryAnswer: ScopeInquiry,
 }
 
-// linesOf returns the lines of a body that can be searched. JSON values come one by one, behind the
-// name of the member that holds them and a colon; a string keeps its own line breaks.
+// linesOf returns the lines of a body that can be searched. Each JSON value is a line of its own,
+// after the name of its member and a colon. A string with line breaks is several lines.
 //
-// The prefilter relies on this: apart from that ": ", a line is a piece of one string, name, number
-// or word of the JSON that the body is stored as.
+// The prefilter relies on this: apart from that ": ", a line is part of one string, name, number or
+// word of the stored JSON.
 func linesOf(b convstore.Body) []string {
 	var lines []string
 	switch b := b.(type) {
@@ -93,7 +93,7 @@ func splitLines(lines []string, text string) []string {
 	return lines
 }
 
-// valueLines adds the lines of a JSON value; what is no JSON is taken as text.
+// valueLines adds the lines of a JSON value. If raw is not JSON, it is text.
 func valueLines(lines []string, raw json.RawMessage) []string {
 	if len(raw) == 0 {
 		return lines
@@ -103,7 +103,7 @@ func valueLines(lines []string, raw json.RawMessage) []string {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	var names []string // of the member each open object or array is in
+	var names []string // name of the member that holds each open object or array
 	name, inObject, wantName := "", []bool{}, false
 	for {
 		token, err := dec.Token()
@@ -146,7 +146,8 @@ func memberLines(lines []string, name, text string) []string {
 	if name == "" {
 		return lines
 	}
-	// A name with a line break is broken up like any text; its end stands before the value.
+	// A name with line breaks is split into lines like any text. Its last line comes before the
+	// value.
 	head := splitLines(nil, name)
 	last := head[len(head)-1]
 	if strings.HasSuffix(name, "\n") {
