@@ -4,14 +4,16 @@ package tools
 // enables. files are the tools that have files of their own ([DecodeFiles]); pos is as for
 // [Decode].
 //
-// A table changes the definition of the same name in files, or else the embedded one. A table is a
-// whole definition if there is no such definition, or if the table gives another source. The table
-// '*' is applied later: see WithDefaults. All errors are *DefinitionError.
+// A table changes the embedded definition of its name, or else the one in files. A file takes the
+// place of an embedded definition only where the table gives its source: the name of a tool that jp
+// brings along means that tool, whatever a workspace has in its files. A table is a whole
+// definition if there is no definition of its name, or if the table gives another source. The
+// table '*' is applied later: see WithDefaults. All errors are *DefinitionError.
 func Define(name string, table map[string]any, pos func(key string) string, files map[string]Definition) (Definition, error) {
 	source, given := table[keySource].(string)
-	base, known := files[name]
+	base, known := Embedded(name)
 	if !known || given && base.Declared() != source {
-		base, known = Embedded(name)
+		base, known = files[name]
 	}
 	if known && (!given || base.Declared() == source) {
 		return Overlay(base, table, pos)

@@ -237,7 +237,7 @@ func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 	for _, name := range r.Config.Delegation.LLMQuery.Tools {
 		_, embedded := tools.Embedded(name)
 		_, file := l.tools[name]
-		if !embedded && !file {
+		if _, table := r.Tools[name]; !embedded && !file && !table {
 			l.say(run.WrittenAt(r, "delegation.llm_query.tools"), "delegation.llm_query.tools", fmt.Sprintf("%s: there is no such tool", name), "")
 		}
 	}

@@ -75,7 +75,8 @@ func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 		return
 	}
 	for name, t := range r.Tools {
-		if name == "*" || !tools.Enabled(t.Values) {
+		leaf := slices.Contains(r.Config.Delegation.LLMQuery.Tools, name)
+		if name == "*" || !tools.Enabled(t.Values) && !leaf {
 			continue
 		}
 		d, err := run.Define(name, r, files)
@@ -83,7 +84,7 @@ func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 			l.add(err)
 			continue
 		}
-		l.tool(d, !main, func(key string) profiles.Position {
+		l.tool(d, !main || !tools.Enabled(t.Values), func(key string) profiles.Position {
 			at := t.Pos(key)
 			if all, ok := r.Tools["*"]; ok && at == t.Pos("") && all.Pos(key) != all.Pos("") {
 				return all.Pos(key)

@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ type Page struct {
 	TrustedAt *time.Time     `json:"trusted_at"` // null when there is no record
 	Record    string         `json:"record"`     // where the record is or would be
 	Agents    []Agent        `json:"agents"`
+	Defined   []ToolGrant    `json:"defined"` // tools of .jp/tools that no agent above holds: your own config may enable them
 	Skills    []string       `json:"skills"`
 	Texts     []string       `json:"instructions"`
 	Servers   []string       `json:"mcp_servers"` // "name: command or address", and what it reaches
@@ -49,15 +51,26 @@ type ToolGrant struct {
 	Network    string   `json:"network"`
 	Access     string   `json:"access"` // "" = the tool's default
 	Env        []string `json:"env"`    // variables that it gets beside the usual ones
+	Held       Holder   `json:"held"`
 	JP         string   `json:"jp,omitempty"`
 	Unenforced []string `json:"unenforced,omitempty"` // what of its sandbox this system cannot enforce
 }
+
+// Holder is who can call a tool.
+type Holder string
+
+// The holders of a tool.
+const (
+	ByAgent     Holder = "agent"
+	BySubAgents Holder = "sub-agents" // only those of llm_query and of specializations
+	ByNobody    Holder = "nobody"     // before something enables it
+)
 
 // Page finds out what the workspace would allow.
 func (v *Reviewer) Page(j trust.Judgement) Page {
 	root := j.Files.Root
 	s := Page{
-		Workspace: root, Status: j.Status(), Record: j.Path, Agents: []Agent{}, Skills: []string{}, Texts: []string{},
+		Workspace: root, Status: j.Status(), Record: j.Path, Agents: []Agent{}, Defined: []ToolGrant{}, Skills: []string{}, Texts: []string{},
 		Servers: []string{}, Files: slices.Clone(j.Changes),
 	}
 	changed := map[string]bool{}
@@ -93,6 +106,7 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 			s.Texts = append(s.Texts, f.Path)
 		}
 	}
+	s.Defined = v.defined(j.Files, s.Agents)
 	s.Servers = v.servers.Brought(j.Files)
 	return s
 }
@@ -111,15 +125,65 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
 	known := v.servers.In(c)
 	for _, d := range defs {
-		shown := run.ShowTool(d, "", known)
-		s.Tools = append(s.Tools, ToolGrant{
-			Name: d.Name, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
-			Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
-			Unenforced: servers.ReachOfTool(d, known).Unenforced,
-		})
+		s.Tools = append(s.Tools, granted(d, ByAgent, known))
 	}
+	s.Tools = append(s.Tools, v.disabled(r, c, known)...)
 	slices.SortStableFunc(s.Tools, func(a, b ToolGrant) int { return a.rank() - b.rank() })
 	return s
+}
+
+// disabled are the tools that a config names and does not enable, as far as something else gives
+// them to somebody: delegation.llm_query.tools gives them to sub-agents, a flag or another layer
+// may enable a program.
+func (v *Reviewer) disabled(r *profiles.Resolved, c *trust.Files, known map[string]servers.Server) []ToolGrant {
+	files, _ := c.Tools() // what is wrong with them is the agent's problem, and is shown as that
+	var list []ToolGrant
+	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
+		if name == "*" || tools.Enabled(r.Tools[name].Values) {
+			continue
+		}
+		d, err := run.Define(name, r, files)
+		if err != nil {
+			continue // it cannot be used by anybody
+		}
+		switch g := granted(d, ByNobody, known); {
+		case slices.Contains(r.Config.Delegation.LLMQuery.Tools, name):
+			g.Held = BySubAgents
+			list = append(list, g)
+		case g.Sandbox != "":
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// defined are the tools of .jp/tools that none of the agents holds or could hold.
+func (v *Reviewer) defined(c *trust.Files, agents []Agent) []ToolGrant {
+	shown := map[string]bool{}
+	for _, a := range agents {
+		for _, t := range a.Tools {
+			shown[t.Name+"\x00"+t.Command] = true
+		}
+	}
+	files, _ := c.Tools()
+	list := []ToolGrant{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if g := granted(files[name], ByNobody, v.servers.In(c)); !shown[name+"\x00"+g.Command] {
+			list = append(list, g)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b ToolGrant) int { return a.rank() - b.rank() })
+	return list
+}
+
+// granted is what a tool is and reaches.
+func granted(d tools.Definition, by Holder, known map[string]servers.Server) ToolGrant {
+	shown := run.ShowTool(d, "", known)
+	return ToolGrant{
+		Name: d.Name, Held: by, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
+		Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
+		Unenforced: servers.ReachOfTool(d, known).Unenforced,
+	}
 }
 
 // rank is lower for what can do more.

@@ -72,6 +72,13 @@ func (s Page) lines(asked bool) []string {
 			add("  sets %s", g.text())
 		}
 	}
+	if len(s.Defined) > 0 {
+		add("")
+		add("defined, and held by no agent above (.jp/tools)")
+	}
+	for _, t := range s.Defined {
+		add("  tool %s: %s", t.Name, t.text())
+	}
 	add("")
 	if len(s.Skills) > 0 {
 		add("skills: %s", words(s.Skills, "; "))
@@ -100,6 +107,11 @@ func (s Page) unconfined() []string {
 			}
 		}
 	}
+	for _, t := range s.Defined {
+		if t.off() {
+			list = append(list, fmt.Sprintf("  tool %s of .jp/tools%s", t.Name, wording.Either(t.Command == "", "", ": "+t.Command)))
+		}
+	}
 	if len(list) == 0 {
 		return nil
 	}
@@ -115,9 +127,14 @@ func (s Agent) title() string {
 	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name))
 }
 
+// text says who holds a tool where that is not the agent.
+func (h Holder) text() string {
+	return map[Holder]string{BySubAgents: "for sub-agents of llm_query and specializations only; ", ByNobody: "not enabled; "}[h]
+}
+
 // text is the tool on one line; what can do harm stands first, what its author wrote last.
 func (t ToolGrant) text() string {
-	line := wording.Either(t.off(), servers.Unconfined+"; ", "") + t.Source + ", " + t.Run
+	line := wording.Either(t.off(), servers.Unconfined+"; ", "") + t.Held.text() + t.Source + ", " + t.Run
 	if t.Run == string(tools.RunAsk) && t.Detached == string(tools.DetachedAuto) {
 		line += ", but runs where nobody can be asked"
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,7 +49,27 @@ func (o *opening) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.\"%s\".enable:=%v", n, t.On)})
 		}
 	}
-	return ds, nil
+	return append(ds, withoutOff(r, slices.Concat(o.req.Toggles, only))...), nil
+}
+
+// withoutOff takes tools that a flag disables from the sub-agents that llm_query and specializations
+// start, too: these hold what delegation.llm_query.tools names, enabled or not.
+func withoutOff(r *profiles.Resolved, toggles []Toggle) []profiles.Directive {
+	held := r.Config.Delegation.LLMQuery.Tools
+	left := slices.DeleteFunc(slices.Clone(held), func(name string) bool {
+		off := false
+		for _, t := range toggles { // the last one counts
+			if t.Name == name || t.Name == "" {
+				off = !t.On
+			}
+		}
+		return off
+	})
+	if len(left) == len(held) {
+		return nil
+	}
+	text, _ := json.Marshal(append([]string{}, left...)) // names are always JSON
+	return []profiles.Directive{{Flag: toggles[len(toggles)-1].Flag, Text: "delegation.llm_query.tools:=" + string(text)}}
 }
 
 // meantOne refuses a flag for all tools where the first word is the name of one.
