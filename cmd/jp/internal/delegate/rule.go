@@ -93,10 +93,10 @@ type Profile struct {
 	Config    convstore.Config  // resolved; Tools are the names it enables
 	Sources   map[string]string // sources of these tools, by name
 	Authority map[string]string // what each tool is, by name; see tools.Definition.Authority
-	// what each tool may do unasked, by name; see tools.Definition.Leave
-	Leave    map[string]string
-	MaxDepth int
-	Caps     convstore.Budget // its own token_budget and max_cost_per_session
+	// what each tool may do without a question, by name; see tools.Definition.Permissions
+	Permissions map[string]string
+	MaxDepth    int
+	Caps        convstore.Budget // its own token_budget and max_cost_per_session
 }
 
 // Caller is the calling agent, as far as the store does not know it.
@@ -183,7 +183,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	if a.ID != 0 && child.Profile != a.Profile.Name {
 		return convstore.Child{}, refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
 	}
-	held, is, may := a.Profile.Config.Tools, a.Profile.Authority, a.Profile.Leave
+	held, is, may := a.Profile.Config.Tools, a.Profile.Authority, a.Profile.Permissions
 	ceiling, err := CeilingOf(p.Grant, roleSubagent)
 	if err != nil {
 		return convstore.Child{}, err

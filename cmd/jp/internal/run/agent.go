@@ -27,7 +27,7 @@ const titlePatience = 20 * time.Second
 
 var errTitleLate = errors.New("it took too long")
 
-// LogNote logs what became of the tools of a turn that folds late results in.
+// LogNote logs which tools a turn with late results may use.
 func (ag *Agent) LogNote(n convstore.Note) {
 	if n.Kind == agent.NoteSynthesis {
 		held := ag.Loop.Synthesis.Tools.Len()
@@ -35,23 +35,23 @@ func (ag *Agent) LogNote(n convstore.Note) {
 	}
 }
 
-// Denied are the calls that were not permitted.
+// Denied returns the calls that were not permitted.
 func (ag *Agent) Denied() []stream.PermissionDenial { return ag.denied.all() }
 
-// Agent is a run with its model and its tools: what is about to take a turn.
+// Agent is a run with its model and its tools. It takes one turn.
 type Agent struct {
 	Loop   *agent.Loop
 	Sub    *delegate.Delegator
-	Info   model.Info       // of the model
-	Skills []profiles.Skill // offered to it
+	Info   model.Info       // facts about the model
+	Skills []profiles.Skill // skills that the model is offered
 
 	run    *Run
-	free   string // title that the turn gave; "" = none
+	free   string // title that the model gave in the turn; "" = none
 	denied denials
-	span   *otel.Span // of the latest turn, which has ended; nil = it was not traced
+	span   *otel.Span // span of the latest turn, which has ended; nil = the turn was not traced
 }
 
-// Agent joins config, model, tools and store. Nothing was asked or stored before it returns.
+// Agent joins config, model, tools and store. It asks no model and stores nothing.
 func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	ag := &Agent{run: r}
 	cfg := r.Resolved.Config
@@ -78,7 +78,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, err
 	}
-	var below convstore.Scope // without a conversation, where only the way to one is tried
+	var below convstore.Scope // zero without a conversation, when Startable only tries a query
 	if r.Log != nil {
 		below = r.Log.Below()
 	}
@@ -101,7 +101,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		}
 	}
 	d.Set = set
-	if specialTools(set) { // what is wrong with them shows before the model is asked
+	if specialTools(set) { // finds mistakes in them before the model is asked
 		if _, err := leafTools(r.Resolved, r.Conv.Grant != nil); err != nil {
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	return ag, nil
 }
 
-// temperature is the configured one, where the model takes it.
+// temperature is the configured one, or nil if the model takes none.
 func (ag *Agent) temperature(cfg profiles.Config, info model.Info) *float64 {
 	set := cfg.Assistant.Parameters
 	send, why := info.Temperature(set.Temperature, set.Reasoning)
@@ -146,14 +146,15 @@ func (ag *Agent) temperature(cfg profiles.Config, info model.Info) *float64 {
 	return send
 }
 
-// talksAsMain reports whether this run is one of the role main: one that a person started, in a conversation
-// that nobody delegated.
+// talksAsMain reports whether this run has the role main: a person started it, in a conversation
+// that was not delegated.
 func (ag *Agent) talksAsMain() bool {
 	main := func(role string) bool { return role == "" || role == profiles.RoleMain }
 	return main(ag.run.Conv.Role) && main(ag.run.req.Role) && ag.run.Conv.Grant == nil
 }
 
-// system is the prompt: the config's own, then how to use sub-agents where there are such tools.
+// system returns the system prompt: that of the config, then how to use sub-agents if the set has
+// such tools.
 func system(cfg profiles.Config, set tools.Set) []model.Section {
 	var list []model.Section
 	if p := cfg.Assistant.SystemPrompt; p != "" {
@@ -174,7 +175,8 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 	return list
 }
 
-// narrow is the one place where what the config enables becomes what can be offered and called.
+// narrow removes the tools that the role and the grant do not allow. It is the only place where
+// tools that the config enables become tools that the model can call.
 func (ag *Agent) narrow(ctx context.Context, set tools.Set, ceiling delegate.Ceiling) tools.Set {
 	held := set.Narrow(func(name, source string) bool {
 		t, _ := set.Get(name)
@@ -189,7 +191,8 @@ func (ag *Agent) narrow(ctx context.Context, set tools.Set, ceiling delegate.Cei
 	return held
 }
 
-// prompter asks on the terminal, nil where nobody can answer. The tree of sub-agents steps aside for a question.
+// prompter returns what asks on the terminal, or nil if nobody can answer. The tree of sub-agents
+// is hidden during a question.
 func (ag *Agent) prompter() tools.Prompter {
 	if ag.run.req.Asker != nil {
 		return ag.run.req.Asker
@@ -205,11 +208,12 @@ func (ag *Agent) prompter() tools.Prompter {
 // Asker asks a person who is not at the terminal.
 type Asker interface {
 	tools.Prompter
-	// Question puts a question of the model; call is that of ask_user. The errors are io.EOF for no answer, and one that wraps term.ErrNobody.
+	// Question asks a question of the model; call is the call of ask_user. The errors are io.EOF
+	// for no answer, and one that wraps term.ErrNobody.
 	Question(ctx context.Context, call, question string, options []string) (string, error)
 }
 
-// Turn runs the turn: what is asked, or the rest of one that was cut off.
+// Turn takes a turn: it answers the task, or resumes a turn that was cut off.
 func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
 	loop, task := ag.Loop, ag.run.req.Task
 	take := loop.Resume
@@ -227,14 +231,15 @@ func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
 	}
 	ag.span, out, err = spans.Turn(ctx, loop, take)
 	if errors.Is(err, agent.ErrNothingToResume) {
-		err = ErrNothing() // another run has ended it meanwhile
+		err = ErrNothing() // another run has ended the turn meanwhile
 	}
 	return out, err
 }
 
-// Name has a model find a title for a conversation whose first turn is done, where the config says which. The answer is out by
-// then: whatever goes wrong is a line in the log, the title stays what it was, and Ctrl-C does without. A sub-agent's conversation
-// is called by its task. begin, which may be nil, shows that the model is asked, until end.
+// Name asks the model of conversation.title.model for a title after the first turn of a
+// conversation. The answer has been printed by then, so an error is only logged and the old title
+// stays; Ctrl-C cancels the request. The title of a sub-agent's conversation is its task. begin,
+// which may be nil, shows that the model is asked; end removes that.
 func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end func())) {
 	cfg := ag.run.Resolved.Config
 	id := cfg.Conversation.TitleModel
@@ -266,7 +271,8 @@ func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end 
 	}
 }
 
-// scribe opens the model that key names, to write something beside the turns of this conversation.
+// scribe opens the model that the setting key names, for a text outside of the turns of this
+// conversation.
 func (ag *Agent) scribe(ctx context.Context, cfg profiles.Config, key, id string, w Waits) (agent.Writer, error) {
 	id, err := cfg.ResolveModel(id)
 	if err != nil {
@@ -279,7 +285,7 @@ func (ag *Agent) scribe(ctx context.Context, cfg profiles.Config, key, id string
 	return writer(stream, info, info.Window), err
 }
 
-// inKey has an error about the name of a model say where that name stands.
+// inKey adds to an error about the name of a model the setting that has this name.
 func inKey(err error, key string) error {
 	var bad *profiles.Error
 	if !errors.As(err, &bad) {
@@ -294,7 +300,8 @@ func writer(stream model.Stream, info model.Info, window int) agent.Writer {
 	return agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, Price: info.Price, Output: info.Output, Window: window}
 }
 
-// contextTokens is what fetched context may take: half of the run's grant, and never more than 4000.
+// contextTokens is the most that fetched context may take, in tokens: half of the run's grant, and
+// never more than 4000.
 func contextTokens(conv convstore.Conversation) int64 {
 	most := int64(4000)
 	if g := conv.Grant; g != nil && g.Tokens != nil {
@@ -303,7 +310,7 @@ func contextTokens(conv convstore.Conversation) int64 {
 	return most
 }
 
-// synthesis is what this run becomes where late results are folded in.
+// synthesis narrows this run to the role synthesis, for a turn with late results.
 func synthesis(cfg profiles.Config, held tools.Set) (agent.Synthesis, error) {
 	role, err := profiles.Role(profiles.RoleSynthesis)
 	if err != nil {
@@ -313,13 +320,13 @@ func synthesis(cfg profiles.Config, held tools.Set) (agent.Synthesis, error) {
 	return agent.Synthesis{System: system(cfg, set), Tools: set}, nil
 }
 
-// Task is what a run is asked. An empty text asks to resume.
+// Task is the request of a run. With an empty text the run resumes.
 type Task struct {
 	Text        string
-	Title       string // what a title is made from; "" = Text
+	Title       string // text that a title is made from; "" = Text
 	Attachments []convstore.Attachment
 	Schema      json.RawMessage // schema of the answer; nil = free text
-	Fetch       agent.Fetch     // its Tokens are those of the run
+	Fetch       agent.Fetch     // query of context_query; its Tokens are those of the run
 }
 
 // denials are the calls of tools that were not permitted. Safe for concurrent use.
@@ -328,7 +335,7 @@ type denials struct {
 	list []stream.PermissionDenial
 }
 
-// noted is permit, which also notes what it denies.
+// noted returns permit with a record of what it denies.
 func (d *denials) noted(permit func(context.Context, tools.Tool, tools.Call) (tools.Decision, error)) func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) {
 	return func(ctx context.Context, t tools.Tool, c tools.Call) (tools.Decision, error) {
 		decision, err := permit(ctx, t, c)

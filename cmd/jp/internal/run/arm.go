@@ -17,7 +17,7 @@ import (
 	"jp/tools/proc"
 )
 
-// arm gives every definition what runs it.
+// arm returns the tools of defs: each definition with the function that runs it.
 func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, error) {
 	fs := fs.Env{Workspace: ag.run.Root, Deny: ag.run.env.WS.Closed(), Sealed: ag.run.env.WS.Sealed(), Growing: ag.run.env.WS.Growing()}
 	env := ag.run.env.WS.CommandEnv(ag.run.Host, map[string]any{"conversation_id": ag.run.Conv.ID.String()})
@@ -26,7 +26,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 	armed := make([]tools.Tool, 0, len(defs))
 	var builtin []tools.Definition
 	for _, def := range defs {
-		def = ag.withinLeave(def)
+		def = ag.withinGrant(def)
 		if def.Local() {
 			own := env
 			if users, program, off := ag.run.env.OffByUser(def); off && !env.Main {
@@ -41,7 +41,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 		}
 		if _, ok := def.MCP(); ok {
 			if def.Pin == "" {
-				continue // what this run may not hold was not looked up: see servers.Ready
+				continue // servers.Ready did not look up tools that this run may not have
 			}
 			t, err := ag.run.env.Servers.Tool(ctx, def)
 			if err != nil {
@@ -54,9 +54,9 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 		case tools.SourceBuiltin:
 			if def.Name == SkillTool {
 				if !Says(ag.run.Resolved, def.Name, "run") {
-					def.Run = tools.RunUnattended // what it reads was trusted
+					def.Run = tools.RunUnattended // it reads only trusted files
 				}
-				def = ag.withinLeave(def)
+				def = ag.withinGrant(def)
 				ag.Skills = ag.run.env.Skills(ctx)
 				armed = append(armed, tools.Tool{Definition: def, Func: ag.run.env.ReadSkill(ag.Skills)})
 				continue
@@ -73,7 +73,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 				return tools.Set{}, exit.Refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
 			}
 			if !Says(ag.run.Resolved, def.Name, "run") {
-				def.Run = tools.RunUnattended // nobody wants to be asked for leave to be asked
+				def.Run = tools.RunUnattended // a question needs no permission of its own
 			}
 			armed = append(armed, tools.Tool{Definition: def, Func: ag.askUser(def)})
 		default:
@@ -90,15 +90,16 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 	return tools.NewSet(armed...)
 }
 
-// withinLeave holds a tool of a sub-agent to what its grant lets it do unasked.
-func (ag *Agent) withinLeave(d tools.Definition) tools.Definition {
+// withinGrant limits what a tool of a sub-agent may do without a question to what its grant
+// permits.
+func (ag *Agent) withinGrant(d tools.Definition) tools.Definition {
 	if ag.run.Conv.Grant == nil {
 		return d
 	}
 	return d.WithPermissions(ag.run.Conv.Grant.Leave[d.Name])
 }
 
-// line opens the line of one call of a tool with access.jp.
+// line opens the connection to jp for one call of a tool with access.jp.
 func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (*tools.Line, error) {
 	dir, err := ag.run.env.ownFolder()
 	if err != nil {
@@ -119,8 +120,9 @@ func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (
 	}}, nil
 }
 
-// ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
-// which no rule of access.fs covers: no tool can put something else there.
+// ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool.
+// It is in the state folder, which no rule of access.fs covers: no tool can put something else
+// there.
 func (env *Env) ownFolder() (dir string, err error) {
 	program, state := workspace.OwnProgram(), env.Con.StateDir()
 	switch {
@@ -138,7 +140,7 @@ func (env *Env) ownFolder() (dir string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	// Another jp may be doing the same: what is there then is right.
+	// Another jp may have made the same link at this moment.
 	if err := os.Symlink(program, link); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}

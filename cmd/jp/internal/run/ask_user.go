@@ -14,8 +14,9 @@ import (
 	"jp/tools/unseen"
 )
 
-// askUser runs the tool ask_user: it puts a question of the model to the person at the terminal. Where nobody can answer,
-// detached.tool decides; options.exclusive = true in the tool's table keeps the model from answering itself.
+// askUser returns the function of the tool ask_user. It asks the person at the terminal a question
+// of the model. If nobody can answer, detached of the tool decides. With options.exclusive = true
+// in the tool's table the model must not answer itself.
 func (ag *Agent) askUser(def tools.Definition) tools.Func {
 	return func(ctx context.Context, c tools.Call) (tools.Result, error) {
 		var a struct {
@@ -42,8 +43,8 @@ func (ag *Agent) askUser(def tools.Definition) tools.Func {
 	}
 }
 
-// putQuestion asks until something is typed. The number of an option stands for it; io.EOF is Ctrl-D. The lines of the question are
-// indented, and so are the rows that they take, so that none looks like one of jp's own.
+// putQuestion asks until something is typed. The number of an option means that option; io.EOF is
+// Ctrl-D. Every row of the question is indented, so that none looks like a line of jp.
 func putQuestion(ctx context.Context, tty *term.TTY, question string, options []string) (string, error) {
 	var b strings.Builder
 	b.WriteString("jp: the assistant asks:\n")
@@ -70,7 +71,7 @@ func putQuestion(ctx context.Context, tty *term.TTY, question string, options []
 	}
 }
 
-// unasked is the result of a question that nobody can answer.
+// unasked returns the result of a question that nobody can answer.
 func unasked(mode tools.DetachedMode, exclusive bool) tools.Result {
 	const key = "conversation.tools.ask_user.detached.tool"
 	switch {

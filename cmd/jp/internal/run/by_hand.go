@@ -12,18 +12,19 @@ import (
 	"jp/tools"
 )
 
-// errTried rolls back a reservation that was only tried.
+// errTried rolls back a reservation that only tries whether the rule allows it.
 var errTried = errors.New("tried")
 
-// Stand is what a person has who delegates on behalf of a conversation.
+// Stand is what a person can use who delegates on behalf of a conversation.
 type Stand struct {
 	Scope  convstore.Scope
 	Caller delegate.Caller
-	Tool   string // that the person takes the place of
+	Tool   string // tool that the person takes the place of
 }
 
-// StandFor looks at a conversation's scope, and at what its stored config lets it call, and to whom, and how often. Flags change
-// that config for now. The limits of the session are written anew where nobody runs the root.
+// StandFor returns a conversation's scope, and which tools, profiles and limits its stored config
+// gives it. flags change that config for this call only. If nobody runs the root, StandFor writes
+// the limits of the session.
 func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
 	store, err := env.WS.Store(ctx)
 	if err != nil {
@@ -51,7 +52,7 @@ func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profi
 		return st, err
 	}
 	if !r.Config.Delegation.Enabled {
-		defs = nil // nothing of it can be called
+		defs = nil // without delegation no tool can be called
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
 	st.Caller.Limits, st.Caller.Priced = LimitsOf(r.Config), env.Priced(r.Config)
@@ -67,8 +68,8 @@ func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profi
 	return st, st.Scope.Limit(ctx, SessionLimits(r.Config))
 }
 
-// delegates names a tool, of those that are held, that sub-agents under profiles are asked with: jp_query where it is held, or where
-// none is, which the rule then says.
+// delegates returns the name of a held tool that can start sub-agents under profiles. It prefers
+// jp_query. If no such tool is held it returns jp_query too, and the rule then refuses.
 func delegates(defs []tools.Definition, held []string) string {
 	for _, name := range []string{"jp_query", "jp_batch_query"} {
 		if slices.Contains(held, name) {
@@ -83,16 +84,16 @@ func delegates(defs []tools.Definition, held []string) string {
 	return "jp_query"
 }
 
-// Order is a delegation that a person asks for.
+// Order is a request of a person for a delegation.
 type Order struct {
-	Parent     convstore.ID         // on whose behalf
-	Directives []profiles.Directive // of --cfg: the profile
+	Parent     convstore.ID         // conversation that delegates
+	Directives []profiles.Directive // values of --cfg: the profile
 	Session    []profiles.Directive // flags that limit the sub-agents of the session
-	Model      string               // "" = the profile's
+	Model      string               // model of the run; "" = that of the profile
 	Title      string
 	Hidden     bool
-	Want       convstore.Budget          // what the run may use at most
-	Check      func(config []byte) error // may refuse the profile's config before anything is made; nil = nothing is checked
+	Want       convstore.Budget          // limit of the run
+	Check      func(config []byte) error // called with the profile's config before anything is made; may refuse it; nil = no check
 }
 
 // Handed is a delegation made by a person.
@@ -102,8 +103,8 @@ type Handed struct {
 	Config []byte
 }
 
-// HandOver applies the one rule for a person who delegates on behalf of a conversation: its stored config says to whom it may
-// delegate and with which limits, the profile is the one that --cfg names.
+// HandOver applies the rule to a delegation by a person on behalf of a conversation. The stored
+// config of the conversation has the allowed profiles and the limits. --cfg names the profile.
 func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	st, err := env.StandFor(ctx, o.Parent, o.Directives, o.Session)
 	if err != nil {
@@ -137,7 +138,7 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 			return []convstore.Child{v.Child}, v.Err
 		})
 	}
-	if o.Check != nil { // what the rule refuses comes before what is wrong with the config
+	if o.Check != nil { // a refusal of the rule comes before a mistake in the config
 		if _, err := reserve(false); err != errTried {
 			return nil, err
 		}
@@ -152,7 +153,7 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	return &Handed{Scope: st.Scope, Res: res[0], Config: profile.Config.JSON}, nil
 }
 
-// SessionLimits are what the sub-agents of a session may use, by the config of its root.
+// SessionLimits returns what the sub-agents of a session may use, from the config of its root.
 func SessionLimits(cfg profiles.Config) convstore.Limits {
 	d := cfg.Delegation
 	return convstore.Limits{
@@ -161,7 +162,7 @@ func SessionLimits(cfg profiles.Config) convstore.Limits {
 	}
 }
 
-// capsOf are the limits that a profile sets itself: no run under it is granted more.
+// capsOf returns the limits in a profile. No run under it is granted more.
 func capsOf(cfg profiles.Config) convstore.Budget {
 	b := convstore.Budget{Tokens: cfg.Delegation.TokenBudget}
 	if cfg.Delegation.MaxCostSet {

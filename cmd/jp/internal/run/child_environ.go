@@ -16,13 +16,15 @@ import (
 	"jp/tools/proc"
 )
 
-// childEnviron is built, not inherited: what every jp needs, and the keys and addresses of the models that the child can call.
-// They are for jp alone: a tool's environment is built too, and has none of them.
+// childEnviron returns the environment of a child jp. It is not inherited: it has what every jp
+// needs, and the keys and addresses of the models that the child can call. No tool of the child
+// gets these keys.
 func (s site) childEnviron(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
 	allow, env := slices.Clone(proc.AgentEnv()), []string(nil)
 	for _, provider := range childProviders(cfg, child) {
 		allow = append(allow, providerVariables(cfg, provider)...)
-		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
+		// The child reads the user's config itself, so only addresses from variables and flags are
+		// passed on.
 		p, name := cfg.Providers.LLM[provider], "JP_CFG_PROVIDERS__LLM__"+strings.ToUpper(provider)+"__"
 		for key, value := range map[string]string{"TYPE": p.Type, "BASE_URL": p.BaseURL, "API_KEY_ENV": p.APIKeyEnv, "API": p.API} {
 			if value != "" {
@@ -45,8 +47,8 @@ func (s site) childEnviron(ctx context.Context, cfg profiles.Config, child deleg
 	return env
 }
 
-// pricesFor writes the prices that were set as JSON, "" when there are none: what the one rule goes by in granting money must be what a
-// child counts by, and a flag or a variable may have set them.
+// pricesFor returns the prices that were set, as JSON; "" if none were. A flag or a variable may
+// have set them. The child must count with the same prices as the rule that granted its money.
 func pricesFor(set map[string]profiles.Price) string {
 	if len(set) == 0 {
 		return ""
@@ -62,13 +64,14 @@ func pricesFor(set map[string]profiles.Price) string {
 	}
 	data, err := json.Marshal(prices)
 	if err != nil {
-		return "" // numbers and texts are always JSON
+		return "" // cannot happen: numbers and texts are always JSON
 	}
 	return string(data)
 }
 
-// childProviders names the providers of the models that a child can call: its own, which writes its summaries too, and any where it
-// may start sub-agents of its own, whose profiles say which.
+// childProviders returns the names of the providers that a child can call: that of its own model,
+// which also writes its summaries. If the child may start sub-agents, it returns all providers,
+// because their profiles choose the models.
 func childProviders(cfg profiles.Config, child delegate.Run) []string {
 	var names []string
 	if child.Delegates {
@@ -90,7 +93,7 @@ func childProviders(cfg profiles.Config, child delegate.Run) []string {
 	return slices.Compact(names)
 }
 
-// providerVariables are the environment variables that the models of a provider are found by.
+// providerVariables returns the environment variables with the keys and addresses of a provider.
 func providerVariables(cfg profiles.Config, provider string) []string {
 	if p, ok := cfg.Providers.LLM[provider]; ok && p != (profiles.Provider{API: p.API}) {
 		if p.APIKeyEnv == "" {
@@ -102,7 +105,7 @@ func providerVariables(cfg profiles.Config, provider string) []string {
 	return b.Variables()
 }
 
-// delegator is set up for a run or session here; its tools are filled in by the caller.
+// delegator returns a Delegator for a run or session; the caller fills in its tools.
 func (s site) delegator(cfg profiles.Config, scope convstore.Scope, slot *convstore.Slot, special func(context.Context, string) (delegate.Special, error)) *delegate.Delegator {
 	return &delegate.Delegator{
 		Scope: scope, Caller: scope.Caller(), Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),

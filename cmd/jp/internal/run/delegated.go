@@ -15,7 +15,8 @@ import (
 	"jp/convstore"
 )
 
-// delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by Run.Finish.
+// delegateByHand makes a child of --root-id for a person, if the rule allows it. Run.Finish settles
+// the run.
 func (o *opening) delegateByHand(ctx context.Context) error {
 	parent, err := o.env.WS.Target(ctx, o.req.RootID.Value)
 	if err != nil {
@@ -50,8 +51,9 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// goOn continues a sub-conversation for a person. Its config is resolved and found good first, so that a mistake costs nothing.
-func (o *opening) goOn(ctx context.Context) error {
+// continueChild continues a sub-conversation for a person. Its config is checked first, so that a
+// mistake costs nothing.
+func (o *opening) continueChild(ctx context.Context) error {
 	if o.req.Task.Text == "" && !Resumable(o.Conv.Status) {
 		return ErrNothing()
 	}
@@ -75,8 +77,9 @@ func (o *opening) goOn(ctx context.Context) error {
 	return o.record(ctx, stored.JSON)
 }
 
-// reserve reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
-// that delegated it. model is the one that will be asked. Run.Finish settles it.
+// reserve reserves a run of a sub-conversation that a person continues. The rule is the same, and
+// the conversation that delegated it pays. model is the model that will be asked. Run.Finish
+// settles the run.
 func (o *opening) reserve(ctx context.Context, model string) error {
 	child := o.Conv
 	st, err := o.env.StandFor(ctx, child.Parent, o.req.Directives, o.req.sessionFlags())
@@ -84,7 +87,7 @@ func (o *opening) reserve(ctx context.Context, model string) error {
 		return err
 	}
 	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds}
-	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
+	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent, which has no profile of its own
 		ask.Tool, ask.Fixed = child.Profile, true
 	}
 	res, err := st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
@@ -98,9 +101,10 @@ func (o *opening) reserve(ctx context.Context, model string) error {
 	return o.take(ctx, st.Scope, res[0])
 }
 
-// take makes a reservation the run of this process, in the conversation as it was reserved: with the grant of this run. What can be
-// resumed is its last one. The log and the reservation hold the lock each by a descriptor of its own: whichever goes first, the
-// other keeps it.
+// take makes a reservation the run of this process. The conversation then has the grant of this
+// run, but keeps the status of its last run, which says whether it can be resumed. The log and the
+// reservation each hold the lock by a descriptor of their own: when one is closed, the other keeps
+// the lock.
 func (o *opening) take(ctx context.Context, scope convstore.Scope, res *convstore.Reservation) error {
 	was := o.Conv
 	o.scope, o.hand, o.Conv = scope, res, res.Child

@@ -1,17 +1,21 @@
 // Package run opens conversations and lets an agent take a turn in them.
 //
-// An Env belongs to one workspace: it opens models with their retries and limits, defines the tools that a config enables, resolves
-// agent profiles as a delegation does, and applies the one rule for a person who delegates. It reads nothing before it is needed.
+// An Env belongs to one workspace. It opens models with their retries and limits, defines the tools
+// that a config enables, resolves agent profiles as a delegation does, and applies the rule to a
+// person who delegates. It reads each file only when it is needed.
 //
 //	Env.Open(Request) ── Run ── Run.Agent ── Agent.Turn ── Run.Finish ── Run.Close
 //	   find or make        lock, config,     model, tools,
 //	   the conversation    reservation       prompt
 //
-// A Run is valid when it is returned: until then it is an opening, which only this package has. It holds the one store that it may
-// use, which with --no-persist is one of its own. `jp query`, `jp acp` and `jp conversation compact` open runs; `jp batch` and
-// `jp mcp serve`, which have no agent of their own, get a Session; a jp inside a tool works for a Guest and opens nothing.
+// Open returns only valid Runs. Before that a Run is an opening, which is private to this package.
+// A Run holds the one store that it may use; with --no-persist this is a temporary store of its
+// own. `jp query`, `jp acp` and `jp conversation compact` open runs; `jp batch` and `jp mcp serve`,
+// which have no agent of their own, get a Session; a jp inside a tool works for a Guest and opens
+// nothing.
 //
-// A Run, an Agent and a Session belong to one goroutine, but for what the tools of the agent call.
+// One goroutine owns a Run, an Agent and a Session. Only the functions that tools of the agent call
+// are safe for concurrent use.
 package run
 
 import (
@@ -29,8 +33,8 @@ import (
 	"jp/tools"
 )
 
-// Env is what runs are made from in one workspace: the console, what is known of the place, its MCP servers, and the recording or
-// replay that is under way.
+// Env is what the runs of one workspace share: the console, the workspace, its MCP servers, and the
+// current recording or replay.
 type Env struct {
 	Con     *console.Console
 	WS      *workspace.Workspace
@@ -45,7 +49,8 @@ func New(con *console.Console, ws *workspace.Workspace) *Env {
 	return &Env{Con: con, WS: ws, Servers: servers.New(con, ws)}
 }
 
-// Implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
+// Implicit resolves the layers that no flag names. The result is the config of a new conversation,
+// and the providers of this machine.
 func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
 	src, err := env.WS.Sources(ctx, nil)
 	if err != nil {
@@ -54,7 +59,7 @@ func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
 	return env.WS.Config(src, nil, nil)
 }
 
-// Profile resolves an agent profile for a child, under NONE.
+// Profile resolves an agent profile for a child, without the config of the workspace (NONE).
 func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
 	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), UnderNone(""), nil))
 	if err != nil {
@@ -81,7 +86,7 @@ func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Pro
 	if err == nil {
 		err = env.Servers.ForSubagents(ctx, defs)
 	}
-	if err == nil { // so that the sub-agent is granted tools as they were approved
+	if err == nil { // the sub-agent is granted tools as they were approved
 		defs, err = env.Servers.Ready(ctx, defs, func(tools.Definition) bool { return true })
 	}
 	if err != nil {
@@ -93,12 +98,12 @@ func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Pro
 	}
 	return delegate.Profile{
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
-		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Sources: SourcesOf(defs), Authority: AuthorityOf(defs), Leave: LeaveOf(defs, r),
+		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Sources: SourcesOf(defs), Authority: AuthorityOf(defs), Permissions: PermissionsOf(defs, r),
 		Caps: capsOf(r.Config),
 	}, nil
 }
 
-// UnderNone are the directives that load one profile and nothing else.
+// UnderNone returns the directives that load one profile and nothing else.
 func UnderNone(arg string) []profiles.Directive {
 	ds := []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
 	if arg != "" {

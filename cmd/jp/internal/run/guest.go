@@ -13,7 +13,7 @@ import (
 	"jp/tools"
 )
 
-// Guest is whom a jp inside a tool works for.
+// Guest is a jp that a tool started. It works for the conversation that made the tool call.
 type Guest struct {
 	Scope   convstore.Scope // below the conversation that made the tool call
 	In      *delegate.Inside
@@ -21,8 +21,8 @@ type Guest struct {
 	Environ []string // language and time zone only
 }
 
-// Order reads what --cfg and --model say of a delegation: a profile and an override of its model. NONE is understood: a
-// delegation always begins there.
+// Order reads --cfg and --model of a delegation: a profile and an override of its model. NONE is
+// ignored, because a delegation always begins with NONE.
 func (g *Guest) Order(ds []profiles.Directive, model command.Maybe[string]) (o delegate.Order, err error) {
 	o.Model = model.Value
 	for _, d := range ds {
@@ -42,7 +42,7 @@ func (g *Guest) Order(ds []profiles.Directive, model command.Maybe[string]) (o d
 	return o, nil
 }
 
-// Caller refuses any conversation but the one that the tool call is of.
+// Caller returns an error if id is not the conversation that made the tool call.
 func (g *Guest) Caller(ctx context.Context, ws *workspace.Workspace, flag, word string) error {
 	id, err := ws.Target(ctx, word)
 	if err != nil || id == g.Scope.Caller() {

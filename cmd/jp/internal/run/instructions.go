@@ -13,8 +13,8 @@ import (
 // maxInstructions bounds what project instructions add to every request, in bytes.
 const maxInstructions = 64 << 10
 
-// instructions are the project instructions for the prompt of this run, as they were trusted. A sub-agent gets none, whatever
-// its config says.
+// instructions returns the trusted project instructions for the prompt of this run. A sub-agent
+// gets none, whatever its config says.
 func (ag *Agent) instructions(ctx context.Context) ([]model.Section, error) {
 	name := ag.run.Resolved.Config.Assistant.Instructions
 	if name == "" || !ag.talksAsMain() {

@@ -9,7 +9,8 @@ import (
 	"jp/profiles"
 )
 
-// budget is what the session of this run may use: nil in a delegated conversation, whose grant says so.
+// budget returns what the session of this run may use; nil in a delegated conversation, which has a
+// grant.
 func (r *Run) budget(cfg profiles.Config, info model.Info) (*convstore.Limits, error) {
 	if r.Delegated || r.hand != nil {
 		return nil, nil
@@ -20,7 +21,7 @@ func (r *Run) budget(cfg profiles.Config, info model.Info) (*convstore.Limits, e
 	return &l, r.req.boundable(info)
 }
 
-// boundable refuses a model of which nobody can say whether it stays within --max-cost.
+// boundable refuses --max-cost for a model whose price is unknown.
 func (req *Request) boundable(info model.Info) error {
 	if req.Bounds.CostNano == nil || info.Price != nil {
 		return nil
@@ -29,7 +30,7 @@ func (req *Request) boundable(info model.Info) error {
 		WithHint("give it in [providers.llm.prices] of the user's config.toml, or leave --max-cost out")
 }
 
-// sees refuses images for a model that takes none, before anything is made.
+// sees refuses images for a model that takes none. It is called before anything is stored.
 func (req *Request) sees(info model.Info) error {
 	if info.Images {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"jp/profiles"
 )
 
-// Model opens a model with its retries, its limits and the gate that all runs of its account share. A run that is replayed
-// opens none.
+// Model opens a model with its retries, its limits and the gate that all runs of its account share.
+// A replayed run opens none.
 func (env *Env) Model(ctx context.Context, cfg profiles.Config, id string, w Waits) (model.Stream, model.Info, error) {
 	p := env.Providers(cfg)
 	s, info, err := env.Tape.Model(id, p, func() (model.Stream, model.Info, error) { return env.live(ctx, cfg, id, p, w) })
@@ -42,7 +42,7 @@ func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p mode
 	}
 	limits := model.LimitOptions{Idle: idle, Quiet: r.ReplyIdle, Whole: r.Reply, MaxBytes: r.MaxResponseBytes}
 	if info.Local && idle > 0 {
-		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
+		limits.First = max(idle, 5*time.Minute) // a server may load the model before its first answer
 	}
 	s = model.Count(model.Limit(s, limits))
 	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.Begin, Goes: w.End}
@@ -52,7 +52,7 @@ func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p mode
 	return model.Retry(s, spans.Retries(retry)), info, nil
 }
 
-// Providers is what the models may know of this machine.
+// Providers returns the providers and prices of cfg with the keys of this machine.
 func (env *Env) Providers(cfg profiles.Config) model.Providers {
 	ws, _ := env.WS.Root()
 	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: env.Con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
@@ -68,8 +68,8 @@ func (env *Env) Providers(cfg profiles.Config) model.Providers {
 	return p
 }
 
-// cacheWrite is what a token that is written to the cache costs, in tokens of input, where nothing
-// else is said: as Anthropic bills it. No other format tells of such tokens.
+// cacheWrite is the default price of a token that is written to the cache, in tokens of input. It
+// is what Anthropic bills; no other API reports such tokens.
 const cacheWrite = 1.25
 
 // PriceOf turns nano-dollars per million tokens into nano-dollars per token.
@@ -85,13 +85,14 @@ func PriceOf(p profiles.Price) model.Price {
 	return model.PerMillion(input, float64(p.Output)/1e9, read, write)
 }
 
-// Waits is told when a request to a model has to wait, and when it goes after that. Both may be nil.
+// Waits has functions that are called when a request to a model has to wait, and when the wait is
+// over. Both may be nil.
 type Waits struct {
 	Begin func(context.Context, model.Retrying)
 	End   func(context.Context)
 }
 
-// Priced tells whether the price of a model is known.
+// Priced returns a function that reports whether the price of a model is known.
 func (env *Env) Priced(cfg profiles.Config) func(id string) bool {
 	p := env.Providers(cfg)
 	return func(id string) bool {

@@ -12,8 +12,8 @@ import (
 // TitleKey is the setting that names the model of titles.
 const TitleKey = "conversation.title.model"
 
-// ModelsNamed returns the settings that name a model, and the names; those without one are left
-// out.
+// ModelsNamed returns the settings that name a model, with the names. It omits settings without a
+// value.
 func ModelsNamed(c profiles.Config) map[string]string {
 	all := map[string]string{
 		"assistant.model": c.Assistant.Model, "conversation.compact.model": c.Conversation.Compact.Model, TitleKey: c.Conversation.TitleModel,
@@ -44,8 +44,8 @@ func (env *Env) FindModel(r *profiles.Resolved, key, name string) (model.Info, *
 	return info, nil
 }
 
-// WrittenAt returns where the value of a key that holds was written; the zero Position when nothing
-// gives one.
+// WrittenAt returns where the effective value of a key was written; the zero Position if no layer
+// sets it.
 func WrittenAt(r *profiles.Resolved, key string) profiles.Position {
 	for _, o := range slices.Backward(r.Origin(key)) {
 		if !o.Dropped {

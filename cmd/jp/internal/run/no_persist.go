@@ -8,8 +8,8 @@ import (
 	"jp/tools"
 )
 
-// borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes
-// its lock there. It keeps the status of what it is a copy of.
+// borrow copies a conversation of the workspace's store into the temporary store and locks the copy
+// there. With --fork it copies only the last turns. The copy keeps the status of the original.
 func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 	from, err := o.env.WS.Store(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		if _, ok := e.Body.(convstore.ConfigDelta); !ok { // the config is taken as it is now
+		if _, ok := e.Body.(convstore.ConfigDelta); !ok { // the copy has the present config, without its history
 			events = append(events, e)
 		}
 	}
@@ -62,7 +62,8 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 	return o.record(ctx, stored.JSON)
 }
 
-// lone refuses tools that delegate, by themselves or by a jp inside of them: what sub-agents do must be found again.
+// lone refuses tools that delegate, also by a jp inside the tool: conversations of sub-agents have
+// to be stored.
 func lone(set tools.Set) error {
 	for t := range set.All() {
 		if t.Source == tools.SourceDelegation {

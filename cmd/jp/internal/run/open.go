@@ -15,8 +15,9 @@ import (
 	"jp/tools/proc"
 )
 
-// Open finds or makes the conversation that a request names, takes its lock and resolves its config. What the workspace says has to
-// pass the gate first, but for a run that another jp delegated. A run that is not opened leaves nothing behind; one that is, is closed by the caller, who closes host too.
+// Open finds or makes the conversation that a request names, takes its lock and resolves its
+// config. The workspace has to be trusted, except for a run that another jp delegated. If Open
+// fails, it leaves nothing behind. Otherwise the caller closes the Run, and then host.
 func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, error) {
 	at, err := env.site(ctx, host)
 	if err != nil {
@@ -45,7 +46,7 @@ func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, e
 	return r, nil
 }
 
-// site is this workspace with its store.
+// site returns this workspace with its store.
 func (env *Env) site(ctx context.Context, host *proc.Host) (s site, err error) {
 	s = site{env: env, Host: host}
 	if s.Root, err = env.WS.Root(); err != nil {
@@ -97,7 +98,7 @@ func (o *opening) open(ctx context.Context) error {
 	}
 
 	var err error
-	if o.Conv.ID != target { // before the lock is taken: its status is that of its last turn
+	if o.Conv.ID != target { // before the lock is taken, the status is still that of the last turn
 		if o.Conv, err = o.Store.Get(ctx, target); err != nil {
 			return err
 		}
@@ -107,7 +108,7 @@ func (o *opening) open(ctx context.Context) error {
 	case o.Delegated:
 		o.Log, err = o.Store.Adopt(ctx, target, o.req.Lock)
 	case o.Conv.Link == convstore.DelegationLink && o.Conv.Grant != nil:
-		return o.goOn(ctx)
+		return o.continueChild(ctx)
 	default:
 		o.Log, err = o.Store.Lock(ctx, target)
 	}
@@ -128,7 +129,8 @@ func (o *opening) open(ctx context.Context) error {
 	return o.record(ctx, stored.JSON)
 }
 
-// record stores what directives and flags changed in the config of a conversation that goes on.
+// record stores what directives and flags changed in the config of a conversation that is
+// continued.
 func (o *opening) record(ctx context.Context, before []byte) error {
 	after := o.Resolved.Stored()
 	named := o.named()
@@ -148,8 +150,8 @@ func (o *opening) record(ctx context.Context, before []byte) error {
 	}})
 }
 
-// named is the profile that directives made of a conversation that goes on; nil = it is what it was. One that was delegated stays
-// what its caller made of it.
+// named returns the profile that directives give to a conversation that is continued; nil = no
+// change. The profile of a delegated conversation never changes.
 func (o *opening) named() *convstore.Named {
 	r := o.Resolved
 	now := convstore.Named{Profile: r.Profile, Arg: r.ProfileArg, Hash: r.ProfileHash}
@@ -160,8 +162,8 @@ func (o *opening) named() *convstore.Named {
 	return &now
 }
 
-// accept finds out whether what was resolved can be run, and returns its model and what is stored of it. Nothing is made or
-// stored of a config before that.
+// accept checks whether the resolved config can be run, and returns its model and the form in which
+// it is stored. Nothing is made or stored before that.
 func (o *opening) accept(ctx context.Context) (model string, config convstore.Config, err error) {
 	if model, err = o.Resolved.Config.RequireModel(); err != nil {
 		return "", config, err
@@ -177,7 +179,7 @@ func (o *opening) accept(ctx context.Context) (model string, config convstore.Co
 	return model, convstore.Config{JSON: o.Resolved.Stored(), Tools: Names(defs)}, err
 }
 
-// branch forks the target and goes on with the fork.
+// branch forks the target and opens the fork.
 func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
 	if o.Conv, err = o.Store.Get(ctx, src); err != nil {
 		return err
@@ -211,8 +213,9 @@ func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
 	return err
 }
 
-// childDirectives checks what a delegated run was told against what its caller stored. The store's config is what counts:
-// of the command line only an override of the model is left to apply, and only where none was stored with it.
+// childDirectives checks the command line of a delegated run against the config that its caller
+// stored. The stored config counts. The command line can only override the model, and only if no
+// override is stored.
 func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]profiles.Directive, error) {
 	if len(ds) == 0 || ds[0].Text != "NONE" {
 		for _, d := range ds {
@@ -228,7 +231,7 @@ func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]pr
 	return nil, nil
 }
 
-// Target is the conversation that a request would go on with, 0 for none yet.
+// Target returns the conversation that a request would continue; 0 = none.
 func (env *Env) Target(ctx context.Context, req Request) (convstore.ID, error) {
 	if req.ID.Set {
 		return env.WS.Target(ctx, req.ID.Value)
@@ -262,9 +265,9 @@ func (o *opening) expiry() time.Time {
 	return time.Now().Add(o.req.Expires.Value)
 }
 
-// resolve reads the config; a conversation that was delegated keeps to its grant.
+// resolve resolves the config. A delegated conversation keeps to its grant.
 func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
-	// A delegated run is what its caller stored, and reads no config of the workspace.
+	// A delegated run uses the config that its caller stored, and no config of the workspace.
 	src := o.env.WS.SourcesOf(nil)
 	if !o.Delegated {
 		var err error
@@ -296,7 +299,7 @@ func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Dire
 	return nil
 }
 
-// create makes a root. Its config is resolved and found good first, so that a mistake leaves nothing behind.
+// create makes a root. Its config is checked first, so that a mistake leaves nothing behind.
 func (o *opening) create(ctx context.Context) error {
 	if err := o.resolve(ctx, nil, o.req.Directives); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"jp/convstore"
 )
 
-// Failure turns how a turn ended into what the command ends with. What was said is printed by then. again is the command
-// that goes on.
+// Failure returns the error with which the command ends, from the end of a turn. The answer has
+// been printed by then. again is the command that resumes the turn.
 func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outcome) error {
 	fail := func(code string, s exit.Status, format string, args ...any) error {
 		return &exit.Error{Code: code, Status: s, Msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), Err: out.Err}
@@ -49,7 +49,7 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 	return fail("error", exit.Failed, "%s", out.Reason)
 }
 
-// schemaFailure is the end of a run whose answer does not match.
+// schemaFailure returns the error of a run whose answer does not match its schema.
 func schemaFailure(id convstore.ID, e *agent.SchemaError) error {
 	f := &exit.Error{Code: "schema", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: %v", id, e), Err: e}
 	return f.WithHint("the answer is in the conversation: jp conversation print %s --last", id)

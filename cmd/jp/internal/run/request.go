@@ -13,10 +13,10 @@ import (
 	"jp/profiles"
 )
 
-// Request says which conversation a run is of, what it is asked, and how it differs from what the
-// conversation has recorded.
+// Request says which conversation to open, what to ask, and what differs from the stored config of
+// the conversation.
 type Request struct {
-	ID      command.Maybe[string] // conversation to go on with; "new" = a new one; not set = the session's active one, else a new one
+	ID      command.Maybe[string] // conversation to continue; "new" = a new one; not set = the session's active one, else a new one
 	New     bool
 	Fork    command.Maybe[int]    // turns to keep of the target, which is forked first; -1 = all
 	RootID  command.Maybe[string] // conversation that the target is below, or that delegates a new one
@@ -25,26 +25,26 @@ type Request struct {
 	Expires command.Maybe[time.Duration]
 	Role    string // tool profile of this run; "" = that of the conversation
 
-	Directives []profiles.Directive // of --cfg, in order
-	Flags      []profiles.Directive // of flags that stand for one key
-	Model      string               // that Flags names; "" = none
+	Directives []profiles.Directive // values of --cfg, in order
+	Flags      []profiles.Directive // flags that set one key each
+	Model      string               // model that Flags names; "" = none
 	Toggles    []Toggle
 	Only       []string // tools that stay enabled; nil = all
-	Word       string   // first word of the request, which may be meant for a flag before it; "" = none
-	Prompts    []string // added to the system prompt
+	Word       string   // first word of the request, which may be the value of a flag before it; "" = none
+	Prompts    []string // sections to add to the system prompt
 
-	Bounds convstore.Budget // of the whole run
-	Limits string           // the flags that set limits, for a command line that goes on
+	Bounds convstore.Budget // limit of the whole run
+	Limits string           // flags that set limits, for a command line that resumes the run
 
 	Task    Task
-	Unasked bool // a new conversation is made although nothing is asked yet
+	Unasked bool // reports whether a new conversation is made although nothing is asked yet
 
 	Lock *os.File // run lock that a caller hands down; nil = no other jp runs this one
-	Slot *os.File // slot that it hands down; nil = none
+	Slot *os.File // slot that a caller hands down; nil = none
 
-	Asker Asker        // who is asked in the place of the terminal; nil = the terminal, where there is one
+	Asker Asker        // person or client to ask in place of the terminal; nil = the terminal, if there is one
 	Aside func(func()) // runs a function while nothing else moves on the terminal; nil = just runs it
-	Waits Waits        // on a model
+	Waits Waits        // told about waits for a model
 }
 
 // UseModel adds --model; "" adds nothing.
@@ -70,12 +70,12 @@ func Clean(text string) (string, error) {
 	return strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\uFFFD"), nil
 }
 
-// PersonRoles are the roles that a person may choose; that of a sub-agent is given by the one rule.
+// PersonRoles returns the roles that a person may choose. The rule gives a sub-agent its role.
 func PersonRoles() []string {
 	return []string{profiles.RoleMain, profiles.RoleScheduled, profiles.RoleSynthesis}
 }
 
-// prompts are sections for the system prompt.
+// prompts returns sections for the system prompt.
 func (req *Request) prompts() []model.Section {
 	var list []model.Section
 	for _, text := range req.Prompts {
@@ -84,8 +84,8 @@ func (req *Request) prompts() []model.Section {
 	return list
 }
 
-// sessionFlags are those of Flags that limit sub-agents, for a person who delegates on behalf of a
-// conversation.
+// sessionFlags returns those of Flags that limit sub-agents, for a person who delegates on behalf
+// of a conversation.
 func (req *Request) sessionFlags() []profiles.Directive {
 	return slices.DeleteFunc(slices.Clone(req.Flags), func(d profiles.Directive) bool {
 		return d.Flag != "--max-sub-tokens" && d.Flag != "--max-sub-cost"

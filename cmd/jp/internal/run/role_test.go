@@ -13,8 +13,8 @@ import (
 	"jp/tools"
 )
 
-// TestRolesPlaceEveryTool is the place where someone decides which roles hold a new tool. It reads the registry, so that a
-// tool or a source cannot appear without an entry here.
+// TestRolesPlaceEveryTool is the place where someone decides which roles hold a new tool. It reads
+// the registry, so that a tool or a source cannot appear without an entry here.
 func TestRolesPlaceEveryTool(t *testing.T) {
 	const (
 		all     = "main scheduled subagent synthesis"
@@ -45,7 +45,8 @@ func TestRolesPlaceEveryTool(t *testing.T) {
 		if roles := holders(t, name, def.Source); roles != want[name] {
 			t.Errorf("tool %s of source %s is held by %q, want %q: place it in profiles.Role and here", name, def.Source, roles, want[name])
 		}
-		// Under a source that nobody has decided about the name gains nothing, and main holds it as it holds everything.
+		// Under a source that nobody has decided about the name gains nothing, and main holds it as
+		// it holds everything.
 		if roles := holders(t, name, "unplaced"); roles != "main" {
 			t.Errorf("tool %s of another source is held by %q, want main alone", name, roles)
 		}

@@ -17,32 +17,33 @@ import (
 	"jp/tools/proc"
 )
 
-// site is where a run works.
+// site is the place of a run: workspace, store and processes.
 type site struct {
 	env   *Env
 	Root  string           // folder of the workspace
 	Store *convstore.Store // the one store that the run may use; with --no-persist one of its own
-	Host  *proc.Host       // of its processes
+	Host  *proc.Host       // host of the processes of the run
 }
 
-// Run is a conversation that is open for one turn: its lock is held, its config resolved, and a person's delegation reserved.
+// Run is a conversation that is open for one turn. Its lock is held and its config is resolved. If
+// a person delegates it, the delegation is reserved.
 type Run struct {
 	site
 	Log       *convstore.Log
-	Conv      convstore.Conversation // as it was opened
+	Conv      convstore.Conversation // conversation as it was when it was opened
 	Resolved  *profiles.Resolved
-	Delegated bool // another jp runs this one, and settles it
+	Delegated bool // reports whether another jp started this one and settles it
 	Began     time.Time
 
 	req     Request
-	made    bool                   // by this run
-	scope   convstore.Scope        // of a delegation by hand
+	made    bool                   // reports whether this run made the conversation
+	scope   convstore.Scope        // scope of a delegation by a person
 	hand    *convstore.Reservation // delegation by a person, settled by Finish; nil = none
-	slot    *convstore.Slot        // of a delegated run; nil = none
+	slot    *convstore.Slot        // slot of a delegated run; nil = none
 	sub     *delegate.Delegator    // holder of the slot; nil before there is an Agent
-	tty     *term.TTY              // nil = nobody is asked there
-	remove  func()                 // removes a store of its own; nil = the workspace's
-	unasked bool                   // no model is asked
+	tty     *term.TTY              // terminal for questions; nil = none
+	remove  func()                 // removes the temporary store; nil = the store is that of the workspace
+	unasked bool                   // reports whether no model is asked
 	writer  string                 // model that writes a summary; "" = as the config says
 }
 
@@ -58,10 +59,10 @@ func (r *Run) aside(f func()) {
 // ByHand reports whether a person delegated this run, which Finish settles.
 func (r *Run) ByHand() bool { return r.hand != nil }
 
-// Providers is what is known of the models that the config names.
+// Providers returns the providers and prices of the models that the config names.
 func (r *Run) Providers() model.Providers { return r.env.Providers(r.Resolved.Config) }
 
-// Resumes reports whether the run is asked nothing and goes on with the open turn.
+// Resumes reports whether the run asks nothing new and resumes the open turn.
 func (r *Run) Resumes() bool { return r.req.Task.Text == "" }
 
 // Activate makes the conversation the session's active one.
@@ -73,8 +74,8 @@ func (r *Run) Activate(ctx context.Context) error {
 	return r.Store.Activate(ctx, session, r.Conv.ID)
 }
 
-// Unarchive takes a conversation that goes on out of the archive, where nobody would find what is said in it. What another jp
-// delegates stays where it is.
+// Unarchive takes a conversation that is continued out of the archive, so that listings and
+// searches find it again. A conversation that another jp delegates stays in the archive.
 func (r *Run) Unarchive(ctx context.Context) error {
 	if !r.Conv.Archived() || r.Delegated || r.env.Con.Globals.NoPersist {
 		return nil
@@ -89,8 +90,8 @@ func (r *Run) Unarchive(ctx context.Context) error {
 	return err
 }
 
-// Close gives up the conversation and the slot; a delegation by hand that did not come to its end is settled as that, or taken
-// back where nothing came of it.
+// Close releases the conversation and the slot. If a person's delegation has not ended, Close
+// settles it as failed, or withdraws it if the run did nothing.
 func (r *Run) Close(ctx context.Context) {
 	if r.hand != nil {
 		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
@@ -99,8 +100,8 @@ func (r *Run) Close(ctx context.Context) {
 		}
 		r.hand = nil
 	}
-	if !r.Delegated { // else it is free when all of this run has ended
-		r.leaveSlot()
+	if !r.Delegated { // else the kernel frees the slot when all processes of this run have ended
+		r.releaseSlot()
 	}
 	if r.tty != nil {
 		_ = r.tty.Close()
@@ -113,8 +114,8 @@ func (r *Run) Close(ctx context.Context) {
 	}
 }
 
-// leaveSlot gives back the slot that this run works in by now.
-func (r *Run) leaveSlot() {
+// releaseSlot releases the slot that this run holds.
+func (r *Run) releaseSlot() {
 	slot := r.slot
 	if r.sub != nil {
 		slot = r.sub.Leave()
@@ -128,7 +129,7 @@ func (r *Run) leaveSlot() {
 	}
 }
 
-// settle ends a delegation by hand.
+// settle settles a delegation by a person.
 func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 	if settled, err := r.scope.Settle(ctx, r.hand, o); err != nil {
 		r.env.Con.Warn("%s: settle: %v", r.Conv.ID, err)
@@ -138,7 +139,7 @@ func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 	r.hand = nil
 }
 
-// Unmake removes the conversation that this run has made, and in which nothing was done.
+// Unmake removes the empty conversation that this run has made.
 func (r *Run) Unmake(ctx context.Context) {
 	if !r.made {
 		return
@@ -152,8 +153,8 @@ func (r *Run) Unmake(ctx context.Context) {
 	r.Log, r.made = nil, false
 }
 
-// Expire settles what runs that died have left, and removes what has expired. It is never silent with -v, and never the reason for a
-// failure.
+// Expire settles runs that died and removes expired conversations. Its errors are warnings. With -v
+// it prints what it removed.
 func (s site) Expire(ctx context.Context) {
 	if err := s.Store.Reconcile(context.WithoutCancel(ctx)); err != nil {
 		s.env.Con.Warn("settling runs that died: %v", err)
@@ -171,13 +172,13 @@ func (s site) Expire(ctx context.Context) {
 	}
 }
 
-// Again is the command line that goes on with the conversation, within the limits of this run.
+// Again returns the command line that resumes the conversation, within the limits of this run.
 func (r *Run) Again() string {
-	if r.Delegated { // its limits are its caller's
+	if r.Delegated { // its caller sets the limits
 		return "jp query --id " + r.Conv.ID.String()
 	}
 	line := "jp query --id " + r.Conv.ID.String() + r.req.Limits
-	if role := r.req.Role; role != "" && role != r.Conv.Role { // it was for this run alone
+	if role := r.req.Role; role != "" && role != r.Conv.Role { // the role was only for this run
 		line += " --role " + role
 	}
 	if r.env.Con.Globals.Workspace.Set { // the person may be elsewhere
@@ -186,9 +187,10 @@ func (r *Run) Again() string {
 	return line
 }
 
-// WithDeadline bounds a delegated run by its time, which runs from here. What is left of its caller's comes as --timeout.
+// WithDeadline limits a delegated run to the time of its grant, which starts now. The remaining
+// time of its caller comes as --timeout.
 //
-// bounded reports whether it has one.
+// bounded reports whether the run has a deadline.
 func (r *Run) WithDeadline(ctx context.Context) (_ context.Context, cancel context.CancelFunc, bounded bool) {
 	g := r.Conv.Grant
 	if g == nil || g.Timeout <= 0 || !r.Delegated && r.hand == nil {
@@ -198,8 +200,8 @@ func (r *Run) WithDeadline(ctx context.Context) (_ context.Context, cancel conte
 	return ctx, cancel, true
 }
 
-// Finish ends what a turn has left running, and settles it where a person delegated it. What could not be ended is told, and no
-// reason to keep the answer back.
+// Finish stops the processes that a turn left running, and settles a delegation by a person. It
+// returns an error for processes that it could not stop; the answer is valid even then.
 func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 	r.env.Servers.Close()
 	left = r.Host.Close()
@@ -209,12 +211,12 @@ func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 	return left
 }
 
-// ErrNothing is the end of a run that is asked nothing and has no open turn.
+// ErrNothing returns the error of a run that is asked nothing and has no open turn.
 func ErrNothing() error {
 	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin")
 }
 
-// Resumable reports whether a conversation whose last run ended so can go on without a word.
+// Resumable reports whether a conversation with this status can be resumed without a request.
 func Resumable(s convstore.Status) bool {
 	return s != convstore.StatusNew && s != convstore.Status(convstore.StateOK)
 }

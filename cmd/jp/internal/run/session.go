@@ -11,16 +11,17 @@ import (
 	"jp/tools/proc"
 )
 
-// Session is the turn of a command that has sub-agents work without an agent of its own.
+// Session is the turn of a command that starts sub-agents but has no agent of its own, such as jp
+// batch.
 type Session struct {
 	site
-	Resolved *profiles.Resolved     // of the implicit layers
-	Conv     convstore.Conversation // that Begin made; zero before
+	Resolved *profiles.Resolved     // config of the implicit layers
+	Conv     convstore.Conversation // conversation that Begin made; zero before Begin
 	Log      *convstore.Log         // nil before Begin
 }
 
-// Delegating is the life of such a command: f gets a session whose config is that of the implicit layers. Signals end ctx;
-// nothing is left running.
+// Delegating runs f with a session whose config is that of the implicit layers. Signals end ctx.
+// When it returns, no process is left running.
 func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session) error) (err error) {
 	host := proc.NewHost(proc.Options{})
 	defer func() { err = errors.Join(err, host.Close()) }()
@@ -45,14 +46,15 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	return f(ctx, s)
 }
 
-// Delegator delegates for the conversation of scope; its tools are filled in by the caller.
+// Delegator returns a Delegator for the conversation of scope; the caller fills in its tools.
 func (s *Session) Delegator(scope convstore.Scope) *delegate.Delegator {
 	return s.delegator(s.Resolved.Config, scope, nil, func(ctx context.Context, tool string) (delegate.Special, error) {
 		return s.special(ctx, s.Resolved, false, tool)
 	})
 }
 
-// Begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
+// Begin makes a conversation for the sub-agents to run below, begins its turn, and sets the limits
+// of its session.
 func (s *Session) Begin(ctx context.Context, title, about string, labels map[string]string, session convstore.Limits) error {
 	defs, err := s.env.Definitions(ctx, s.Resolved)
 	if err != nil {
@@ -71,7 +73,7 @@ func (s *Session) Begin(ctx context.Context, title, about string, labels map[str
 	return s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
 }
 
-// EndOf is how that turn ends: as end has it, unless it was stopped or failed.
+// EndOf returns how that turn ended: end, unless it was stopped or failed.
 func EndOf(ctx context.Context, failed error, end convstore.TurnEnd) convstore.TurnEnd {
 	switch {
 	case ctx.Err() != nil:
@@ -82,7 +84,7 @@ func EndOf(ctx context.Context, failed error, end convstore.TurnEnd) convstore.T
 	return end
 }
 
-// Conclude ends that turn, saying what there was. Without a turn it does nothing.
+// Conclude ends that turn. Without a turn it does nothing.
 func (s *Session) Conclude(ctx context.Context, text string, end convstore.TurnEnd) error {
 	if s.Log == nil {
 		return nil
@@ -90,7 +92,7 @@ func (s *Session) Conclude(ctx context.Context, text string, end convstore.TurnE
 	return s.Log.Append(ctx, At(convstore.AssistantMessage{Text: text}), At(end))
 }
 
-// At is an event that happens now.
+// At returns an event with the present time.
 func At(body convstore.Body) convstore.Event {
 	return convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: body}
 }

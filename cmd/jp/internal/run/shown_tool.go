@@ -32,7 +32,7 @@ type ShownTool struct {
 	Defined     string   `json:"defined"`      // file of .jp/tools that defines it; "" = jp, or the config itself
 }
 
-// ShowTools says what each of defs is, as a config enables it.
+// ShowTools returns the published form of defs, which a config enables.
 func ShowTools(r *profiles.Resolved, defs []tools.Definition, known map[string]servers.Server) []ShownTool {
 	out := make([]ShownTool, 0, len(defs))
 	for _, d := range defs {
@@ -42,7 +42,7 @@ func ShowTools(r *profiles.Resolved, defs []tools.Definition, known map[string]s
 	return out
 }
 
-// ShowTool says what a tool is; origin is where the config enables it.
+// ShowTool returns the published form of a tool; origin is the place where the config enables it.
 func ShowTool(d tools.Definition, origin string, known map[string]servers.Server) ShownTool {
 	reach := servers.ReachOfTool(d, known)
 	s := ShownTool{

@@ -16,7 +16,8 @@ import (
 // maxSkillList bounds what the list of skills adds to every request, in bytes.
 const maxSkillList = 16 << 10
 
-// Skills are those that a run here may read: of the home folder, and of the workspace if it is trusted.
+// Skills are those that a run here may read: of the home folder, and of the workspace if it is
+// trusted.
 func (env *Env) Skills(ctx context.Context) []profiles.Skill {
 	found, problems := profiles.Skills(env.WS.TrustedSources(ctx))
 	for _, err := range problems {
@@ -37,7 +38,7 @@ func (env *Env) Skills(ctx context.Context) []profiles.Skill {
 	return list
 }
 
-// offerSkills is the list of skills for the prompt of an agent that holds the tool.
+// offerSkills returns the list of skills for the prompt of an agent that has the tool skill.
 func offerSkills(list []profiles.Skill) []model.Section {
 	if len(list) == 0 {
 		return nil
@@ -50,7 +51,8 @@ func offerSkills(list []profiles.Skill) []model.Section {
 	return []model.Section{{Text: b.String()}}
 }
 
-// ReadSkill runs the tool: it gives what was there when the run began, and nothing that is not on the list.
+// ReadSkill returns the function of the tool skill. It returns a skill of the list, as it was when
+// the run began.
 func (env *Env) ReadSkill(list []profiles.Skill) tools.Func {
 	return func(_ context.Context, c tools.Call) (tools.Result, error) {
 		var a struct {

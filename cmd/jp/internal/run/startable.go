@@ -11,9 +11,9 @@ import (
 	"jp/tools/proc"
 )
 
-// Startable does all that a new query does before its first request, but makes no conversation. It
-// returns what it stops at: nil when a query would start, and each of the profiles that it may
-// name. It asks nobody and starts no program.
+// Startable does everything that a new query does before its first request, but makes no
+// conversation. It returns the error at which it stops, nil if a query would start, and the
+// profiles that the query may name. It asks nobody and starts no program.
 func (env *Env) Startable(ctx context.Context) []error {
 	root, err := env.WS.Root()
 	if err != nil {
@@ -43,8 +43,7 @@ func (env *Env) Startable(ctx context.Context) []error {
 	return env.tryNew(ctx, host)
 }
 
-// tryNew goes the way of a new query as far as its agent, and looks at each profile that it may
-// name.
+// tryNew prepares a new query up to its agent, and checks each profile that the query may name.
 func (env *Env) tryNew(ctx context.Context, host *proc.Host) (problems []error) {
 	at, err := env.site(ctx, host)
 	if err != nil {
@@ -73,8 +72,8 @@ func (env *Env) tryNew(ctx context.Context, host *proc.Host) (problems []error) 
 	return problems
 }
 
-// profileStarts resolves a profile as a delegation does, and looks at its model and tools as its
-// run does.
+// profileStarts resolves a profile as a delegation does, and checks its model and tools as its run
+// does.
 func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name string) error {
 	p, err := env.Profile(ctx, name, "")
 	if err == nil {

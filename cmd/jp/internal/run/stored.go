@@ -15,7 +15,8 @@ type Stored struct {
 	req      Request
 }
 
-// Stored looks at a conversation without taking it. Of req only what changes its config counts.
+// Stored reads a conversation without taking its lock. It uses only those fields of req that change
+// the config.
 func (env *Env) Stored(ctx context.Context, id convstore.ID, req Request) (*Stored, error) {
 	at, err := env.site(ctx, nil)
 	if err != nil {
@@ -35,7 +36,7 @@ func (env *Env) Stored(ctx context.Context, id convstore.ID, req Request) (*Stor
 	return &Stored{site: at, Conv: o.Conv, Resolved: o.Resolved, req: req}, nil
 }
 
-// Check finds out whether a run with this config would start.
+// Check returns the error that would stop a run with this config.
 func (s *Stored) Check(ctx context.Context) error {
 	_, _, err := (&opening{site: s.site, req: s.req, Conv: s.Conv, Resolved: s.Resolved}).accept(ctx)
 	return err

@@ -14,14 +14,14 @@ import (
 	"jp/tools/proc"
 )
 
-// Shortening says how a conversation is opened that leaves out what is old.
+// Shortening says how to open a conversation that is to be compacted.
 type Shortening struct {
 	Writer  string // model that writes the summary; "" = as the config says
 	Unasked bool   // no model is asked
 }
 
-// OpenToShorten opens a conversation to leave out what is old. A summary is paid for: that of a delegated conversation by its
-// grant, like every run of it. The caller closes the run and host.
+// OpenToShorten opens a conversation to compact it. A summary costs money: in a delegated
+// conversation its grant pays, as for every run. The caller closes the run and host.
 func (env *Env) OpenToShorten(ctx context.Context, host *proc.Host, id convstore.ID, s Shortening) (_ *Run, err error) {
 	at, err := env.site(ctx, host)
 	if err != nil {
@@ -47,14 +47,14 @@ func (env *Env) OpenToShorten(ctx context.Context, host *proc.Host, id convstore
 	return (*Run)(o), err
 }
 
-// Shortened settles a run that left out what is old, where a person's delegation pays for it.
+// Shortened settles a run that compacted, if a person's delegation pays for it.
 func (r *Run) Shortened(ctx context.Context) {
 	if r.hand != nil {
 		r.settle(ctx, convstore.Outcome{State: convstore.StateOK, PID: os.Getpid(), Started: r.Began, Ended: time.Now()})
 	}
 }
 
-// reserveSummary reserves a run that asks nobody but the writer of a summary.
+// reserveSummary reserves a run that asks only the model that writes a summary.
 func (o *opening) reserveSummary(ctx context.Context) error {
 	stored, err := o.Store.Config(ctx, o.Conv.ID)
 	if err != nil {
@@ -76,18 +76,19 @@ func (o *opening) reserveSummary(ctx context.Context) error {
 	return o.reserve(ctx, id)
 }
 
-// compactLimit is how many tokens a request may have: a share of the window, and so few that the longest reply fits in beside it,
-// for which a quarter of the window is enough. 0 = no limit.
+// compactLimit returns how many tokens a request may have: a share of the window that leaves room
+// for the longest reply, but at most a quarter of the window for it. 0 = no limit.
 func compactLimit(window, reply int, share float64) int64 {
 	return min(int64(float64(window)*share), int64(window-min(reply, window/4)))
 }
 
-// noModel is the model of a run that asks none.
+// noModel is the model of a run that asks no model.
 func noModel(context.Context, model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) { yield(model.Part{}, errors.New("this run asks no model")) }
 }
 
-// modelOf opens the model of this run or, where it asks none, finds out what is known of it: that needs no key.
+// modelOf opens the model of this run. If the run asks no model, it only looks up the facts about
+// it, which needs no key.
 func (ag *Agent) modelOf(ctx context.Context, cfg profiles.Config, id string) (model.Stream, model.Info, error) {
 	if !ag.run.unasked {
 		return ag.run.env.Model(ctx, cfg, id, ag.run.req.Waits)
@@ -96,8 +97,8 @@ func (ag *Agent) modelOf(ctx context.Context, cfg profiles.Config, id string) (m
 	return noModel, info, err
 }
 
-// compaction says when this run compacts its conversation by itself, and who writes the summaries. In a sub-agent that is its
-// own model: for that its grant was made, and for that it was given the key.
+// compaction returns when this run compacts its conversation, and which model writes the summary.
+// In a sub-agent that is its own model: it has no key for another, and its grant is for this one.
 func (ag *Agent) compaction(cfg profiles.Config, ask model.Stream, info model.Info) agent.Compact {
 	set := cfg.Conversation.Compact
 	window := info.Window

@@ -12,14 +12,15 @@ import (
 	"jp/profiles"
 )
 
-// Toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all tools.
+// Toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all
+// tools.
 type Toggle struct {
 	Flag string
 	Name string
 	On   bool
 }
 
-// toggle turns --tool, --no-tool and their like into config.
+// toggle turns --tool, --no-tool, --all-tools and --no-tools into config.
 func (o *opening) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 	only, err := o.keepOnly(r)
 	if err != nil {
@@ -72,7 +73,7 @@ func withoutOff(r *profiles.Resolved, toggles []Toggle) []profiles.Directive {
 	return []profiles.Directive{{Flag: toggles[len(toggles)-1].Flag, Text: "delegation.llm_query.tools:=" + string(text)}}
 }
 
-// meantOne refuses a flag for all tools where the first word is the name of one.
+// meantOne refuses a flag for all tools if the first word of the request is the name of a tool.
 func (o *opening) meantOne(r *profiles.Resolved, t Toggle) error {
 	name := o.req.Word
 	if _, ok := r.Tools[name]; !ok || name == "*" {
@@ -82,13 +83,14 @@ func (o *opening) meantOne(r *profiles.Resolved, t Toggle) error {
 		WithHint("%s %s for that one; -- %s if it is a word of the question", wording.Either(t.On, "--tool", "--no-tool"), name, name)
 }
 
-// errNoTool says that no tool of a name is configured, and what may have been meant.
+// errNoTool returns the error for a tool that is not configured, with the name that may have been
+// meant.
 func (o *opening) errNoTool(flag, name string, r *profiles.Resolved) error {
 	return o.env.UnknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
 		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
 }
 
-// keepOnly are the toggles that leave nothing enabled but what --allowedTools names.
+// keepOnly returns toggles that disable every tool that --allowedTools does not name.
 func (o *opening) keepOnly(r *profiles.Resolved) ([]Toggle, error) {
 	const flag = "--allowedTools"
 	if o.req.Only == nil {

@@ -16,9 +16,9 @@ import (
 	"jp/tools"
 )
 
-// Definitions is where profiles meet tools, for every command: the tools that a resolved config enables, sorted by name.
-// A table that names a known tool (one that jp brings along, or a file of .jp/tools) changes that; one that gives another
-// source, or a name that nobody knows, defines its own.
+// Definitions returns the tools that a resolved config enables, sorted by name. Every command uses
+// it. If a table has the name of a known tool (built in, or a file of .jp/tools), it changes that
+// tool. If it has another source, or a new name, it defines a tool of its own.
 func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
 	files, err := env.WS.Gate.Tools(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func DefineAll(r *profiles.Resolved, files map[string]tools.Definition) ([]tools
 	return defs, nil
 }
 
-// Define is the definition of one tool that a config enables.
+// Define returns the definition of one tool that a config enables.
 func Define(name string, r *profiles.Resolved, files map[string]tools.Definition) (tools.Definition, error) {
 	t := r.Tools[name]
 	d, err := tools.Define(name, t.Values, position(t), files)
@@ -82,7 +82,7 @@ func position(t profiles.Table) func(string) string {
 	return func(key string) string { return t.Pos(key).String() }
 }
 
-// Names lists the names of definitions.
+// Names returns the names of definitions.
 func Names(defs []tools.Definition) []string {
 	names := make([]string, len(defs))
 	for i, d := range defs {
@@ -91,7 +91,7 @@ func Names(defs []tools.Definition) []string {
 	return names
 }
 
-// specializationTool is the definition of the tool of an INI section.
+// specializationTool returns the definition of the tool of an INI section.
 func specializationTool(s profiles.Specialization) (tools.Definition, error) {
 	window := "the last " + wording.Plural(s.ContextWindow, "earlier turn")
 	if s.ContextWindow == 0 {
@@ -128,7 +128,7 @@ func WithSpecializations(r *profiles.Resolved, files map[string]tools.Definition
 	return all, nil
 }
 
-// SourcesOf maps the names of tools to their sources.
+// SourcesOf returns the sources of tools, by name.
 func SourcesOf(defs []tools.Definition) map[string]string {
 	m := make(map[string]string, len(defs))
 	for _, d := range defs {
@@ -137,8 +137,8 @@ func SourcesOf(defs []tools.Definition) map[string]string {
 	return m
 }
 
-// LeaveOf says what each tool may do unasked, by name, as arm has it.
-func LeaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
+// PermissionsOf returns what each tool may do without a question, by name, as in arm.
+func PermissionsOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
 	m := make(map[string]string, len(defs))
 	for _, d := range defs {
 		if d.Name == SkillTool && !Says(r, d.Name, "run") {
@@ -149,7 +149,7 @@ func LeaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
 	return m
 }
 
-// AuthorityOf says what each tool is, by name.
+// AuthorityOf returns what each tool can reach and run, by name.
 func AuthorityOf(defs []tools.Definition) map[string]string {
 	m := make(map[string]string, len(defs))
 	for _, d := range defs {
@@ -164,11 +164,11 @@ func Says(r *profiles.Resolved, tool, key string) bool {
 	return own || all
 }
 
-// SkillTool is the built-in tool that hands out skills.
+// SkillTool is the name of the built-in tool that returns skills.
 const SkillTool = "skill"
 
-// UnknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
-// enabled, or the nearest of the names that are known.
+// UnknownTool adds a hint to an error about the name of a tool: the name of the tool here, where it
+// is defined and how to enable it, or the most similar known name.
 func (env *Env) UnknownTool(f *exit.Error, name string, known []string, otherwise string) error {
 	for _, format := range foreign.Formats() {
 		if here, _ := (foreign.Agent{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
@@ -185,7 +185,8 @@ func (env *Env) UnknownTool(f *exit.Error, name string, known []string, otherwis
 	return f.WithHint("%s", command.DidYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
 }
 
-// NamesIn reads names with commas or spaces between them. What other agents can say and a name cannot is refused.
+// NamesIn reads names with commas or spaces between them. It refuses patterns, which other agent
+// programs allow.
 func NamesIn(flag string, texts []string) ([]string, error) {
 	names := []string{}
 	for _, text := range texts {

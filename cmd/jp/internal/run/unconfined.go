@@ -10,11 +10,14 @@ import (
 	"jp/tools/proc"
 )
 
-// OffByUser reports whether the user's own config.toml lets the tool d run without a sandbox for a sub-agent, and returns that
-// tool and the path of its program: leave to run is what it gives at most. It does when it defines the very same tool, what is run, with which arguments and variables, and says sandbox = "off" there. A sub-agent's
-// stored config no longer tells who wrote it, and need not: a workspace or a profile that says "off" gets nothing by it, and one
-// that gives the user's tool another command has another tool. A program that the workspace brings along is never meant, wherever its
-// name was found.
+// OffByUser reports whether the user's own config.toml lets the tool d run without a sandbox for a
+// sub-agent, and returns that tool and the path of its program. It does if it defines the same
+// tool, with the same program, arguments and variables, and sandbox = "off". The tool gets the
+// permissions of the user's definition at most.
+//
+// A sub-agent's stored config does not say who wrote it. It need not: "off" in a workspace or a
+// profile has no effect, and a definition with another command is another tool. A program in the
+// workspace never counts, wherever its name was found.
 func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program string, ok bool) {
 	if !d.Local() || d.Sandbox != tools.SandboxOff {
 		return own, "", false
@@ -37,8 +40,8 @@ func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program str
 	return own, program, err == nil && own.Sandbox == tools.SandboxOff && own.Authority() != "" && own.Authority() == d.Authority()
 }
 
-// outsideProgram returns the path of the program that d runs, as PATH has it now, and whether it is no file of the workspace
-// and lies behind no link of it.
+// outsideProgram returns the path of the program that d runs, by the present PATH. ok reports
+// whether it is outside the workspace and reached through no link in the workspace.
 func (env *Env) outsideProgram(d tools.Definition) (path string, ok bool) {
 	path, err := proc.LookPath(d.Command.Program, proc.Environ(env.Con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
 	if err != nil || !filepath.IsAbs(path) {
@@ -46,12 +49,12 @@ func (env *Env) outsideProgram(d tools.Definition) (path string, ok bool) {
 	}
 	ws, err := env.WS.Root()
 	if err != nil {
-		return path, true // there is none
+		return path, true // no workspace
 	}
 	if ws, err = filepath.EvalSymlinks(ws); err != nil {
 		return "", false
 	}
-	// Every link is followed but one of the workspace.
+	// Follows every link, but refuses one in the workspace.
 	real, err := proc.Links{Workspace: ws, Closed: []string{"/"}}.Resolve(path)
 	if err != nil {
 		return "", false
