@@ -11,7 +11,7 @@ import (
 	"jp/tools/proc"
 )
 
-// reachOf is what an entry of [providers.mcp] lets its program reach; nil leaves it unconfined.
+// reachOf returns what an entry of [providers.mcp] lets its program reach; nil = unconfined.
 func reachOf(name string, s profiles.MCPServer) (*mcp.Reach, error) {
 	table := map[string]any{}
 	if s.Access != nil {
@@ -36,15 +36,16 @@ func reachOf(name string, s profiles.MCPServer) (*mcp.Reach, error) {
 	return &mcp.Reach{FS: d.Reach(), Network: d.Network, Sandbox: d.Sandbox}, nil
 }
 
-// OnlyConfines reports whether an entry of [providers.mcp] names no server of its own: it says what one of .mcp.json may reach.
+// OnlyConfines reports whether an entry of [providers.mcp] has no server of its own, and only says
+// what a server of .mcp.json may reach.
 func OnlyConfines(s profiles.MCPServer) bool {
 	return s.Command == "" && s.URL == "" && len(s.Args)+len(s.Env)+len(s.Headers) == 0 && (s.Access != nil || s.Network+s.Sandbox != "")
 }
 
-// confine makes the confinement of a server. What a sub-agent's tool is refused for is refused here too: a server runs
-// without a person looking on.
+// confine returns the sandbox of a server. It refuses everything that it would refuse to a
+// sub-agent's tool, because no person watches a server.
 func (u *Set) confine(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
-	if _, err := u.ws.Store(ctx); err != nil { // no server reaches its folder
+	if _, err := u.ws.Store(ctx); err != nil { // opens the store, so that its folder is closed to the server
 		return nil, err
 	}
 	box, can, err := u.ws.CommandEnv(nil, nil).Box(r.Definition())

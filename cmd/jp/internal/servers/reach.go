@@ -13,20 +13,21 @@ import (
 	"jp/tools/proc"
 )
 
-// Reach is what a program reaches when it runs, that of a local tool or of an MCP server: what holds, and not what its
-// definition would like. Every page and document that says something of a sandbox, a network, files or variables says this.
+// Reach is what the program of a local tool or of an MCP server can reach when it runs. It is what
+// this system enforces, which may differ from its definition. Every page and document about a
+// sandbox, network, files or variables shows this value.
 type Reach struct {
-	Sandbox    string   // auto, require, or off: unconfined; "" = no program: jp itself, or an address
+	Sandbox    string   // auto, require, or off (unconfined); "" = no program: jp itself, or an address
 	Network    string   // none or any
 	Access     []string // "ro PATH" or "rw PATH"
-	Env        []string // variables that it gets beside the usual ones
-	Unenforced []string // what of its sandbox this system cannot enforce
+	Env        []string // variables that it gets in addition to the usual ones
+	Unenforced []string // parts of its sandbox that this system cannot enforce
 }
 
 // anyFile is the access of a program that nothing confines.
 const anyFile = "rw /"
 
-// Unconfined is said loudest, and first.
+// Unconfined warns of a program that nothing confines. Pages print it first.
 const (
 	Unconfined = "runs UNCONFINED: it can do what you can do"
 	NoFiles    = "no files of yours"
@@ -46,7 +47,7 @@ func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string
 	return r
 }
 
-// ReachOfTool is what a tool reaches; known are those that it may be one of.
+// ReachOfTool returns what a tool reaches; known are the MCP servers that it may belong to.
 func ReachOfTool(d tools.Definition, known map[string]Server) Reach {
 	rules := []string{}
 	for _, rule := range d.Reach() {
@@ -63,7 +64,7 @@ func ReachOfTool(d tools.Definition, known map[string]Server) Reach {
 	return Reach{Network: string(tools.NetworkNone), Access: rules, Env: []string{}, Unenforced: []string{}}
 }
 
-// ReachOfServer is what an MCP server reaches.
+// ReachOfServer returns what an MCP server reaches.
 func ReachOfServer(s mcp.Server) Reach {
 	env := s.Variables()
 	for name := range s.Env {
@@ -83,7 +84,7 @@ func ReachOfServer(s mcp.Server) Reach {
 // Off reports whether nothing confines the program.
 func (r Reach) Off() bool { return r.Sandbox == string(tools.SandboxOff) }
 
-// SandboxText is Sandbox in words.
+// SandboxText returns Sandbox in words.
 func (r Reach) SandboxText() string {
 	if r.Off() {
 		return "off: " + Unconfined
@@ -91,7 +92,7 @@ func (r Reach) SandboxText() string {
 	return r.Sandbox + wording.Either(len(r.Unenforced) > 0, "; this system cannot enforce "+strings.Join(r.Unenforced, ", "), "")
 }
 
-// Text is all of it but the variables, on one line.
+// Text returns everything except the variables, on one line.
 func (r Reach) Text() string {
 	if r.Off() {
 		return Unconfined
@@ -99,25 +100,26 @@ func (r Reach) Text() string {
 	return "sandbox " + r.SandboxText() + ", network " + r.Network + ", access " + cmp.Or(strings.Join(r.Access, ", "), NoFiles)
 }
 
-// Known are those that tools may be of, as far as they are known by now.
+// Known returns the servers that have been read so far.
 func (u *Set) Known(ctx context.Context) map[string]Server {
 	all, err := u.All(ctx)
 	if err != nil {
-		return nil // whoever uses one of them says so
+		return nil // the error is reported when a server is used
 	}
 	return all
 }
 
-// In are those of a workspace that is looked at, trusted or not.
+// In returns the servers of a workspace under review, trusted or not.
 func (u *Set) In(c *trust.Files) map[string]Server {
 	all, _, _, err := u.Parse(c.Root, c.Data[trust.MCPFile])
 	if err != nil {
-		return nil // the user's own config cannot be read, which is said elsewhere
+		return nil // the user's own config cannot be read, which another check reports
 	}
 	return all
 }
 
-// Named are the names of the servers that the user's config and a workspace that is looked at have, trusted or not.
+// Named returns the names of the servers in the user's config and in a workspace under review,
+// trusted or not.
 func (u *Set) Named(c *trust.Files) map[string]bool {
 	names := map[string]bool{}
 	if m, err := u.ws.Machine(); err == nil {
@@ -128,7 +130,7 @@ func (u *Set) Named(c *trust.Files) map[string]bool {
 		}
 	}
 	if data := c.Data[trust.MCPFile]; data != nil {
-		entries, _ := mcp.ParseFile(data, "") // what is wrong with it tells mcp ls
+		entries, _ := mcp.ParseFile(data, "") // jp mcp ls reports the mistake
 		for name := range entries {
 			names[name] = true
 		}

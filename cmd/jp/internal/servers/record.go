@@ -18,8 +18,9 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// recordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
-// JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
+// recordPath returns the path of the record of a server. It is beside the record of the workspace's
+// trust, where no tool and no workspace can write. Approvals by JP_TRUST_WORKSPACE, which asks
+// nobody, have a file of their own.
 func (u *Set) recordPath(ctx context.Context, name string, unasked bool) (string, error) {
 	prefix, err := u.recordPrefix(ctx)
 	if err != nil {
@@ -28,7 +29,7 @@ func (u *Set) recordPath(ctx context.Context, name string, unasked bool) (string
 	return prefix + recordName(name, unasked), nil
 }
 
-// recordPrefix is how the paths of all records of the workspace begin.
+// recordPrefix returns the beginning of the paths of all records of the workspace.
 func (u *Set) recordPrefix(ctx context.Context) (string, error) {
 	root, err := u.ws.Root()
 	if err != nil {
@@ -50,7 +51,8 @@ func shortHash(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Forget removes the records of all servers of the workspace but those in the user's own config.
+// Forget removes the records of all servers of the workspace. It keeps those of servers in the
+// user's own config.
 func (u *Set) Forget(ctx context.Context) error {
 	root, err := u.ws.Root()
 	if err != nil {
@@ -62,7 +64,7 @@ func (u *Set) Forget(ctx context.Context) error {
 	}
 	keep := map[string]bool{}
 	for name, s := range own {
-		keep[recordName(name, false)] = s.Err == nil // else it only confines a server of the workspace
+		keep[recordName(name, false)] = s.Err == nil // otherwise the entry only confines a server of the workspace
 	}
 	prefix, err := u.recordPrefix(ctx)
 	if err != nil {
@@ -85,7 +87,7 @@ func (u *Set) Forget(ctx context.Context) error {
 	return nil
 }
 
-// Record returns what was approved of a server under its name, nil when nothing was.
+// Record returns the record of the approval of a server with this name, nil if there is none.
 func (u *Set) Record(ctx context.Context, name string) (*mcp.Record, error) {
 	return u.ReadRecord(ctx, name, false)
 }
@@ -112,8 +114,9 @@ func (u *Set) ReadRecord(ctx context.Context, name string, unasked bool) (*mcp.R
 	return r, nil
 }
 
-// WriteRecord records what a person approved, or, of a server in their own config, what it has. What is unasked counts only as
-// long as JP_TRUST_WORKSPACE says so.
+// WriteRecord writes the record of a server: the tools that a person approved, or all tools of a
+// server in the user's own config. A record that is unasked counts only while JP_TRUST_WORKSPACE is
+// set.
 func (u *Set) WriteRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string, unasked bool) (*mcp.Record, error) {
 	file, err := u.recordPath(ctx, s.Name, unasked)
 	if err != nil {
@@ -130,7 +133,7 @@ func (u *Set) WriteRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, le
 	return r, nil
 }
 
-// Approved returns the record of s as it is now, nil when there is none or it is that of another entry.
+// Approved returns the record of s, nil if there is none or if it belongs to another entry.
 func (u *Set) Approved(ctx context.Context, s Server) (*mcp.Record, error) {
 	for _, unasked := range []bool{false, true} {
 		if unasked && !u.ws.Gate.ByEnv() {
@@ -144,14 +147,15 @@ func (u *Set) Approved(ctx context.Context, s Server) (*mcp.Record, error) {
 	return nil, nil
 }
 
-// ToolsSeen lists the tools that a server had when it was asked last; known is false where nothing says so.
+// ToolsSeen returns the tools that a server had when it was last asked; known is false if there is
+// no record.
 func (u *Set) ToolsSeen(ctx context.Context, name string) (list []string, known bool) {
 	r, err := u.Record(ctx, name)
 	if err == nil && r == nil && u.ws.Gate.ByEnv() {
 		r, err = u.ReadRecord(ctx, name, true)
 	}
 	if err != nil || r == nil {
-		return nil, false // without a state folder there are none
+		return nil, false // without a state folder there are no records
 	}
 	for _, t := range r.Tools {
 		list = append(list, t.Name)

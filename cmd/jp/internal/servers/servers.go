@@ -1,11 +1,12 @@
-// Package servers is the MCP servers that tools of one workspace may be of: those of the user's config, of the workspace's
-// .mcp.json as far as it passed the trust gate, and those that an editor brings along.
+// Package servers has the MCP servers that the tools of one workspace may use: those of the user's
+// config, those of the workspace's .mcp.json if it is trusted, and those of an editor.
 //
-// A Set reads and starts nothing before a tool of a server is held. A person approves a server with the tools that it has; the
-// record of that is kept beside the workspace's record of trust, and a tool is pinned to it: one that the server describes in
-// another way later is not offered. A server in the user's own config needs no approval. Reach says what a tool or a server
-// reaches when it runs, and every page that says something of a sandbox takes it from there. Shown is a server as it is published,
-// and the texts in shown.go are what a person reads before an approval.
+// A Set reads and starts nothing until an agent has a tool of a server. A person approves a server
+// with its tools. The record of the approval is beside the workspace's record of trust. Each tool
+// is pinned to the record: if the server later describes the tool in another way, the tool is not
+// offered. A server in the user's own config needs no approval. Reach is what a tool or a server
+// can reach when it runs; every page about a sandbox uses it. Shown is the published form of a
+// server. The texts in shown.go are what a person reads before an approval.
 package servers
 
 import (
@@ -28,10 +29,11 @@ import (
 	"jp/tools/proc"
 )
 
-// OfEditor is the origin of an MCP server that an editor brings along.
+// OfEditor is the origin of an MCP server that an editor names.
 const OfEditor = "the editor"
 
-// Set is what this process has to do with the MCP servers of a workspace. It may be used by several goroutines.
+// Set holds the MCP servers of a workspace that this process knows and has started. It is safe for
+// concurrent use.
 type Set struct {
 	con *console.Console
 	ws  *workspace.Workspace
@@ -39,17 +41,17 @@ type Set struct {
 	mu      sync.Mutex
 	servers map[string]Server // nil = not read yet
 	FileErr error             // mistake that makes .mcp.json unreadable as a whole; nil = none, or not read yet
-	host    *proc.Host        // of their processes
+	host    *proc.Host        // host of their processes
 	clients map[string]*mcp.Client
 
 	Editor map[string]Server // servers of the editor; set before first use
-	Look   bool              // start no server: what is not on record is not known
-	// Approve asks a person whether a server of the editor may be started, with a nil list, and then whether its tools may be
-	// used. nil = nobody can be asked.
+	Look   bool              // do not start servers; tools without a record are unknown
+	// Approve asks a person about a server of the editor: first, with a nil list, whether it may be
+	// started; then whether its tools may be used. nil = nobody can be asked.
 	Approve func(ctx context.Context, s Server, list []mcp.Tool) error
 }
 
-// New returns the MCP servers of a workspace. Nothing is read or started before a tool of one is held.
+// New returns the MCP servers of a workspace. It reads and starts nothing.
 func New(con *console.Console, ws *workspace.Workspace) *Set {
 	return &Set{con: con, ws: ws}
 }
@@ -58,12 +60,12 @@ func New(con *console.Console, ws *workspace.Workspace) *Set {
 type Server struct {
 	mcp.Entry
 	Origin string // "config.toml", ".mcp.json" or OfEditor
-	Own    bool   // in the user's own config, which is consent to start it
+	Own    bool   // is in the user's own config, so it needs no approval
 }
 
-// All are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate, which the
-// user's config may confine. A delegated run, whose caller has, reads that file alone: it starts nothing that a record of approval
-// does not show.
+// All returns the servers of the user's config and those of the workspace's .mcp.json, if it is
+// trusted. The user's config may confine the latter. A delegated run does not check the trust
+// again, as its caller did: it starts only servers with a record of approval.
 func (u *Set) All(ctx context.Context) (map[string]Server, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -93,7 +95,7 @@ func (u *Set) All(ctx context.Context) (map[string]Server, error) {
 			s.Server.Reach = limit.Server.Reach
 			s.Err = s.Server.Check()
 			all[name] = s
-		case !taken: // since the session began
+		case !taken: // changed since the session began
 			all[name] = s
 		}
 	}
@@ -101,8 +103,9 @@ func (u *Set) All(ctx context.Context) (map[string]Server, error) {
 	return all, nil
 }
 
-// Parse are the servers of the user's config and of a .mcp.json with this content, nil for none. confines are those entries of
-// the user's own that say what one of .mcp.json or an editor may reach; FileErr is what is wrong with .mcp.json as a whole.
+// Parse returns the servers of the user's config and of a .mcp.json with this content, nil for
+// none. confines are the entries of the user's config that only say what a server of .mcp.json or
+// of an editor may reach. FileErr is a mistake in .mcp.json as a whole.
 func (u *Set) Parse(root string, data []byte) (all map[string]Server, confines map[string]mcp.Entry, fileErr, err error) {
 	m, err := u.ws.Machine()
 	if err != nil {
@@ -150,8 +153,8 @@ func (u *Set) Parse(root string, data []byte) (all map[string]Server, confines m
 	return all, confines, fileErr, nil
 }
 
-// Pinned fills in what was approved of the tools of MCP servers among defs. It starts nothing; a tool of which nothing was
-// approved stays as it is, see settled.
+// Pinned joins the tools of MCP servers among defs to their records of approval. It starts nothing.
+// A tool without a record does not change; Ready handles it.
 func (u *Set) Pinned(ctx context.Context, defs []tools.Definition) ([]tools.Definition, error) {
 	return u.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
 		all, err := u.All(ctx)
@@ -179,7 +182,7 @@ func pin(d tools.Definition, r *mcp.Record) (tools.Definition, error) {
 	return d.Pinned(r.Server.Digest()+t.Digest(), t.Description, t.Schema)
 }
 
-// eachMCP replaces the tools of MCP servers among defs by what f makes of them.
+// eachMCP replaces each tool of an MCP server among defs by the result of f.
 func (u *Set) eachMCP(defs []tools.Definition, f func(d tools.Definition, server string) (tools.Definition, error)) ([]tools.Definition, error) {
 	var out []tools.Definition
 	for i, d := range defs {
@@ -201,9 +204,9 @@ func (u *Set) eachMCP(defs []tools.Definition, f func(d tools.Definition, server
 	return out, nil
 }
 
-// Ready makes the tools of MCP servers among defs that keep lets through fit to be offered. One of a server in the
-// user's own config is looked up there, which starts the server, when that has not been done before. Anything else that nobody
-// approved is refused.
+// Ready prepares the tools of MCP servers among defs for which keep returns true. If a server in
+// the user's own config has no record yet, Ready starts it and records its tools. It refuses other
+// tools without an approval.
 func (u *Set) Ready(ctx context.Context, defs []tools.Definition, keep func(tools.Definition) bool) ([]tools.Definition, error) {
 	return u.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
 		if d.Pin != "" || !keep(d) {
@@ -231,7 +234,7 @@ func (u *Set) Ready(ctx context.Context, defs []tools.Definition, keep func(tool
 	})
 }
 
-// firstUse records the tools of a server that needs nobody's approval.
+// firstUse records the tools of a server that needs no approval.
 func (u *Set) firstUse(ctx context.Context, s Server) (*mcp.Record, error) {
 	switch {
 	case s.Own, u.ws.Gate.ByEnv():
@@ -296,7 +299,7 @@ func (u *Set) Client(s Server) *mcp.Client {
 	return c
 }
 
-// Withheld says why a variable is never handed to an MCP server.
+// Withheld returns the reason why an MCP server never gets a variable; "" = it may.
 func (u *Set) Withheld(name string) string {
 	const why = "is the key of a model provider, or jp's own, and no server gets it"
 	if environ.IsProviderKey(name) {
@@ -314,7 +317,8 @@ func (u *Set) Withheld(name string) string {
 	return ""
 }
 
-// Variables are the variables that approved servers take from the environment, for sub-agents that use them too.
+// Variables returns the environment variables that approved servers need, for sub-agents that use
+// the same servers.
 func (u *Set) Variables(ctx context.Context) []string {
 	all, err := u.All(ctx)
 	if err != nil {
@@ -334,7 +338,7 @@ func (u *Set) Variables(ctx context.Context) []string {
 	return names
 }
 
-// Tool is a pinned tool with what runs it.
+// Tool returns a pinned tool with the function that runs it.
 func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) {
 	server, _ := d.MCP()
 	s, err := u.Find(ctx, server)
@@ -358,7 +362,7 @@ func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) 
 	}}, nil
 }
 
-// Close ends the MCP servers that this process started, all at the same time. Another run starts its own.
+// Close stops all MCP servers that this process started, in parallel. A later run starts its own.
 func (u *Set) Close() {
 	u.mu.Lock()
 	clients, host := u.clients, u.host
@@ -377,7 +381,7 @@ func (u *Set) Close() {
 	}
 }
 
-// ForSubagents refuses to a sub-agent the tools of servers that only this process knows.
+// ForSubagents refuses a sub-agent the tools of servers that only this process knows.
 func (u *Set) ForSubagents(ctx context.Context, defs []tools.Definition) error {
 	if len(u.Editor) == 0 {
 		return nil

@@ -14,27 +14,27 @@ import (
 	"jp/tools/unseen"
 )
 
-// Shown is a server as it is published.
+// Shown is the published form of a server.
 type Shown struct {
 	Name       string            `json:"name"`
 	Origin     string            `json:"origin"`    // config.toml or .mcp.json
 	Transport  string            `json:"transport"` // stdio or http
 	Address    string            `json:"address"`   // the command line, or the URL
-	Env        map[string]string `json:"env"`       // as it is written
+	Env        map[string]string `json:"env"`       // variables that the entry sets, as written
 	Headers    map[string]string `json:"headers"`
-	Variables  []string          `json:"variables"`   // that it takes from the environment
-	Reaches    []string          `json:"reaches"`     // of a program: "ro PATH" or "rw PATH"
-	Network    string            `json:"network"`     // none or any; "" of an unusable one
-	Sandbox    string            `json:"sandbox"`     // of a program: off, auto or require; "" behind an address, and unusable
-	Unenforced []string          `json:"unenforced"`  // what of its sandbox this system cannot enforce
+	Variables  []string          `json:"variables"`   // variables that it takes from the environment
+	Reaches    []string          `json:"reaches"`     // paths that a program reaches: "ro PATH" or "rw PATH"
+	Network    string            `json:"network"`     // none or any; "" if the entry is unusable
+	Sandbox    string            `json:"sandbox"`     // sandbox of a program: off, auto or require; "" with an address, or if the entry is unusable
+	Unenforced []string          `json:"unenforced"`  // parts of its sandbox that this system cannot enforce
 	Status     string            `json:"status"`      // approved, changed, unapproved, unusable
-	Problem    string            `json:"problem"`     // of an unusable one
-	ApprovedAt *time.Time        `json:"approved_at"` // null: not yet
-	Tools      []mcp.Tool        `json:"tools"`       // as they were approved
-	Left       []string          `json:"left"`        // what it has and cannot be used
+	Problem    string            `json:"problem"`     // mistake in an unusable entry
+	ApprovedAt *time.Time        `json:"approved_at"` // null = not yet
+	Tools      []mcp.Tool        `json:"tools"`       // approved tools
+	Left       []string          `json:"left"`        // tools of the server that cannot be used
 }
 
-// Show says what a server is and what was approved of it. It starts nothing.
+// Show returns the published form of a server with its approved tools. It starts nothing.
 func (u *Set) Show(ctx context.Context, name string, s Server) (Shown, error) {
 	given := s.Server
 	given.Env = u.given(given)
@@ -66,7 +66,7 @@ func (u *Set) Show(ctx context.Context, name string, s Server) (Shown, error) {
 	return v, err
 }
 
-// given is what the entry of a server sets in its environment. Inside a sandbox HOME and TMPDIR
+// given returns the variables that the entry of a server sets. Inside a sandbox HOME and TMPDIR
 // name a folder of its own.
 func (u *Set) given(s mcp.Server) map[string]string {
 	if s.Reach == nil {
@@ -80,7 +80,7 @@ func (u *Set) given(s mcp.Server) map[string]string {
 	return given
 }
 
-// Text is how the server is reached and what it is given.
+// Text returns the command or address of the server, and its variables.
 func (v Shown) Text() string {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "%-9s  %s\n", name, unseen.Spell(text)) }
@@ -115,7 +115,8 @@ func (v Shown) Text() string {
 	return b.String()
 }
 
-// ToolsText is what a person reads of the tools of a server: all that a model will.
+// ToolsText returns the text about the tools of a server for a person: everything that a model will
+// read.
 func ToolsText(list []mcp.Tool) string {
 	var b strings.Builder
 	for _, t := range list {
@@ -127,8 +128,8 @@ func ToolsText(list []mcp.Tool) string {
 	return b.String()
 }
 
-// ChangesText is what a person reads of tools that are not as they were approved: what is different
-// of each.
+// ChangesText returns the text about tools that changed since their approval: the difference of
+// each.
 func ChangesText(name string, before mcp.Record, now []mcp.Tool, changes []mcp.Change) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MCP server %s: its tools are not as they were approved\n", unseen.Spell(name))
@@ -146,8 +147,8 @@ func ChangesText(name string, before mcp.Record, now []mcp.Tool, changes []mcp.C
 	return b.String()
 }
 
-// Marked is a text with mark before each line. A line stands in quotes where it holds what does not
-// show, so that two that differ do not look the same.
+// Marked returns a text with mark before each line. A line with invisible characters is quoted, so
+// that two different lines never look the same.
 func Marked(mark, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -160,7 +161,7 @@ func Marked(mark, text string) string {
 	return b.String()
 }
 
-// values are the entries of a table, as they are written.
+// values returns the entries of a table, as written.
 func values(table string, list map[string]string) string {
 	text := ""
 	for _, k := range slices.Sorted(maps.Keys(list)) {
@@ -169,8 +170,8 @@ func values(table string, list map[string]string) string {
 	return wording.Either(text == "", "", ", "+table+text)
 }
 
-// Brought names what .mcp.json would start or call, and what a program reaches. A file that cannot
-// be read as one says so.
+// Brought returns lines about what .mcp.json would start or call, and what each program reaches.
+// For a file with a mistake it returns the mistake.
 func (u *Set) Brought(c *trust.Files) []string {
 	list := []string{}
 	data := c.Data[trust.MCPFile]

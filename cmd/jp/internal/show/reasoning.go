@@ -8,14 +8,15 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// thoughts shows the reasoning of a model on stderr, in whole lines marked as such, so that nothing else ends up on one of them.
+// thoughts shows the reasoning of a model on stderr, in whole marked lines. Nothing else is written
+// on such a line.
 type thoughts struct {
 	Show  *Show
 	clean term.Cleaner
-	line  strings.Builder // that has not ended
+	line  strings.Builder // line that has not ended yet
 }
 
-// add is told of more.
+// add adds more reasoning.
 func (t *thoughts) add(delta string) { t.lines(t.clean.Clean(delta)) }
 
 // end ends the line that is open, before anything else is shown.
@@ -48,7 +49,7 @@ func (t *thoughts) lines(text string) {
 	t.Show.tree.Around(func() { _, _ = io.WriteString(t.Show.con.IO.Err, b.String()) })
 }
 
-// cutLast cuts text at its last newline; without any all of it is before.
+// cutLast cuts text at its last newline; without a newline everything is before it.
 func cutLast(text string) (before, after string, found bool) {
 	i := strings.LastIndexByte(text, '\n')
 	if i < 0 {

@@ -1,7 +1,8 @@
-// Package show is what a run looks like: text for a person, JSON, or lines for a program (docs/headless.md).
+// Package show is what a run looks like: text for a person, JSON, or lines for a program
+// (docs/headless.md).
 //
-// A Show is made before the run is opened, because the run waits and asks through it; Begin gives it the run and its agent. It
-// holds nothing that a run needs: a run that nobody looks at is the same.
+// A Show is made before the run is opened, because the run waits and asks through it. Begin gives
+// it the run and its agent. A run does not depend on how it is shown.
 package show
 
 import (
@@ -25,47 +26,48 @@ import (
 	"jp/tools/unseen"
 )
 
-// Show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
-// block by block; else whole at the end, so that a pipe never gets the first half of a run that failed or what was said between tool calls.
+// Show is what a person or a program sees of a run. As text, the answer goes to stdout. On a
+// terminal it is printed as it comes, block by block. Otherwise it is printed whole at the end, so
+// that a pipe never gets half an answer, or text between tool calls.
 type Show struct {
 	con   *console.Console
 	o     Options
 	run   *run.Run       // nil before begin
 	agent *run.Agent     // nil before begin
-	tree  *term.Tree     // of sub-agents; nil shows nothing
-	lines *stream.Writer // of stream-json; nil = another format
+	tree  *term.Tree     // tree of sub-agents; nil = not shown
+	lines *stream.Writer // writer of stream-json; nil = another format
 
-	text  *markdown.Stream // of the message that is coming
-	live  bool             // stdout is a terminal, text goes out as it comes
-	said  bool             // something of the message that is coming was shown live
-	shown bool             // the latest message was shown live
+	text  *markdown.Stream // text of the message that is coming
+	live  bool             // stdout is a terminal, and text is printed as it comes
+	said  bool             // a part of the message that is coming was printed
+	shown bool             // the latest message was printed as it came
 	err   error
 
 	Unstored bool // the answer is nowhere but on stdout
 
-	thoughts *thoughts // nil when they are not shown
+	thoughts *thoughts // reasoning; nil = not shown
 
 	turn    int           // number of this turn
-	parts   *stream.Parts // of the message that is coming, as its client reads them; nil = it does not
-	replies int           // of the model
-	asking  time.Duration // what they took
-	stopped *string       // why the last one ended; nil = it was cut off, or there was none
+	parts   *stream.Parts // parts of the message that is coming, for a client; nil = not wanted
+	replies int           // number of replies of the model
+	asking  time.Duration // time that the replies took
+	stopped *string       // reason why the last reply ended; nil = it was cut off, or there was none
 
 	rowsMu sync.Mutex
-	rows   map[string]bool // calls that the tree shows
+	rows   map[string]bool // calls that the tree of sub-agents shows
 }
 
-// Options say what is shown, and to whom.
+// Options says what is shown, and to whom.
 type Options struct {
-	Partial bool // parts of a message, as they come
-	Asks    bool // a client is asked about tools
+	Partial bool // show parts of a message as they come
+	Asks    bool // a client answers questions about tools
 	Client  *Client
 }
 
 // Client is a program that reads the lines of several runs; nil = there is none.
 type Client struct {
-	Message  stream.Input // that this run answers
-	Replay   bool         // Message is written once more
+	Message  stream.Input // message that this run answers
+	Replay   bool         // write Message again
 	Begun    func(convstore.ID)
 	Answered func()
 }
@@ -74,16 +76,16 @@ func New(con *console.Console, o Options) *Show {
 	return &Show{con: con, o: o, text: markdown.NewStream(con.Style()), live: con.Pretty() && con.IO.OutTTY}
 }
 
-// Aside runs f while nothing else moves on the terminal.
+// Aside runs f while nothing else writes to the terminal.
 func (s *Show) Aside(f func()) { s.tree.Around(f) }
 
-// Begin shows a run whose turn begins; resume says that an open turn goes on.
+// Begin shows a run whose turn begins; resume reports whether an open turn is resumed.
 func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	s.run, s.agent = r, ag
 	if s.con.Format() == console.FormatStream {
 		s.lines = stream.NewWriter(console.Escaping{Writer: s.con.IO.Out}, r.Conv.ID.String())
 	} else if !s.con.Globals.Quiet && !s.con.JSON() {
-		// Until the first sign of life. A question of a tool comes after one.
+		// The spinner runs until the model sends something. A question of a tool comes later.
 		s.con.IO, s.con.Progress = s.con.IO.Progress("waiting for "+ag.Loop.Model, term.ProgressOptions{})
 		s.tree = term.NewTree(s.con.IO, term.TreeOptions{})
 	}
@@ -91,7 +93,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	s.start(r.Conv, resume)
 }
 
-// Titling shows that a title is looked for; nil where nothing is shown.
+// Titling returns what shows that a model is asked for a title; nil if nothing is shown.
 func (s *Show) Titling() func() (end func()) {
 	if s.tree == nil {
 		return nil
@@ -106,7 +108,7 @@ func (s *Show) Titling() func() (end func()) {
 func (s *Show) start(c convstore.Conversation, resume bool) {
 	s.turn = c.Turns + 1
 	if resume && (c.Status == convstore.StatusInterrupted || c.Status == convstore.StatusLost) {
-		s.turn = c.Turns // the open turn goes on
+		s.turn = c.Turns // the open turn is resumed
 	}
 	if s.lines == nil {
 		return
@@ -133,7 +135,7 @@ func (s *Show) start(c convstore.Conversation, resume bool) {
 	}
 }
 
-// servers.Parse are the MCP servers that tools of a set are of.
+// serversOf returns the MCP servers that the tools of a set belong to.
 func serversOf(set tools.Set) []stream.ServerStatus {
 	list := []stream.ServerStatus{}
 	for t := range set.All() {
@@ -144,7 +146,7 @@ func serversOf(set tools.Set) []stream.ServerStatus {
 	return list
 }
 
-// Stop ends everything that moves.
+// Stop stops the spinner and the tree.
 func (s *Show) Stop() {
 	s.thoughts.end()
 	s.con.Progress.End()
@@ -158,7 +160,7 @@ func (s *Show) write(l stream.Line) {
 	}
 }
 
-// watch is told by the loop.
+// watch receives the events of the agent loop.
 func (s *Show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
 	if s.o.Partial && s.lines != nil {
@@ -189,7 +191,7 @@ func (s *Show) put(text string) {
 	}
 }
 
-// flow shows a part of the answer as it is said.
+// flow prints a part of the answer as it comes.
 func (s *Show) flow(text string) {
 	if text != "" {
 		s.tree.Around(func() { s.put(text) })
@@ -234,7 +236,7 @@ func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	if s.lines != nil {
 		l := &stream.ToolResult{ConversationID: s.run.Conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
 		s.write(l)
-		if !s.run.Delegated { // its caller knows our own lines
+		if !s.run.Delegated { // the caller of a sub-agent reads the lines in jp's own form
 			s.write(stream.NewUser(l))
 		}
 		return
@@ -247,7 +249,7 @@ func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	}
 }
 
-// remark is what the loop did unasked.
+// remark prints a note about something that the loop did by itself.
 func (s *Show) remark(n convstore.Note) {
 	s.agent.LogNote(n)
 	if s.tree != nil {
@@ -256,7 +258,7 @@ func (s *Show) remark(n convstore.Note) {
 	}
 }
 
-// compacted is told when what is old was left out.
+// compacted shows that the conversation was compacted.
 func (s *Show) compacted(c convstore.Compaction) {
 	if s.lines != nil {
 		s.write(&stream.Compaction{
@@ -270,10 +272,10 @@ func (s *Show) compacted(c convstore.Compaction) {
 	}
 }
 
-// delegation is told by the delegator, from any goroutine.
+// delegation shows news of a sub-agent. The Delegator calls it from any goroutine.
 func (s *Show) delegation(d *stream.Delegation) {
 	if s.lines != nil {
-		_ = s.lines.Write(d) // the writer keeps its first error, and the result meets it
+		_ = s.lines.Write(d) // the writer keeps its first error, and returns it for the result
 		return
 	}
 	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
@@ -286,14 +288,14 @@ func (s *Show) delegation(d *stream.Delegation) {
 	s.tree.Update(d)
 }
 
-// hasRow reports whether the tree shows what became of a call.
+// hasRow reports whether the tree shows the end of a call.
 func (s *Show) hasRow(call string) bool {
 	s.rowsMu.Lock()
 	defer s.rowsMu.Unlock()
 	return s.rows[call]
 }
 
-// Broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
+// Broken writes the result of a run that has no outcome. A reader of JSON waits for a result.
 func (s *Show) Broken(err error) error {
 	if !s.con.JSON() {
 		return nil
@@ -303,10 +305,10 @@ func (s *Show) Broken(err error) error {
 	return s.last(r)
 }
 
-// last writes the last word.
+// last writes the result, which is the last line.
 func (s *Show) last(r *stream.Result) error {
 	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) && !s.Unstored {
-		r.Said, r.Result = r.Result, "" // half of a reply that failed is no answer
+		r.Said, r.Result = r.Result, "" // half of a reply that failed is not an answer
 	}
 	r.NumTurns, r.DurationAPIMS, r.StopReason = s.replies, s.asking.Milliseconds(), s.stopped
 	if c := s.o.Client; c != nil {

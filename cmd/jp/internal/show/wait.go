@@ -10,7 +10,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 )
 
-// Waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
+// Waits shows what the model of this run waits for: on the terminal, and as a line for a program.
 func (s *Show) Waits() run.Waits {
 	return run.Waits{
 		Begin: func(_ context.Context, r model.Retrying) {
@@ -34,7 +34,7 @@ func waitReason(r model.Retrying) string {
 	return string(r.Err.Kind)
 }
 
-// waitText is a wait in words.
+// waitText returns a sentence about a wait.
 func waitText(r model.Retrying) string {
 	wait := r.Wait.Round(100 * time.Millisecond)
 	if r.Err == nil {

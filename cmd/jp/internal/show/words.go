@@ -18,9 +18,10 @@ import (
 	"jp/convstore"
 )
 
-// What a run says of itself, in the words of other agents (docs/headless.md).
+// The result of a run, with the keys that other agent programs use (docs/headless.md).
 
-// Complete completes a result; limit is what the run was stopped at, failed what it ends with.
+// Complete fills in the rest of a result. limit is the limit that stopped the run, failed the error
+// that it ends with.
 func Complete(r *stream.Result, limit agent.Limit, failed error) *stream.Result {
 	switch {
 	case r.Status == string(convstore.StateOK):
@@ -49,7 +50,7 @@ func Complete(r *stream.Result, limit agent.Limit, failed error) *stream.Result 
 	return r
 }
 
-// Failed is that of a run which an error ended before there was an outcome.
+// Failed returns the result of a run that an error ended before it had an outcome.
 func Failed(session string, err error) *stream.Result {
 	state := convstore.StateError
 	switch report := console.Explain(err); report.Code {
@@ -61,7 +62,7 @@ func Failed(session string, err error) *stream.Result {
 	return Complete(&stream.Result{ConversationID: session, Status: string(state), Reason: term.Line(console.Explain(err).Message)}, "", err)
 }
 
-// Used is what was paid for in a run, sub-agents included, by model.
+// Used is the usage of a run with its sub-agents, by model.
 type Used map[string]*convstore.Charge
 
 func (u Used) Add(c convstore.Charge) {
@@ -79,7 +80,7 @@ func (u Used) Add(c convstore.Charge) {
 	have.CostNano = &n
 }
 
-// Total is nil when a price is unknown.
+// Total returns the cost, nil if a price is unknown.
 func (u Used) Total() *stream.USD {
 	var n int64
 	for _, c := range u {
@@ -102,7 +103,7 @@ func (u Used) Sum() (tokens, cost int64) {
 	return tokens, cost
 }
 
-// used adds up what a run has cost. Only what its sub-agents used has to be looked up.
+// used adds up the usage of a run. It reads the usage of sub-agents from the store.
 func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	u := Used{}
 	if s.agent.Sub.Calls() == 0 {
@@ -114,7 +115,7 @@ func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	spent, err := s.run.Store.Spent(context.WithoutCancel(ctx), s.run.Conv.ID)
 	if err != nil {
 		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
-		u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // no total can be told for it
+		u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // makes the total unknown
 	}
 	for _, c := range spent.Charges {
 		if c.Session == spent.Session {
@@ -128,7 +129,7 @@ func (s *Show) modelUsage(u Used) map[string]stream.ModelUsage {
 	list := map[string]stream.ModelUsage{}
 	p := s.run.Providers()
 	for id, c := range u {
-		info, _ := model.Lookup(id, p) // of an unknown one nothing is known
+		info, _ := model.Lookup(id, p) // zero for an unknown model
 		list[id] = stream.ModelUsage{
 			InputTokens: c.Usage.Input, OutputTokens: c.Usage.Output, CacheReadInputTokens: c.Usage.CacheRead, CacheCreationInputTokens: c.Usage.CacheWrite,
 			CostUSD: USD(c.CostNano), CostBasis: wording.Either(c.CostNano == nil, stream.CostUnknown, stream.CostList),
@@ -138,7 +139,8 @@ func (s *Show) modelUsage(u Used) map[string]stream.ModelUsage {
 	return list
 }
 
-// WriteResult writes a result as the one document of stdout: the last line of stream-json, by itself.
+// WriteResult writes a result as the only document on stdout. It is the same as the last line of
+// stream-json.
 func WriteResult(con *console.Console, r *stream.Result) error {
 	b, err := stream.Encode(r, r.ConversationID)
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *Show) toolCall(c convstore.ToolCall) stream.ToolCall {
 	return stream.ToolCall{ConversationID: s.run.Conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 }
 
-// apiMessage is a reply of the model as its API would have it.
+// apiMessage is a reply of the model in the form of its API.
 func (s *Show) apiMessage(m agent.Message) stream.Message {
 	calls := make([]stream.ToolCall, len(m.Calls))
 	for i, c := range m.Calls {
@@ -176,7 +178,8 @@ func (s *Show) apiMessage(m agent.Message) stream.Message {
 	return stream.NewMessage(m.ID, s.agent.Loop.Model, m.Text, stop, calls, Usage(m.Usage))
 }
 
-// Result shows how a turn ended, as the last word, and returns what was paid for in it; failed is what the command ends with.
+// Result shows how a turn ended and returns its usage; failed is the error that the command ends
+// with.
 func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) (Used, error) {
 	r := &stream.Result{
 		ConversationID: s.run.Conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
@@ -191,7 +194,7 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) (Use
 	return paid, s.last(Complete(r, out.Limit, failed))
 }
 
-// WriteReport writes what `jp query` writes of a run.
+// WriteReport writes what `jp query` prints about a run.
 func WriteReport(con *console.Console, r delegate.Report) error {
 	text := r.Text
 	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
