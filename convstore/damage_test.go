@@ -134,7 +134,7 @@ func TestNoStore(t *testing.T) {
 		{"only the metas", sample[:2*os.Getpagesize()], "truncated"},
 		{"half", sample[:len(sample)/2], "truncated"},
 		{"all but the last page in use", truncated(t, sample), "truncated"},
-		{"another program's", mustRead(t, foreign), "a bbolt file, but no store"},
+		{"another program's", mustRead(t, foreign), "a bbolt file, but not a store"},
 		{"without a version", mustRead(t, unversioned), "meta: no schema version"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

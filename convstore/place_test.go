@@ -133,7 +133,7 @@ func TestLocateRenamed(t *testing.T) {
 	if got := p.use("new"); got != dir {
 		t.Errorf("after a rename: %s, want %s", got, dir)
 	}
-	p.wantTold("workspace " + p.path("new") + " was " + p.path("old") + " before: its conversations are still those in " + dir)
+	p.wantTold("workspace " + p.path("new") + " was " + p.path("old") + " before: its conversations are still in " + dir)
 	if got := p.use("new"); got != dir {
 		t.Errorf("another time: %s, want %s", got, dir)
 	}
@@ -183,7 +183,7 @@ func TestLocateSwapped(t *testing.T) {
 				}
 				makeWorkspace(t, p.path(ws))
 				if got := p.use(ws); got != want[ws] {
-					t.Errorf("%s made anew: %s, want %s", ws, got, want[ws])
+					t.Errorf("%s made again: %s, want %s", ws, got, want[ws])
 				}
 			}
 			// And back.
@@ -231,7 +231,7 @@ func TestLocateMadeBeside(t *testing.T) {
 		makeWorkspace(t, p.path(top))
 		other := p.use(top)
 		if other == dir {
-			t.Errorf("%s: one made anew has the store of one that was renamed", top)
+			t.Errorf("%s: one made again has the store of one that was renamed", top)
 		}
 		old := strings.Replace(top, moved, moved+".old", 1)
 		for range 2 {
@@ -259,9 +259,9 @@ func TestLocateMovedFar(t *testing.T) {
 		p.rename("a", "far/away/from/here")
 		makeWorkspace(t, p.path("a"))
 		if got := p.use("a"); got != dir {
-			t.Fatalf("made anew: %s, want %s", got, dir)
+			t.Fatalf("made again: %s, want %s", got, dir)
 		}
-		p.wantTold("workspace " + p.path("a") + ": its .jp was made anew, and its conversations are still those in " + dir +
+		p.wantTold("workspace " + p.path("a") + ": its .jp was made again, and its conversations are still in " + dir +
 			". If the workspace that was here was moved, run `jp store adopt " + p.path("a") + "` there")
 		return p, env, dir
 	}
@@ -332,7 +332,7 @@ func TestLocateMovedFar(t *testing.T) {
 	})
 }
 
-// TestLocateOther makes a folder that might be taken for another one: made anew at the same place,
+// TestLocateOther makes a folder that might be taken for another one: made again at the same place,
 // or copied.
 func TestLocateOther(t *testing.T) {
 	p := newPlaces(t)
@@ -343,10 +343,10 @@ func TestLocateOther(t *testing.T) {
 	}
 	makeWorkspace(t, p.path("a"))
 	if got := p.use("a"); got != dir {
-		t.Errorf("made anew: %s, want %s", got, dir)
+		t.Errorf("made again: %s, want %s", got, dir)
 	}
-	if len(p.told) != 1 || !strings.Contains(p.told[0], "was made anew") {
-		t.Errorf("told %q, want once that it was made anew", p.told)
+	if len(p.told) != 1 || !strings.Contains(p.told[0], "was made again") {
+		t.Errorf("told %q, want once that it was made again", p.told)
 	}
 	p.told = nil
 	makeWorkspace(t, p.path("b"))

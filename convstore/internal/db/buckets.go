@@ -6,10 +6,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// BucketNumber names a bucket in the code.
+// BucketNumber identifies a bucket in the code.
 type BucketNumber int
 
-// The buckets of every store. What is in them is drawn in the comment of package convstore.
+// The buckets of every store. The comment of package convstore draws what is in them.
 const (
 	Meta BucketNumber = iota
 	Conversations
@@ -52,11 +52,11 @@ var BucketNames = [bucketCount]string{
 
 // The keys of the bucket meta.
 const (
-	SchemaKey = "schema" // the version that the file was written with
-	LastKey   = "last"   // the id allocated last
+	SchemaKey = "schema" // schema version of the file
+	LastKey   = "last"   // id that was allocated last
 )
 
-// makeBuckets fills an empty file with what every store has.
+// makeBuckets creates the buckets of every store in an empty file.
 func makeBuckets(b *bbolt.Tx, version int) error {
 	for _, name := range BucketNames {
 		if _, err := b.CreateBucket([]byte(name)); err != nil {
@@ -66,23 +66,23 @@ func makeBuckets(b *bbolt.Tx, version int) error {
 	return b.Bucket([]byte(BucketNames[Meta])).Put([]byte(SchemaKey), Key(uint64(version)))
 }
 
-// Key returns a number as a key. All numbers are big-endian, so that they sort.
+// Key returns a number as a key: big-endian, so that keys sort like numbers.
 func Key(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// PairKey is a conversation, or the root of a ledger, and a number below it.
+// PairKey returns the key of a conversation, or of the root of a ledger, and a number.
 func PairKey[ID ~int64](id ID, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(Key(uint64(id)), n)
 }
 
-// TextKey is a conversation and a name below it.
+// TextKey returns the key of a conversation and a name.
 func TextKey[ID ~int64](id ID, name string) []byte { return append(Key(uint64(id)), name...) }
 
-// TurnKey is a conversation and one of its turns.
+// TurnKey returns the key of a conversation and one of its turns.
 func TurnKey[ID ~int64](id ID, turn int) []byte {
 	return binary.BigEndian.AppendUint32(Key(uint64(id)), uint32(turn))
 }
 
-// Num reads the number that bytes begin with; fewer than eight are zero.
+// Num returns the number in the first eight bytes of v, or 0 if there are fewer.
 func Num(v []byte) uint64 {
 	if len(v) < 8 {
 		return 0

@@ -16,14 +16,15 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Space is the size of the store's file in bytes. A file that was once full never shrinks by
-// itself: what was removed from it is used again by what comes.
+// Space is the size of the store's file in bytes. The file never shrinks by itself: new data takes
+// the space of what was removed.
 type Space struct {
 	Size int64
-	Free int64 // of Size: what Compact would give back
+	Free int64 // part of Size that Compact would give back
 }
 
-// Worth reports whether compacting pays: a quarter is free, and it is not little.
+// Worth reports whether it is worth while to compact: at least a quarter of the file, and 4 MiB,
+// are free.
 func (s Space) Worth() bool { return s.Free >= 4<<20 && s.Free >= s.Size/4 }
 
 // Space returns the size of an open file.
@@ -39,18 +40,18 @@ func (f *Base) Space(file *os.File) (Space, error) {
 	return Space{Size: info.Size(), Free: p.FreeBytes()}, nil
 }
 
-// compactBatch is how many bytes go into one transaction of the new file.
+// compactBatch is the size in bytes of one transaction of the new file.
 const compactBatch = 16 << 20
 
-// Rewrite puts a copy of the store, made entry by entry, in its place, if it is smaller.
+// Rewrite copies the store entry by entry, and replaces it by the copy if that is smaller.
 func (f *Base) Rewrite(ctx context.Context, h *Handle, before Space) (after Space, err error) {
 	unfinished := f.Unfinished()
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return after, f.SystemError(err)
 	}
-	defer func() { _ = os.Remove(unfinished) }() // where it is still that
+	defer func() { _ = os.Remove(unfinished) }() // if it was not renamed
 	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
-		NoStatistics: true, NoSync: true, NoGrowSync: true, // it is flushed once, below
+		NoStatistics: true, NoSync: true, NoGrowSync: true, // Sync below flushes it once
 		OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
 			return os.OpenFile(path, flag|os.O_EXCL|unix.O_NOFOLLOW, mode)
 		},
@@ -88,7 +89,7 @@ func (f *Base) Rewrite(ctx context.Context, h *Handle, before Space) (after Spac
 	return after, file.SyncDir(f.Dir)
 }
 
-// trim cuts off what the file has behind its last page in use.
+// trim cuts the file off after its last page in use.
 func trim(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -101,7 +102,7 @@ func trim(file *os.File) error {
 	return file.Truncate(p.Bytes())
 }
 
-// copyInto fills an empty file with what the store holds, and compares the two.
+// copyInto copies all entries of the store into an empty file, and compares the two.
 func (f *Base) copyInto(ctx context.Context, dst *bbolt.DB, h *Handle) error {
 	src, err := h.db.Begin(false)
 	if err != nil {
@@ -186,16 +187,16 @@ func sameContent(ctx context.Context, a, b *bbolt.Tx) error {
 }
 
 // Backup copies the store, as it is at one moment, to a file that must not exist: complete and
-// flushed, or not at all. Writers wait for no longer than it takes to read the store once, see
-// file.Folder.CopyTo. The pages of the copy have been checked when it gets its name. An error that
-// wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
+// flushed, or not at all. Writers wait only while the store is read once; see file.Folder.CopyTo.
+// The pages of the copy are checked before it gets its name. The error wraps fs.ErrExist if the
+// file exists, and ErrNoStore if there is no store yet.
 func (f *Base) Backup(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("backup %s: %w", path, fs.ErrExist)
 	}
 	tmp, name, err := file.Nameless(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if at := (*fs.PathError)(nil); errors.As(err, &at) {
-		err = at.Err // without the name of a file that nobody has asked for
+		err = at.Err // without the name of the temporary file
 	}
 	if err != nil {
 		return backupError(path, err)

@@ -11,11 +11,12 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Soundly returns what holds the lock while a sound store is copied.
+// Soundly returns a function that locks the store, checks its schema, and calls use. It is for
+// copies of a store that must be sound.
 func (f *Base) Soundly(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		return f.Session(ctx, false, func(h *Handle) error {
-			// The schema is looked at, and bbolt has looked at its own pages.
+			// This checks the schema. Opening has checked the pages that bbolt reads first.
 			if err := f.View(h, func(*Tx) error { return nil }); err != nil {
 				return err
 			}
@@ -24,7 +25,8 @@ func (f *Base) Soundly(ctx context.Context) func(func(*os.File) error) error {
 	}
 }
 
-// Anyhow returns what holds the lock while a store is copied that may be damaged.
+// Anyhow returns a function that locks the store and calls use. It is for copies of a store that
+// may be damaged.
 func (f *Base) Anyhow(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		file, err := f.Acquire(ctx, false)
@@ -37,12 +39,12 @@ func (f *Base) Anyhow(ctx context.Context) func(func(*os.File) error) error {
 	}
 }
 
-// Aside makes a copy of the store that vanishes when it is closed, for whoever reads all of it.
-// Where there is no room for one it says that others wait, and returns nil, as it does without a
-// store.
+// Aside copies the store to a temporary file that vanishes when it is closed, for a caller that
+// reads all of it. If there is no room for a copy it returns nil, with a notice that writers will
+// wait. Without a store it returns nil too.
 func (f *Base) Aside(ctx context.Context, locked func(func(*os.File) error) error) (*os.File, error) {
 	if _, err := os.Lstat(f.StorePath()); err != nil {
-		return nil, nil // who takes the lock says what that means
+		return nil, nil // the caller gets this error again when it takes the lock
 	}
 	copied, err := file.Unnamed(f.Dir)
 	if err == nil {
@@ -57,11 +59,11 @@ func (f *Base) Aside(ctx context.Context, locked func(func(*os.File) error) erro
 	if err == file.ErrAbsent || ctx.Err() != nil || errors.Is(err, file.ErrGone) || errors.As(err, &damaged) || errors.As(err, &schema) || errors.As(err, &busy) {
 		return nil, err
 	}
-	f.Notice("no copy of the store can be made beside it (" + file.Reason(err) + "): whoever wants to write waits until it is read")
+	f.Notice("cannot copy the store to a file beside it (" + file.Reason(err) + "): writers wait until it has been read")
 	return nil, nil
 }
 
-// OpenCopy opens a copy of the store that nobody else has.
+// OpenCopy opens a copy of the store that no other process uses.
 func (f *Base) OpenCopy(file *os.File, h *Handle) error {
 	if _, err := page.Inspect(file); err != nil {
 		return &DamagedError{Path: f.StorePath(), Err: err}
@@ -80,7 +82,7 @@ func (f *Base) OpenCopy(file *os.File, h *Handle) error {
 	return nil
 }
 
-// CheckPages reads all pages of a file, and reports what is wrong with them as a *DamagedError.
+// CheckPages checks all pages of a file. It returns a *DamagedError if one is invalid.
 func (f *Base) CheckPages(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {

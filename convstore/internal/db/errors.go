@@ -8,7 +8,7 @@ import (
 // ErrReadOnly is returned by every writing method of a store that was opened with Options.ReadOnly.
 var ErrReadOnly = errors.New("store: opened for reading only")
 
-// ErrNoStore is returned by what needs a store's file before anything has been written to it.
+// ErrNoStore is returned by methods that need the store's file, if nothing was ever written.
 var ErrNoStore = errors.New("store: not made yet")
 
 // SchemaError says that the store was written by a newer version of this package (Have > Want), or
@@ -25,8 +25,7 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("store %s: schema %d must first be brought to %d by a command that writes", e.Path, e.Have, e.Want)
 }
 
-// DamagedError says that the file at Path is no store, or no sound one. The file was left as it was
-// found.
+// DamagedError says that the file at Path is damaged or not a store. The file was not changed.
 type DamagedError struct {
 	Path string
 	Err  error
@@ -34,5 +33,5 @@ type DamagedError struct {
 
 func (e *DamagedError) Error() string { return fmt.Sprintf("store %s: damaged: %v", e.Path, e.Err) }
 
-// Unwrap returns what was found to be wrong.
+// Unwrap returns what is wrong.
 func (e *DamagedError) Unwrap() error { return e.Err }

@@ -24,8 +24,8 @@ type Base struct {
 	version  int
 	busy     func(error) error
 
-	Free  int64        // bytes that are free in the file, from which on who writes gets a notice
-	Freed *atomic.Bool // the notice was given
+	Free  int64        // number of free bytes in the file from which on a writer gets a notice
+	Freed *atomic.Bool // that notice was given
 }
 
 // Options say how to open a store's file.
@@ -33,13 +33,13 @@ type Options struct {
 	file.Options
 	ReadOnly bool
 	Now      func() time.Time // nil = time.Now
-	Version  int              // of the schema that transactions expect, and that a new file is made with
+	Version  int              // schema version that transactions expect and that a new file gets
 
-	// Busy returns, for the *file.BusyError of a lock that is held, the error that callers know.
+	// Busy converts a *file.BusyError to the error type of the caller's package.
 	Busy func(error) error
 }
 
-// Open returns the file in the folder dir, which it does not open, nor make.
+// Open returns the Base for the folder dir. It neither opens nor makes the file.
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
@@ -50,7 +50,8 @@ func Open(dir string, o Options) (Base, error) {
 	return f, err
 }
 
-// Acquire returns the locked file. It waits for as long as the folder says.
+// Acquire waits for the lock of the store, as file.Folder.Acquire does, and returns the locked
+// file.
 func (f *Base) Acquire(ctx context.Context, write bool) (*os.File, error) {
 	file, err := f.Folder.Acquire(ctx, write)
 	return file, f.busy(err)
@@ -62,22 +63,23 @@ func (f *Base) TakeRun(id int64) (*os.File, error) {
 	return file, f.busy(err)
 }
 
-// Handle is the open file. Whoever holds one keeps others from writing or, with a handle for
-// writing, from anything.
+// Handle is the open and locked file. While a process has one, no other process can write. If it is
+// a handle for writing, no other process can read either.
 type Handle struct {
 	db   *bbolt.DB
 	File *os.File // bbolt's own descriptor
 }
 
-// close ends an orderly use. The lock is given up by itself, for the reason that file.DropRun has.
+// close releases the lock and closes the file. It unlocks explicitly, for the same reason as
+// file.DropRun.
 func (h *Handle) close() error {
-	_ = file.Unlock(h.File) // closing does it too, if later
+	_ = file.Unlock(h.File) // closing unlocks too, but later
 	return h.db.Close()
 }
 
-// Abandon lets go of the lock after bbolt has panicked. Its own Close could hang on a mutex then,
-// so the mapping is left to the end of the process; since that mapping keeps the descriptor's lock
-// alive, the lock is given up by itself.
+// Abandon releases the lock after a panic of bbolt. The database is not closed, because its Close
+// could hang on a mutex. So the file stays mapped until the process ends. The mapping would keep
+// the lock, and therefore Abandon unlocks explicitly.
 func (h *Handle) Abandon() {
 	if h.File != nil {
 		_ = file.Unlock(h.File)
@@ -85,8 +87,8 @@ func (h *Handle) Abandon() {
 	}
 }
 
-// open waits for the store's lock, shared or, to write, exclusive, and opens the file. The caller
-// guards it against panics, for which h may be partly filled.
+// open waits for the store's lock, shared or, to write, exclusive, and opens the file. It may
+// panic; the caller recovers. Then h may be set in part.
 func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
 	var refused error
 	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
@@ -120,8 +122,8 @@ func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
 	return nil
 }
 
-// openError returns the error for a file that does not open: what the system says, or a
-// *DamagedError where bbolt does not take the file.
+// openError returns the error for a file that cannot be opened: the system's error or, if bbolt
+// rejects the file, a *DamagedError.
 func (f *Base) openError(err error) error {
 	var errno syscall.Errno
 	var damaged *DamagedError
@@ -134,11 +136,11 @@ func (f *Base) openError(err error) error {
 	return &DamagedError{Path: f.StorePath(), Err: err}
 }
 
-// defaultFree is the size of what is free, in bytes, that makes each commit write half a megabyte
-// more.
+// defaultFree is the default of Base.Free, in bytes. With so many free pages each commit writes
+// half a megabyte more.
 const defaultFree = 256 << 20
 
-// noticeFree says, once, that much of the file is free: each commit writes the list of its free
+// noticeFree gives a notice, once, if much of the file is free: each commit writes the list of free
 // pages.
 func (f *Base) noticeFree(p *page.File) {
 	if bytes := p.FreeBytes(); bytes >= f.Free && !f.Freed.Swap(true) {
@@ -146,7 +148,7 @@ func (f *Base) noticeFree(p *page.File) {
 	}
 }
 
-// makeFile makes the file of an empty store of a schema.
+// makeFile makes the file of an empty store with this schema version.
 func makeFile(path string, version int) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		NoStatistics: true,
@@ -164,6 +166,6 @@ func makeFile(path string, version int) error {
 	return err
 }
 
-// Room is what only packages that may import this one can make. A method of convstore that wants
-// one is theirs alone.
+// Room can be made only by packages that may import this one. A method of convstore that has a Room
+// as a parameter is only for them.
 type Room struct{ _ int }

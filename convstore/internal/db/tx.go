@@ -1,9 +1,9 @@
 // Package db runs transactions on the file of a store: a bbolt file in a folder that many processes
-// share. It knows the buckets and their keys, and not what is in them.
+// share. It knows the buckets and their keys, but not what the values mean.
 //
-// A Base opens nothing. Its Session waits for the lock, opens the file for the length of one
-// function, and closes it. What bbolt panics with on a corrupt page is a *DamagedError there. View
-// and Write run a transaction in such a session.
+// A Base keeps no file open. Its Session waits for the lock, opens the file, calls one function,
+// and closes the file. If bbolt panics on a corrupt page, Session returns a *DamagedError. View
+// runs a transaction in an open session, Write a session with one transaction.
 package db
 
 import (
@@ -23,8 +23,8 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Tx is one transaction. It lives as long as the function it is given to, and so does everything
-// that bbolt returns from it.
+// Tx is one transaction. It is valid until the function that it is passed to returns, and so is
+// everything that bbolt returns from it.
 type Tx struct {
 	F    *Base
 	Bolt *bbolt.Tx
@@ -37,12 +37,12 @@ type Tx struct {
 // ErrUnchanged makes Write roll back and succeed: there was nothing to write.
 var ErrUnchanged = errors.New("unchanged")
 
-// damage is the panic by which a transaction says that the store lacks what every store has;
-// Guarded turns it into a *DamagedError.
+// damage is the panic of a transaction that misses a part that every store has. Guarded turns it
+// into a *DamagedError.
 type damage struct{ error }
 
-// View runs fn in a read transaction of an open handle. It fails with a *SchemaError where the file
-// has another schema than Options.Version.
+// View runs fn in a read transaction of an open handle. It fails with a *SchemaError if the schema
+// of the file is not Options.Version.
 func (f *Base) View(h *Handle, fn func(*Tx) error) error {
 	b, err := h.db.Begin(false)
 	if err != nil {
@@ -60,8 +60,8 @@ func (f *Base) View(h *Handle, fn func(*Tx) error) error {
 	return err
 }
 
-// Write runs fn and commits what it did, durably, or nothing when it fails. It does not look at the
-// schema: fn migrates.
+// Write runs fn in a write transaction and commits it durably. If fn fails, nothing is changed.
+// Write does not check the schema: fn migrates.
 func (f *Base) Write(ctx context.Context, fn func(*Tx) error) error {
 	if f.ReadOnly {
 		return ErrReadOnly
@@ -87,8 +87,8 @@ func (f *Base) Write(ctx context.Context, fn func(*Tx) error) error {
 	})
 }
 
-// commitError returns the error for a commit that failed. One that failed for want of room has
-// written nothing that counts. Where the disk fails, nobody knows what the last flush has done.
+// commitError returns the error for a commit that failed. If the disk is full, nothing of the
+// commit is valid. If the disk fails, it is not known whether the last flush succeeded.
 func (f *Base) commitError(err error) error {
 	if errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("store %s: it is not certain that this was written: %w", f.StorePath(), err)
@@ -96,14 +96,14 @@ func (f *Base) commitError(err error) error {
 	return fmt.Errorf("store %s: nothing was written: %w", f.StorePath(), err)
 }
 
-// Session opens the store for the length of use, which may panic: bbolt does on a corrupt page, and
-// the kernel sends a signal for one that the file no longer has. Both become a *DamagedError; any
-// other panic goes on, with the lock given up.
+// Session opens the store, calls use, and closes the store. On a corrupt page bbolt panics, and on
+// a page that the file no longer has the kernel sends a signal. Session returns a *DamagedError for
+// both. It passes on any other panic and releases the lock.
 func (f *Base) Session(ctx context.Context, write bool, use func(*Handle) error) (err error) {
 	return f.Guarded(func(h *Handle) error { return f.open(ctx, write, h) }, use)
 }
 
-// Guarded is Session of a file that open opens.
+// Guarded is Session for a file that the function open opens.
 func (f *Base) Guarded(open, use func(*Handle) error) (err error) {
 	var h Handle
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -136,9 +136,9 @@ func (f *Base) Guarded(open, use func(*Handle) error) (err error) {
 	return err
 }
 
-// damageOf returns what a panic says about the store, or nil when the panic did not come from
-// reading it. It is called by the deferred function that recovered it, while the stack below is
-// still there.
+// damageOf returns the damage of the store that caused a panic, or nil if the panic did not come
+// from reading the store. The deferred function that recovered must call it, since it reads the
+// stack of the panic.
 func damageOf(r any) error {
 	if d, ok := r.(damage); ok {
 		return d.error
@@ -165,11 +165,12 @@ func damageOf(r any) error {
 	}
 }
 
-// Schema returns the version that the file says it has. A file without one is somebody else's.
+// Schema returns the schema version of the file. It panics with damage on a bbolt file that is not
+// a store.
 func (t *Tx) Schema() int {
 	meta := t.Bolt.Bucket([]byte(BucketNames[Meta]))
 	if meta == nil {
-		panic(damage{fmt.Errorf("a bbolt file, but no store")})
+		panic(damage{fmt.Errorf("a bbolt file, but not a store")})
 	}
 	v := meta.Get([]byte(SchemaKey))
 	if len(v) != 8 || v[0] != 0 || v[1] != 0 || v[2] != 0 || v[3] != 0 {
@@ -178,7 +179,7 @@ func (t *Tx) Schema() int {
 	return int(binary.BigEndian.Uint64(v))
 }
 
-// MakeBucket makes a bucket that a store of an earlier schema does not have.
+// MakeBucket creates a bucket that a store of an earlier schema may not have.
 func (t *Tx) MakeBucket(n BucketNumber) error {
 	_, err := t.Bolt.CreateBucketIfNotExists([]byte(BucketNames[n]))
 	return err
@@ -193,20 +194,20 @@ func (t *Tx) Bucket(n BucketNumber) *bbolt.Bucket {
 		}
 		switch n {
 		case Events, EventIDs, Turns:
-			// Their keys come in order within a conversation: a page that is split has seen most of
-			// what it will ever hold. bbolt would leave it half empty.
+			// Within a conversation their keys are added in order, so a page that is split gets few
+			// more entries. By default bbolt would leave it half empty.
 			t.buckets[n].FillPercent = 0.9
 		}
 	}
 	return t.buckets[n]
 }
 
-// Damaged returns the error for a record that is not as it must be.
+// Damaged returns the error for an invalid record.
 func (t *Tx) Damaged(format string, args ...any) error {
 	return &DamagedError{Path: t.F.StorePath(), Err: fmt.Errorf(format, args...)}
 }
 
-// Put is bbolt's Put with the store named in the error.
+// Put is bbolt's Put, with the name of the store in the error.
 func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 	if err := t.Bucket(n).Put(key, value); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
@@ -214,7 +215,7 @@ func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 	return nil
 }
 
-// Drop is bbolt's Delete with the store named in the error.
+// Drop is bbolt's Delete, with the name of the store in the error.
 func (t *Tx) Drop(n BucketNumber, key []byte) error {
 	if err := t.Bucket(n).Delete(key); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
@@ -236,7 +237,7 @@ func (t *Tx) Prefixed(n BucketNumber, prefix []byte, fn func(k, v []byte) error)
 
 // DropPrefixed removes every entry whose key begins with prefix.
 func (t *Tx) DropPrefixed(n BucketNumber, prefix []byte) error {
-	// bbolt's cursor skips an entry after a delete, so the keys come first.
+	// bbolt's cursor skips an entry after a delete, so the keys are collected first.
 	var keys [][]byte
 	c := t.Bucket(n).Cursor()
 	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, _ = c.Next() {
@@ -250,7 +251,7 @@ func (t *Tx) DropPrefixed(n BucketNumber, prefix []byte) error {
 	return nil
 }
 
-// MapPages gives use the pages of the file.
+// MapPages calls use with the pages of the file.
 func (t *Tx) MapPages(ms *page.Mappings, use func(*page.Map) error) error {
 	info, err := t.h.File.Stat()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Adopt makes the store of another workspace that of workspace, and returns its folder. The other
-// one must be gone, unless it took the store over from this one. Empty reports whether the store in
-// a folder holds no conversation.
+// Adopt gives the store of another workspace to workspace, and returns the store's folder. The
+// other workspace must be gone, or must have taken the store from this one. Empty reports whether
+// the store in a folder has no conversations.
 func Adopt(env Env, workspace, from string, empty func(dir string) (bool, error)) (string, error) {
 	a, err := adoption(env, workspace, from)
 	switch {
@@ -29,15 +29,15 @@ func Adopt(env Env, workspace, from string, empty func(dir string) (bool, error)
 	if err := writeWorkspace(a.dir, a.owner.handTo(a.path, a.me)); err != nil {
 		return "", fmt.Errorf("store %s: %w", a.dir, err)
 	}
-	// What was written down is what finding goes by.
+	// Check that find returns this folder from now on.
 	if found, _, err := find(filepath.Dir(a.dir), a.path); err != nil || found != a.dir {
 		return "", errors.Join(err, &PlaceError{Path: a.dir, Reason: fmt.Sprintf("was not recognised as that of %s (%d:%d)", a.path, a.me.Dev, a.me.Ino)})
 	}
 	return a.dir, nil
 }
 
-// Leave gives the store that workspace lost up for good to the workspace that has it now, and
-// returns the folder in which workspace begins a store of its own.
+// Leave gives up a store that workspace lost: it belongs to the workspace that has it now. It
+// returns the folder of a new store for workspace.
 func Leave(env Env, workspace, from string) (string, error) {
 	a, err := adoption(env, workspace, from)
 	if err != nil {
@@ -54,10 +54,10 @@ func Leave(env Env, workspace, from string) (string, error) {
 
 // adopted is a store that a workspace asks for.
 type adopted struct {
-	path  string // of the workspace
+	path  string // path of the workspace
 	me    identity
-	own   string // folder of its own store, "" = it lost that
-	dir   string // of the store that it asks for
+	own   string // folder of its own store; "" = lost
+	dir   string // folder of the store that it asks for
 	owner workspaceRecord
 }
 
@@ -84,7 +84,7 @@ func adoption(env Env, workspace, from string) (a adopted, err error) {
 	return a, err
 }
 
-// adoptable finds a store below base by its folder or by its workspace's path.
+// adoptable returns the store below base that has this folder, or whose workspace has this path.
 func adoptable(base, from string) (dir string, owner workspaceRecord, err error) {
 	none := &PlaceError{Path: from, Reason: fmt.Sprintf("is neither a store in %s nor a workspace that has one there", base)}
 	path, err := filepath.Abs(from)
@@ -121,7 +121,7 @@ func adoptable(base, from string) (dir string, owner workspaceRecord, err error)
 	return dir, owner, nil
 }
 
-// setAside makes room for the store of another: it renames a folder that holds no conversation.
+// setAside renames the folder of a store without conversations, to make room for another store.
 func setAside(dir string, empty func(dir string) (bool, error)) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -133,7 +133,7 @@ func setAside(dir string, empty func(dir string) (bool, error)) error {
 	if !is {
 		return &PlaceError{Path: dir, Reason: "holds conversations of this workspace already, and no workspace has two stores"}
 	}
-	// It must not be taken for this workspace's any more.
+	// Without its record the renamed folder is not found as the store of this workspace.
 	record := filepath.Join(dir, WorkspaceName)
 	if err := os.Rename(record, record+".replaced"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store %s: %w", dir, err)

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is what a folder lies on, as far as it matters to a store.
+// Disk describes the file system of a folder, as far as it matters to a store.
 type Disk struct {
-	Path       string `json:"path"`        // the nearest folder that exists
-	FileSystem string `json:"file_system"` // ext4, tmpfs, ...; a number where the name is not known
-	Network    bool   `json:"network"`     // a store is refused there
-	Memory     bool   `json:"memory"`      // it is gone when the machine restarts
+	Path       string `json:"path"`        // nearest folder that exists
+	FileSystem string `json:"file_system"` // ext4, tmpfs, ...; a number if the name is not known
+	Network    bool   `json:"network"`     // a store must not be on it
+	Memory     bool   `json:"memory"`      // its files are lost when the machine restarts
 	Free       int64  `json:"free"`        // bytes that this user can write
-	Locks      bool   `json:"locks"`       // open file description locks work; elsewhere run locks are files of their own
+	Locks      bool   `json:"locks"`       // open file description locks work; otherwise each run lock is a file
 }
 
-// DiskOf looks at the place of dir, which need not exist. It writes nothing.
+// DiskOf returns the Disk of dir, which need not exist. It writes nothing.
 func DiskOf(dir string) (Disk, error) {
 	_, exists, err := resolve(dir)
 	if err != nil {
@@ -40,8 +40,8 @@ func DiskOf(dir string) (Disk, error) {
 	return d, nil
 }
 
-// Writable returns nil when this user can write to the store, or make it where there is none yet,
-// as far as permissions and the file system say. It writes nothing and waits for nobody.
+// Writable returns nil if permissions and the file system let this user write to the store, or make
+// it if there is none yet. It writes nothing and does not wait.
 func (f *Folder) Writable() error {
 	for _, name := range []string{StoreName, RunsName, GateName} {
 		path := f.Path(name)

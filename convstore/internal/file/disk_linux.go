@@ -30,10 +30,10 @@ func (d *Disk) stat() error {
 	}
 	folder, err := os.Open(d.Path)
 	if err != nil {
-		return nil // such a folder is no place for a store, for another reason
+		return nil // no store can be there for another reason
 	}
 	defer folder.Close()
-	// On a folder too the kernel says whether it knows this lock; nothing is locked by asking.
+	// The kernel answers this also for a folder. To ask locks nothing.
 	lock := unix.Flock_t{Type: unix.F_RDLCK, Len: 1}
 	d.Locks = ofd(folder, unix.F_OFD_GETLK, &lock) == nil
 	return nil

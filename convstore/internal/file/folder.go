@@ -1,11 +1,13 @@
-// Package file knows the folder of a store: who may keep one where, how a renamed workspace finds
-// its own again, and what is locked how: the store's file, behind a gate, so that nobody is kept
-// out by those who come later; a run lock for each conversation; and slots for the sub-agents of a
-// tree; and how the file is copied while others write to it. It knows nothing of what is in the
-// file.
+// Package file manages the folder of a store: where a store may be, how a renamed workspace finds
+// its store again, the locks, and copies of the file while others write. It does not know what is
+// in the file.
 //
-// A lock belongs to an open file, so that the kernel frees it with the last process that has a
-// descriptor of it, in whatever way that ends. Package convstore draws the folder.
+// There are three kinds of lock: the lock of the store's file, which processes get in the order in
+// which they come to the gate; a run lock for each conversation; and slots for the sub-agents of a
+// tree.
+//
+// A lock belongs to an open file. The kernel frees it when the last process with a descriptor of
+// that file ends, even by a crash. The comment of package convstore draws the folder.
 package file
 
 import (
@@ -23,17 +25,17 @@ import (
 	"jp/tools/files"
 )
 
-// The files of a store's folder. None of them is ever unlinked, apart from the unfinished one.
+// The files of a store's folder. Only the unfinished one is ever removed.
 const (
 	StoreName      = "store.db"       // the bbolt file
 	UnfinishedName = "store.db.new"   // becomes StoreName when it is complete
-	GateName       = "gate"           // the turnstile before StoreName's lock
+	GateName       = "gate"           // queue before StoreName's lock
 	RunsName       = "runs"           // holds the run locks
 	slotsName      = "slots"          // holds the slots
-	WorkspaceName  = "workspace.json" // whose conversations these are
+	WorkspaceName  = "workspace.json" // workspace that the conversations belong to
 )
 
-// Folder is where a store is kept, and how to get at its file.
+// Folder is the folder of a store. Its methods lock the store's file.
 type Folder struct {
 	Dir       string
 	Deadline  time.Duration
@@ -41,23 +43,23 @@ type Folder struct {
 	workspace string
 	fill      func(path string) error // makes the file of an empty store
 
-	Patient bool          // a wait for the lock lasts as long as its context, see wait.go
-	Remark  time.Duration // after which a wait is told to notice
-	told    *atomic.Bool  // it was told that one of the metas is lost, or the whole store
-	seen    *atomic.Bool  // the file was there: from then on one that is not is gone, see ErrGone
+	Patient bool          // a wait for the lock lasts until its context ends, see wait.go
+	Remark  time.Duration // time after which Notice is called about a wait
+	told    *atomic.Bool  // Notice was called about a lost meta or a lost store
+	seen    *atomic.Bool  // this process found the file; if it is missing later, see ErrGone
 }
 
 // Options says how to use a folder. The zero value works.
 type Options struct {
-	Deadline  time.Duration // of a wait for the lock; 0 = 30 s
-	Patient   bool          // a run waits, in a store that is there
+	Deadline  time.Duration // longest wait for the lock; 0 = 30 s
+	Patient   bool          // wait as a run does, in an existing store
 	Notice    func(string)  // nil = dropped
-	Workspace string        // whose folder it becomes when a file is made in it; "" = nobody's
+	Workspace string        // workspace that a new store is recorded for; "" = none
 	Fill      func(path string) error
 }
 
-// Open returns the folder dir after checking that a store may be kept there; a *PlaceError says why
-// not. It makes nothing.
+// Open returns the folder dir. It fails with a *PlaceError if a store must not be there. It creates
+// nothing.
 func Open(dir string, o Options) (Folder, error) {
 	if err := checkPlace(dir); err != nil {
 		return Folder{}, err
@@ -81,20 +83,21 @@ func Open(dir string, o Options) (Folder, error) {
 // StorePath returns the path of the store's file. It need not exist.
 func (f *Folder) StorePath() string { return f.Path(StoreName) }
 
-// Unfinished returns the path of what becomes the store's file by being renamed.
+// Unfinished returns the path of the unfinished file, which is renamed to the store's file when it
+// is complete.
 func (f *Folder) Unfinished() string { return f.Path(UnfinishedName) }
 
 func (f *Folder) Path(name string) string { return filepath.Join(f.Dir, name) }
 
-// ErrGone is wrapped by the error for a store whose file was there and is not any more: it was
-// removed, or its folder was moved away. No other store takes its place while this one is in use.
+// ErrGone says that the store's file was removed, or its folder moved, while this process used the
+// store. No new store is made in its place by this process.
 var ErrGone = errors.New("was removed or moved away while it was in use")
 
-// PlaceError says that a store must not be kept at Path, and why.
+// PlaceError says why a store must not be at Path.
 type PlaceError struct {
 	Path      string
 	Reason    string
-	Workspace string // the workspace that Path is in, where that is why
+	Workspace string // workspace that Path is in, if that is the reason
 }
 
 func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path, e.Reason) }
@@ -102,11 +105,12 @@ func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path,
 // ErrAbsent says that there is no store yet: it reads as an empty one.
 var ErrAbsent = errors.New("store: not made yet")
 
-// OnceTold reports whether nobody was told yet of what is wrong with the store's file, for whoever
-// tells it now.
+// OnceTold reports whether it is called for the first time. The caller then gives a notice of what
+// is wrong with the store's file, which is given only once.
 func (f *Folder) OnceTold() bool { return !f.told.Swap(true) }
 
-// SystemError names the store in an error of the operating system, without saying the path twice.
+// SystemError adds the store's path to an error of the operating system, unless the error has a
+// path.
 func (f *Folder) SystemError(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -117,10 +121,10 @@ func (f *Folder) SystemError(err error) error {
 
 // Acquire returns the locked file.
 //
-// bbolt itself polls for the lock every 50 ms. Waiting in the kernel instead, on the very
-// descriptor that bbolt will lock again, wakes the next one at once. Since flock prefers nobody,
-// overlapping readers could keep a writer out for ever: so everybody passes the gate, which is held
-// exclusively until the store is locked, one after the other.
+// bbolt itself polls for the lock every 50 ms. Acquire waits in the kernel instead, which wakes the
+// next process at once. It locks the same descriptor that bbolt locks again later. The kernel does
+// not hand out flocks in order, so overlapping readers could keep a writer out for ever. Therefore
+// each process first locks the gate, exclusively, and holds it until it has locked the store.
 func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
 	start := time.Now()
 	waiting, cancel := f.bounded(ctx)
@@ -129,7 +133,7 @@ func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
 	for {
 		file, err := f.acquireOnce(waiting, write)
 		if err == nil {
-			// Someone may have put another file in its place meanwhile.
+			// Another process may have replaced the file meanwhile.
 			var current bool
 			if current, err = f.isCurrent(file); current {
 				return file, nil
@@ -192,8 +196,8 @@ func (f *Folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	return file, lockFile(ctx, file, how)
 }
 
-// tellMissing tells, once, when there is no store where there was one. Of a folder that was moved
-// away as a whole nothing is left to tell by.
+// tellMissing gives a notice, once, if the folder had a store that is missing now. It cannot notice
+// if the whole folder is missing.
 func (f *Folder) tellMissing() {
 	if owner, known := readWorkspace(f.Dir); known && !f.told.Swap(true) {
 		f.Notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
@@ -201,11 +205,11 @@ func (f *Folder) tellMissing() {
 	}
 }
 
-// gone returns the error for a store that was there.
+// gone returns the error for a store that was there before.
 func (f *Folder) gone() error { return fmt.Errorf("store %s: %w", f.StorePath(), ErrGone) }
 
-// enterGate returns the locked gate. A reader goes without one where there is none, as on a copy
-// that may not be written to.
+// enterGate returns the locked gate. If there is no gate, as in a read-only copy of the folder, a
+// reader gets nil.
 func (f *Folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
 	gate, err := OpenOwn(f.Path(GateName), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,7 +217,7 @@ func (f *Folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
 			return nil, nil
 		}
 		if _, absent := os.Lstat(f.StorePath()); absent != nil && f.seen.Load() {
-			return nil, f.gone() // its folder too
+			return nil, f.gone() // the folder is missing too
 		}
 		if err = f.makeDir(); err != nil {
 			return nil, err
@@ -238,8 +242,8 @@ func (f *Folder) isCurrent(file *os.File) (bool, error) {
 	return err == nil && os.SameFile(mine, there), err
 }
 
-// OpenOwn opens a regular file that belongs to us. It neither follows a symbolic link nor waits for
-// the other end of a pipe.
+// OpenOwn opens a regular file that belongs to this user. It neither follows a symbolic link nor
+// blocks on a pipe.
 func OpenOwn(path string, flag int) (*os.File, error) {
 	file, _, err := files.OpenRegular(files.Disk{}, path, flag, files.NoLink|files.Own)
 	for _, unfit := range []error{files.ErrLink, files.ErrFolder, files.ErrSpecial, files.ErrOwner} {
@@ -250,9 +254,10 @@ func OpenOwn(path string, flag int) (*os.File, error) {
 	return file, err
 }
 
-// lockFile takes a flock, waiting until ctx ends. On failure the file is closed: at once, or when a
-// lock that was granted too late has come. A blocked flock cannot be woken, neither by closing its
-// descriptor nor, since Go's handlers restart system calls, by a signal.
+// lockFile takes a flock, and waits until ctx ends. If it fails, it closes the file. A blocked
+// flock cannot be interrupted: neither by closing its descriptor nor by a signal, since Go's signal
+// handlers restart system calls. So after the end of ctx a goroutine waits on, and closes the file
+// when it gets the lock.
 func lockFile(ctx context.Context, file *os.File, how int) error {
 	err := Flock(file, how|unix.LOCK_NB)
 	if err == nil {
@@ -283,7 +288,7 @@ func lockFile(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
-// Unlock gives up the flock of a file, whoever else has a copy of its descriptor.
+// Unlock releases the flock of a file, also for processes that have a copy of its descriptor.
 func Unlock(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
 func Flock(file *os.File, how int) error {
@@ -294,7 +299,7 @@ func Flock(file *os.File, how int) error {
 	}
 }
 
-// create makes the store file, complete or not at all. The gate is held.
+// create makes the store file, complete or not at all. The caller holds the gate.
 func (f *Folder) create() (err error) {
 	unfinished := f.Unfinished()
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -309,7 +314,7 @@ func (f *Folder) create() (err error) {
 		return err
 	}
 	if f.workspace != "" {
-		// Without a .jp folder there is nothing to recognise it by.
+		// Without a .jp folder a renamed workspace could not be recognised.
 		if err := recordWorkspace(f.Dir, f.workspace); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -320,8 +325,7 @@ func (f *Folder) create() (err error) {
 	return SyncDir(f.Dir)
 }
 
-// makeDir makes the folder and, when it was not there, sees to it that it will still be there after
-// a power cut.
+// makeDir makes the folder if it is missing, and flushes it so that it survives a power cut.
 func (f *Folder) makeDir() error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holder names a process that holds the lock of the store or, when there is none any more, the
-// gate. It is asked once everything else has failed, so it may be slow, and it may not know.
+// holder returns the name of a process that holds the lock of the store or, if none does, the gate.
+// It may be slow, since it is called only for an error message. It returns "" if it finds no
+// process.
 func (f *Folder) holder() (name string, reads bool) {
 	for _, file := range []string{StoreName, GateName} {
 		if pid, shared := flockHolder(f.Path(file)); pid != 0 {
@@ -24,8 +25,8 @@ func (f *Folder) holder() (name string, reads bool) {
 	return "", false
 }
 
-// RunHolder names a process that holds the run lock of a conversation. The kernel keeps no pid for
-// a lock that belongs to a description, but each process's fdinfo shows the locks of its
+// RunHolder returns the name of a process that holds the run lock of a conversation, or "". The
+// kernel records no pid for an OFD lock, but the fdinfo of each process shows the locks of its
 // descriptors.
 func (f *Folder) RunHolder(id int64) string {
 	inode := inodeOf(f.Path(RunsName))
@@ -47,8 +48,8 @@ func (f *Folder) RunHolder(id int64) string {
 	return ""
 }
 
-// flockHolder finds, in /proc/locks, a process that has an flock on a file, and whether that is
-// shared:
+// flockHolder returns a process that has an flock on a file, from /proc/locks, and whether the lock
+// is shared:
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
 func flockHolder(path string) (pid int, shared bool) {
@@ -70,7 +71,7 @@ func flockHolder(path string) (pid int, shared bool) {
 	return 0, false
 }
 
-// inodeOf is how /proc shows a file: device numbers in hexadecimal, inode in decimal.
+// inodeOf returns a file as /proc shows it: device numbers in hexadecimal, inode in decimal.
 func inodeOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {

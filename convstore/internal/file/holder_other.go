@@ -2,7 +2,7 @@
 
 package file
 
-// The system does not tell who holds a lock.
+// The system does not say which process holds a lock.
 
 func (f *Folder) holder() (name string, reads bool) { return "", false }
 

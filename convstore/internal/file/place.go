@@ -17,19 +17,19 @@ import (
 	"jp/tools/files"
 )
 
-// Env is what Locate looks at. The zero Env knows of no variable.
+// Env is the environment of Locate. The zero Env has no variables.
 type Env struct {
 	Get      func(string) string // looks up an environment variable, as os.Getenv
-	Override string              // the user's store.path, "" = none
-	Notice   func(string)        // told when a workspace was renamed, or made anew at its path
+	Override string              // store.path in the user's config; "" = none
+	Notice   func(string)        // called when a workspace was renamed, or its .jp made again
 }
 
-// Locate returns the folder of a workspace's store: $JP_STORE, else the Override, else one below
-// $XDG_STATE_HOME/jp that is named after the workspace and a hash of its path. A workspace that was
-// renamed is recognised by its .jp folder and keeps its store. One that lost it to another
-// workspace, made at the path that it had, gets a *TakenError.
+// Locate returns the folder of a workspace's store: $JP_STORE, else Env.Override, else a folder
+// below $XDG_STATE_HOME/jp with the name of the workspace and a hash of its path. A renamed
+// workspace is recognised by its .jp folder and keeps its store. If another workspace was made at
+// its old path and took the store, Locate fails with a *TakenError.
 //
-// It makes nothing. Open judges whether the place is fit.
+// It creates nothing. Open checks whether a store may be in that folder.
 func Locate(env Env, workspace string) (string, error) {
 	get := env.Get
 	if get == nil {
@@ -42,7 +42,7 @@ func Locate(env Env, workspace string) (string, error) {
 		return filepath.Abs(env.Override)
 	}
 	home := get("XDG_STATE_HOME")
-	if !filepath.IsAbs(home) { // by its specification, a relative one does not count
+	if !filepath.IsAbs(home) { // the XDG specification says to ignore a relative path
 		if !filepath.IsAbs(get("HOME")) {
 			return "", &PlaceError{Path: "jp", Reason: "neither XDG_STATE_HOME nor HOME says where"}
 		}
@@ -62,7 +62,8 @@ func Locate(env Env, workspace string) (string, error) {
 	return dir, nil
 }
 
-// TakenError says that the store Dir, which was Workspace's, is that of another workspace, By, now.
+// TakenError says that the store Dir, which belonged to Workspace, now belongs to another
+// workspace, By.
 type TakenError struct {
 	Workspace, Dir, By string
 }
@@ -71,16 +72,16 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("workspace %s: its conversations are in %s, which is the store of %s now", e.Workspace, e.Dir, e.By)
 }
 
-// identity is what a workspace's .jp folder keeps when it is moved within its file system. Inode
-// numbers are used again, so the time of birth belongs to it where the system knows one.
+// identity identifies a workspace's .jp folder after it was moved within its file system. Inode
+// numbers are used again, so it includes the time of birth if the system has one.
 type identity struct {
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
 	Born int64  `json:"born,omitempty"` // nanoseconds since 1970, 0 = unknown
 }
 
-// same reports whether a and b are one folder. Device numbers can change when the system starts
-// again, a time of birth makes up for that.
+// same reports whether a and b are the same folder. Device numbers can change when the system
+// restarts, so they are ignored if the time of birth is known.
 func (a identity) same(b identity) bool {
 	return a.Ino == b.Ino && a.Born == b.Born && (a.Dev == b.Dev || a.Born != 0)
 }
@@ -89,23 +90,23 @@ func (a identity) same(b identity) bool {
 type workspaceRecord struct {
 	Path string `json:"path"`
 	identity
-	Left   bool       `json:"left,omitempty"`   // another workspace, with a store of its own, is at Path now
-	Before []identity `json:"before,omitempty"` // of the workspaces that had the store before, the last one last
+	Left   bool       `json:"left,omitempty"`   // another workspace with its own store is at Path now
+	Before []identity `json:"before,omitempty"` // workspaces that had the store before, the latest one last
 }
 
-// beforeMost bounds how many workspaces that had a store before are kept in mind.
+// beforeMost bounds the number of recorded workspaces that had a store before.
 const beforeMost = 32
 
-// had reports whether the store was that of a workspace before.
+// had reports whether a workspace had the store before.
 func (r workspaceRecord) had(me identity) bool { return slices.ContainsFunc(r.Before, me.same) }
 
-// without returns the record of a store that a workspace gave up for good.
+// without returns the record without a workspace that gave the store up for good.
 func (r workspaceRecord) without(me identity) workspaceRecord {
 	r.Before = slices.DeleteFunc(slices.Clone(r.Before), me.same)
 	return r
 }
 
-// handTo returns the record once the store is that of another workspace.
+// handTo returns the record of the store after it was given to another workspace.
 func (r workspaceRecord) handTo(path string, me identity) workspaceRecord {
 	next := workspaceRecord{Path: path, identity: me, Before: r.without(me).Before}
 	if r.Path != "" && !r.same(me) {
@@ -115,7 +116,7 @@ func (r workspaceRecord) handTo(path string, me identity) workspaceRecord {
 	return next
 }
 
-// lives reports whether the recorded workspace is still where it was.
+// lives reports whether the recorded workspace still exists at its path.
 func (r workspaceRecord) lives() bool {
 	there, err := identify(r.Path)
 	return err == nil && there.same(r.identity)
@@ -135,7 +136,7 @@ func readWorkspace(dir string) (workspaceRecord, bool) {
 	return r, true
 }
 
-// recordWorkspace writes down whose new store dir is.
+// recordWorkspace writes the record of the workspace that a new store belongs to.
 func recordWorkspace(dir, workspace string) error {
 	path, err := canonical(workspace)
 	if err != nil {
@@ -156,14 +157,14 @@ func writeWorkspace(dir string, r workspaceRecord) error {
 	return files.Replace(filepath.Join(dir, WorkspaceName), append(data, '\n'), 0o600)
 }
 
-// find returns the store's folder of the workspace at path, below base, and what there is to say
-// when it has just been recognised. The store that the workspace brought along counts before one
-// that was here.
+// find returns the folder below base of the store of the workspace at path, and a notice for a
+// person, if any. A store that the workspace had at another path goes before one that was recorded
+// for this path.
 func find(base, path string) (dir, notice string, err error) {
 	dir = filepath.Join(base, folderName(path, ""))
 	me, err := identify(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return dir, "", nil // no .jp: nothing to recognise it by
+		return dir, "", nil // no .jp: it cannot be recognised
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("workspace %s: %w", path, err)
@@ -182,7 +183,7 @@ func find(base, path string) (dir, notice string, err error) {
 		}
 		notice = claim(other.dir, other.workspaceRecord, path, me)
 		if notice != "" && known && here.Path == path {
-			here.Left = true // the workspace that was here may come back, or be found elsewhere
+			here.Left = true // the workspace that was here may return, or be found elsewhere
 			_ = writeWorkspace(dir, here)
 		}
 		return other.dir, notice, nil
@@ -196,8 +197,8 @@ func find(base, path string) (dir, notice string, err error) {
 		}
 		return other.dir, claim(other.dir, other.workspaceRecord, path, me), nil
 	}
-	// A .jp that was made anew, as by a checkout, has another identity, and the store of the one
-	// before; but not where that one was only renamed.
+	// A .jp that was made again, for example by a checkout, has a new identity. It gets the store
+	// of the old .jp, unless that one was only renamed.
 	if known {
 		others = append([]storeRecord{{dir, here}}, others...)
 	}
@@ -211,17 +212,18 @@ func find(base, path string) (dir, notice string, err error) {
 		other.Left = true
 		_ = writeWorkspace(other.dir, other.workspaceRecord)
 	}
-	if known { // its workspace moved away from here and took the store along
+	if known { // the old workspace was moved and keeps its store
 		dir = filepath.Join(base, folderName(path, fmt.Sprintf("%d:%d:%d", me.Dev, me.Ino, me.Born)))
 	}
 	return dir, "", nil
 }
 
-// besideMost bounds how many folders are looked at for a renamed workspace.
+// besideMost bounds the number of folders in which a renamed workspace is looked for.
 const besideMost = 10_000
 
-// beside reports whether a workspace that was at path is in a folder beside it now, or under its
-// own name in a folder beside the one that path is in: it, or that folder, was renamed.
+// beside reports whether a workspace that was at path was renamed, or the folder that it is in. It
+// looks in the folders beside path, and for a folder of the same name in the folders beside path's
+// parent.
 func beside(path string, id identity) bool {
 	parent, name := filepath.Split(path)
 	parent = filepath.Clean(parent)
@@ -243,7 +245,7 @@ func beside(path string, id identity) bool {
 	return false
 }
 
-// folders returns the names in a folder, as far as it can be read.
+// folders returns the names in a folder, or none if it cannot be read.
 func folders(dir string) []string {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -254,13 +256,13 @@ func folders(dir string) []string {
 	return names
 }
 
-// storeRecord is the record in a store's folder.
+// storeRecord is the workspace record of a store.
 type storeRecord struct {
 	dir string
 	workspaceRecord
 }
 
-// records returns those of all stores below base, by the names of their folders.
+// records returns the records of all stores below base, in the order of the folders' names.
 func records(base string) (list []storeRecord, err error) {
 	entries, err := os.ReadDir(base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -275,28 +277,29 @@ func records(base string) (list []storeRecord, err error) {
 	return list, nil
 }
 
-// claim brings the record of a store up to date with where its workspace is now, and says what
-// changed for a person. The record only helps to find the store: on a disk that cannot be written
-// to, the old one does for this time.
+// claim updates the record of a store if its workspace was moved, and returns a notice for a
+// person. It ignores a disk that cannot be written to: the record only helps to find the store, and
+// the old record is good enough this time.
 func claim(dir string, owner workspaceRecord, path string, me identity) (notice string) {
 	if owner.Path == path && owner.identity == me && !owner.Left {
 		return ""
 	}
 	if owner.Path != path && owner.lives() {
-		return "" // one folder under two names, a bind mount
+		return "" // one folder with two names, such as a bind mount
 	}
 	_ = writeWorkspace(dir, owner.handTo(path, me))
 	switch {
 	case owner.Path != path:
-		return fmt.Sprintf("workspace %s was %s before: its conversations are still those in %s", path, owner.Path, dir)
+		return fmt.Sprintf("workspace %s was %s before: its conversations are still in %s", path, owner.Path, dir)
 	case !owner.same(me):
-		return fmt.Sprintf("workspace %s: its .jp was made anew, and its conversations are still those in %s. "+
+		return fmt.Sprintf("workspace %s: its .jp was made again, and its conversations are still in %s. "+
 			"If the workspace that was here was moved, run `jp store adopt %s` there", path, dir, path)
 	}
 	return ""
 }
 
-// folderName is the base name of the workspace, where it is plain, and a hash.
+// folderName returns the base name of the workspace, with _ for all but plain characters, and a
+// hash of its path.
 func folderName(path, salt string) string {
 	sum := sha256.Sum256([]byte(path + "\x00" + salt))
 	if salt == "" {
@@ -324,8 +327,8 @@ func canonical(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// resolve is canonical for a path whose last parts need not exist. It returns also the longest part
-// that does.
+// resolve is canonical for a path whose last elements need not exist. It also returns the longest
+// part that exists.
 func resolve(path string) (full, exists string, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -342,7 +345,7 @@ func resolve(path string) (full, exists string, err error) {
 		}
 		if info, there := os.Lstat(path); there == nil {
 			if info.Mode()&fs.ModeSymlink != 0 {
-				return "", "", err // it leads nowhere
+				return "", "", err // the link leads nowhere
 			}
 			continue // another process has made it meanwhile
 		}
@@ -351,7 +354,7 @@ func resolve(path string) (full, exists string, err error) {
 	}
 }
 
-// checkPlace reports with a *PlaceError why a store must not be kept in dir.
+// checkPlace fails with a *PlaceError if a store must not be in dir.
 func checkPlace(dir string) error {
 	full, exists, err := resolve(dir)
 	if err != nil {
@@ -388,7 +391,7 @@ func checkPlace(dir string) error {
 	return nil
 }
 
-// Reason drops the path from an error that will be shown beside one.
+// Reason returns the text of an error without its path.
 func Reason(err error) string {
 	return files.Reason(err).Error()
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkKind names the network file system that a path is on, "" for a local one.
+// networkKind returns the name of the network file system that a path is on, or "" for a local one.
 func networkKind(path string) (string, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkMagic names the file systems, by magic number, whose files are not on this machine, or
-// whose shared mappings and locks do not behave as on a local disk.
+// networkMagic returns the name of a file system, by its magic number, if its files are not on this
+// machine or its shared mappings and locks do not work as on a local disk; otherwise "".
 func networkMagic(magic uint32) string {
 	switch magic {
 	case 0x6969:
@@ -48,7 +48,7 @@ func networkMagic(magic uint32) string {
 
 const fuseMagic = 0x65735546
 
-// networkKind names the network file system that a path is on, "" for a local one.
+// networkKind returns the name of the network file system that a path is on, or "" for a local one.
 func networkKind(path string) (string, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -61,8 +61,8 @@ func networkKind(path string) (string, error) {
 	return networkMagic(uint32(st.Type)), nil
 }
 
-// fuseKind looks up, in the contents of mountinfo, the kind of the FUSE mount that a path is on.
-// Some are local, and what is not known to be is not.
+// fuseKind returns the kind of the FUSE mount that a path is on, from the contents of mountinfo, or
+// "" if that kind is known to be local.
 func fuseKind(mounts, path string) string {
 	kind, longest := "fuse", -1
 	for line := range strings.Lines(mounts) {

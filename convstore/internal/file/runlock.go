@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Run locks. Holding its run lock makes a process the run of a conversation: it guards the event
-// stream. The lock belongs to an open file description, and so stays with whoever inherits the
-// descriptor until the last copy of it is closed; the kernel sees to that for a process that dies.
-// The files that carry the locks are never unlinked, so that no two processes ever lock different
-// files of one name.
+// Run locks. The process that holds the run lock of a conversation runs it, and only that process
+// may append events. The lock belongs to an open file description: a process that inherits the
+// descriptor holds the lock too, and it is free when the last copy is closed. The kernel closes the
+// copies of a process that dies. The lock files are never removed, so that no two processes lock
+// different files of one name.
 
-// errHeld says that somebody else holds a run lock.
+// errHeld says that another process holds a run lock.
 var errHeld = errors.New("run lock: held")
 
-// BusyError says that someone else holds the lock of the store or, where Run is not zero, a run
+// BusyError says that another process holds the lock of the store or, if Run is not zero, a run
 // lock.
 type BusyError struct {
 	Run    int64
-	Holder string // as far as the system tells; "" when it does not
+	Holder string // process that holds it; "" = not known
 	Reads  bool
 	Waited time.Duration
 }
@@ -41,8 +41,8 @@ func (f *Folder) TakeRun(id int64) (*os.File, error) {
 	return file, err
 }
 
-// AdoptRun verifies that an inherited descriptor is the one that holds the run lock of id. Where
-// another one does it fails with a *BusyError.
+// AdoptRun checks that an inherited descriptor holds the run lock of id. If another descriptor
+// holds it, AdoptRun fails with a *BusyError.
 func (f *Folder) AdoptRun(file *os.File, id int64) error {
 	err := f.tryAdopt(file, id)
 	if err == errHeld {
@@ -51,10 +51,11 @@ func (f *Folder) AdoptRun(file *os.File, id int64) error {
 	return err
 }
 
-// DropRun ends the hold on run locks that no other process goes on to use.
+// DropRun releases the run locks of a descriptor, of which no other process needs a copy, and
+// closes it.
 //
-// Closing alone would not do. While any goroutine starts a process, there is for an instant a copy
-// of every descriptor in that process, on its way to exec, and with it the lock.
+// To close it is not enough. While a goroutine starts a process, that process has copies of all
+// descriptors until its exec, and so it holds the lock for an instant.
 func DropRun(file *os.File) error {
 	return errors.Join(unlockRuns(file), file.Close())
 }

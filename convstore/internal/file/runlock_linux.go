@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One file holds all run locks: the lock of a conversation is an OFD lock on the single byte at the
-// offset that its id names. The file stays empty, the kernel locks bytes that are not there.
+// One file has all run locks: the lock of a conversation is an OFD lock on one byte, at the offset
+// of its id. The file stays empty; the kernel can lock bytes beyond its end.
 
 func wholeByte(kind int16, id int64) *unix.Flock_t {
 	return &unix.Flock_t{Type: kind, Whence: unix.SEEK_SET, Start: id, Len: 1}
@@ -24,7 +24,7 @@ func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
 	}
 }
 
-// tryRun takes the run lock of a conversation without waiting. When somebody else holds it, it
+// tryRun takes the run lock of a conversation without waiting. If another process holds it, it
 // returns errHeld.
 func (f *Folder) tryRun(id int64) (*os.File, error) {
 	file, err := OpenOwn(f.Path(RunsName), os.O_RDWR|os.O_CREATE)
@@ -42,14 +42,14 @@ func (f *Folder) tryRun(id int64) (*os.File, error) {
 	return nil, f.SystemError(os.NewSyscallError("fcntl", err))
 }
 
-// unlockRuns gives up every run lock of a descriptor, whoever else has a copy of it.
+// unlockRuns releases every run lock of a descriptor, also for processes that have a copy of it.
 func unlockRuns(file *os.File) error {
 	return ofd(file, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: unix.SEEK_SET})
 }
 
-// tryAdopt verifies that an inherited descriptor is the one that holds the run lock of id: the same
-// file by device and inode, a lock that others see held, and that this description can take again,
-// which only its owner can.
+// tryAdopt checks that an inherited descriptor holds the run lock of id. It must be the same file
+// by device and inode, other descriptors must see the lock as held, and this descriptor must be
+// able to take the lock again, which only its owner can.
 func (f *Folder) tryAdopt(file *os.File, id int64) error {
 	probe, err := f.ProbeRuns()
 	if err != nil {
@@ -84,10 +84,10 @@ func (f *Folder) tryAdopt(file *os.File, id int64) error {
 	return nil
 }
 
-// RunProbe tells which run locks are held, taking none.
+// RunProbe reports which run locks are held, without taking any.
 type RunProbe struct {
 	f    *Folder
-	file *os.File // nil when no lock was ever taken
+	file *os.File // nil if no lock was ever taken
 	all  map[int64]struct{}
 }
 
@@ -108,7 +108,8 @@ func (p *RunProbe) Close() {
 	}
 }
 
-// Held asks for one conversation, or answers from what ReadAll found.
+// Held reports whether the run lock of a conversation is held. After ReadAll it returns what
+// ReadAll found.
 func (p *RunProbe) Held(id int64) (bool, error) {
 	if p.all != nil {
 		_, ok := p.all[id]
@@ -118,12 +119,12 @@ func (p *RunProbe) Held(id int64) (bool, error) {
 	return lock != nil, err
 }
 
-// ReadAll finds every held lock, at a cost that grows with their number and not with that of the
-// conversations.
+// ReadAll finds every held lock. Its time depends on the number of held locks and not on the number
+// of conversations.
 func (p *RunProbe) ReadAll() error {
 	all := make(map[int64]struct{})
-	// The kernel names some lock in the range, not the first: so the two sides of it remain to be
-	// asked.
+	// The kernel returns any lock in the range, not the first, so the ranges on both sides of it
+	// must be asked for too.
 	todo := [][2]int64{{1, math.MaxInt64}}
 	for len(todo) > 0 {
 		span := todo[len(todo)-1]
@@ -138,8 +139,8 @@ func (p *RunProbe) ReadAll() error {
 		if lock == nil {
 			continue
 		}
-		// Neighbouring locks of one descriptor are one to the kernel; they may also reach out of
-		// the span.
+		// The kernel merges neighbouring locks of one descriptor, so a lock may reach out of the
+		// range.
 		first, last := max(lock.Start, span[0]), int64(math.MaxInt64)
 		if lock.Len > 0 {
 			last = min(lock.Start+lock.Len-1, span[1])

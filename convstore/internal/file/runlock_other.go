@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without OFD locks each conversation has a lock file of its own and an flock on it. Two guarantees
-// are weaker than on Linux: a status probe has to take the lock for an instant, so that somebody
-// who asks for it right then may be told that the conversation runs; and a program that was started
-// with a copy of the descriptor by mistake keeps the conversation running.
+// Without OFD locks each conversation has its own lock file with an flock. Two guarantees are
+// weaker than on Linux. A status probe must take the lock for an instant, and another process that
+// tries to take it at that moment finds it held. And a program that was started with a copy of the
+// descriptor by mistake keeps the lock held.
 
-// lockName names the file of a lock, as the conversation is named.
+// lockName returns the name of a lock's file, which is the conversation's id.
 func lockName(id int64) string { return "jp-c" + strconv.FormatInt(id, 10) }
 
 func (f *Folder) runPath(id int64) string { return filepath.Join(f.Path(RunsName), lockName(id)) }
 
-// tryRun takes the run lock of a conversation without waiting. When somebody else holds it, it
+// tryRun takes the run lock of a conversation without waiting. If another process holds it, it
 // returns errHeld.
 func (f *Folder) tryRun(id int64) (*os.File, error) {
 	if err := os.MkdirAll(f.Path(RunsName), 0o700); err != nil {
@@ -44,12 +44,12 @@ func (f *Folder) tryRun(id int64) (*os.File, error) {
 	return nil, err
 }
 
-// unlockRuns gives up the run lock of a descriptor, whoever else has a copy of it.
+// unlockRuns releases the run lock of a descriptor, also for processes that have a copy of it.
 func unlockRuns(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
-// tryAdopt verifies that an inherited descriptor is the one that holds the run lock of id: the same
-// file by device and inode, a lock that others see held, and that this description can take again,
-// which only its owner can.
+// tryAdopt checks that an inherited descriptor holds the run lock of id. It must be the same file
+// by device and inode, other descriptors must see the lock as held, and this descriptor must be
+// able to take the lock again, which only its owner can.
 func (f *Folder) tryAdopt(file *os.File, id int64) error {
 	mine, err := file.Stat()
 	if err != nil {
@@ -74,14 +74,14 @@ func (f *Folder) tryAdopt(file *os.File, id int64) error {
 	return nil
 }
 
-// RunProbe tells which run locks are held.
+// RunProbe reports which run locks are held.
 type RunProbe struct{ f *Folder }
 
 func (f *Folder) ProbeRuns() (*RunProbe, error) { return &RunProbe{f}, nil }
 
 func (p *RunProbe) Close() {}
 
-// ReadAll prepares for many questions; here it cannot make them cheaper.
+// ReadAll does nothing: without OFD locks many locks cannot be read at once.
 func (p *RunProbe) ReadAll() error { return nil }
 
 func (p *RunProbe) Held(id int64) (bool, error) {

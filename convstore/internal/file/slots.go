@@ -10,16 +10,15 @@ import (
 // MaxSlots is the most sub-agents of one tree that may work at the same time.
 const MaxSlots = 1024
 
-// Slots is the cap on how many sub-agents of one tree work at the same time. All processes of the
-// tree share it, whoever started them: a slot is a lock in the store's folder, which the kernel
-// frees when the last process that holds its descriptor ends, in whatever way. So it needs no count
-// that could go wrong.
+// Slots bounds how many sub-agents of one tree work at the same time. All processes of the tree
+// share the slots. A slot is a lock in the store's folder, which the kernel frees when the last
+// process with its descriptor ends, even by a crash. So there is no count that could become wrong.
 //
-// A sub-agent that waits for others gives its slot back and takes one again before it goes on.
-// Nobody who holds a slot waits for one, and so a tree never locks itself up, however deep it is.
+// A sub-agent that waits for others releases its slot, and takes one again before it continues. No
+// process waits for a slot while it holds one, so there is no deadlock however deep the tree is.
 //
-// Whoever finds no slot waits in line: at most one waiter of a tree looks for a free slot, the
-// others of its process and the other processes are behind it and cost nothing.
+// If no slot is free, a process waits in line. Only the first in line looks for a free slot. The
+// others, in its own and in other processes, use no time while they wait.
 type Slots struct {
 	f    *Folder
 	root int64
@@ -27,20 +26,19 @@ type Slots struct {
 	line chan struct{} // within this process
 }
 
-// Slots returns the slots of the tree whose ledger root owns: n of them, which is brought into 1 to
-// MaxSlots.
+// Slots returns the n slots of the tree whose ledger root owns; n is brought into 1 to MaxSlots.
 func (f *Folder) Slots(root int64, n int) *Slots {
 	return &Slots{f: f, root: root, n: min(max(n, 1), MaxSlots), line: make(chan struct{}, 1)}
 }
 
-// Slot is one taken slot. It is not safe for concurrent use.
+// Slot is one slot that this process holds. It is not safe for concurrent use.
 type Slot struct {
 	f    *Folder
-	file *os.File // nil when it was given back
+	file *os.File // nil if it was released
 }
 
-// Take waits for a slot until ctx ends, whose cause it then returns. Queued, if not nil, is called
-// before it waits, once.
+// Take waits for a slot. If ctx ends first, it returns the cause of that. It calls queued, if not
+// nil, once before it waits.
 func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -84,7 +82,8 @@ func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
 	}
 }
 
-// waiting is the error of a wait: the cause of a context that ended, or what went wrong.
+// waiting returns the error of a wait: the cause of ctx if that has ended, otherwise err with the
+// name of the store.
 func (s *Slots) waiting(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -93,10 +92,11 @@ func (s *Slots) waiting(ctx context.Context, err error) error {
 }
 
 // File returns the descriptor that holds the slot, for a child process to inherit and
-// Folder.AdoptSlot. It is nil when the slot was given back.
+// Folder.AdoptSlot. It is nil if the slot was released.
 func (p *Slot) File() *os.File { return p.file }
 
-// Pass leaves the slot to the process that inherited its descriptor.
+// Pass closes this process's descriptor of the slot. The process that inherited it holds the slot
+// from then on.
 func (p *Slot) Pass() error {
 	file := p.file
 	p.file = nil
@@ -106,8 +106,8 @@ func (p *Slot) Pass() error {
 	return file.Close()
 }
 
-// Release gives the slot back, whoever else has a copy of its descriptor. Releasing again does
-// nothing.
+// Release releases the slot, also for processes that have a copy of its descriptor. A second
+// Release does nothing.
 func (p *Slot) Release() error {
 	file := p.file
 	p.file = nil
@@ -122,11 +122,10 @@ func (p *Slot) Release() error {
 	return err
 }
 
-// Freed tells those who wait that a slot may have come free because a process that held one has
-// ended.
+// Freed wakes waiters because a slot may be free: a process that held one has ended.
 func (s *Slots) Freed() { s.f.tellSlots() }
 
-// AdoptSlot takes over a slot by its inherited descriptor.
+// AdoptSlot returns the slot of an inherited descriptor.
 func (f *Folder) AdoptSlot(file *os.File) (*Slot, error) {
 	if err := f.ownsSlot(file); err != nil {
 		return nil, fmt.Errorf("slot: %w", err)
@@ -134,14 +133,14 @@ func (f *Folder) AdoptSlot(file *os.File) (*Slot, error) {
 	return &Slot{f: f, file: file}, nil
 }
 
-// How often whoever is first in line looks again: unasked where it is told of changes, since the
-// end of a killed process may be told just before its locks are free, and otherwise.
+// How often the first in line looks for a free slot: with notifications, since that of a killed
+// process may come just before its locks are free, and without notifications.
 const (
 	slotLook = time.Second
 	slotPoll = 20 * time.Millisecond
 )
 
-// pollSlots waits for the next look.
+// pollSlots waits until it is time to look again.
 func pollSlots(ctx context.Context) error {
 	t := time.NewTimer(slotPoll)
 	defer t.Stop()

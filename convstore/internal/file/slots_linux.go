@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One file holds the slots of all trees, as OFD locks on bytes that are not there: those of a tree
-// begin at the offset that its root's id names. The first is the head of the line, the slots
-// follow.
+// One file has the slots of all trees, as OFD locks on bytes beyond its end. The bytes of a tree
+// begin at an offset that its root's id determines. The first byte is the head of the line; the
+// slots follow.
 //
-// Whoever waits is told by inotify that somebody has closed the file after writing was possible,
-// which everybody does who gives a slot back.
+// A waiter is woken by inotify when a process closes the file after it was open for writing. Every
+// release of a slot does that.
 
-// slotSpan is how many bytes a tree has. Ids that differ only in bits beyond those that the offsets
-// leave room for share their slots.
+// slotSpan is the number of bytes of a tree. Only the lower bits of an id fit into an offset: ids
+// that differ only in the others share their slots.
 const slotSpan = 2 * MaxSlots
 
 func (s *Slots) byteAt(n int) *unix.Flock_t {
@@ -29,7 +29,7 @@ func (f *Folder) openSlots() (*os.File, error) {
 	return OpenOwn(f.Path(slotsName), os.O_RDWR|os.O_CREATE)
 }
 
-// head waits until this process is first in line. wait is called before it does.
+// head waits until this process is first in line. It calls wait before it waits.
 func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error) {
 	file, err := s.f.openSlots()
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	wait()
-	// As with flock in lockFile: what waits in the kernel cannot be woken.
+	// As in lockFile: a wait in the kernel cannot be interrupted.
 	granted := make(chan error)
 	go func() {
 		err := ofd(file, unix.F_OFD_SETLKW, s.byteAt(0))
@@ -72,8 +72,8 @@ func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error)
 
 func unlockSlot(file *os.File) error { return unlockRuns(file) }
 
-// tellSlots tells those who wait to look again. That of a descriptor's own close would not come
-// while another process has a copy.
+// tellSlots wakes waiters. It opens and closes the file for that, because closing a descriptor
+// wakes nobody while another process has a copy of it.
 func (f *Folder) tellSlots() {
 	if file, err := OpenOwn(f.Path(slotsName), os.O_RDWR); err == nil {
 		file.Close()
@@ -94,13 +94,12 @@ func (f *Folder) ownsSlot(file *os.File) error {
 	return nil
 }
 
-// looker looks for a free slot. It looks with one descriptor, since closing one would tell itself
-// to look again.
+// looker looks for a free slot. It keeps one descriptor open, since closing one would wake itself.
 type looker struct {
 	s       *Slots
-	file    *os.File // nil until it is needed, and once it holds a slot
+	file    *os.File // nil until it is needed, and after it was returned with a slot
 	watched bool
-	changes *os.File // an inotify instance; nil when there is none to be had
+	changes *os.File // an inotify instance; nil if the system has no more
 }
 
 func (s *Slots) looker() *looker { return &looker{s: s} }
@@ -133,8 +132,8 @@ func (l *looker) free() (file *os.File, err error) {
 	return nil, nil
 }
 
-// wait returns when it is time to look again, or ctx has ended. What happens is seen only from its
-// first call on, which therefore returns at once.
+// wait returns when it is time to look again or ctx has ended. The first call starts the
+// notifications and returns at once, since it has missed earlier changes.
 func (l *looker) wait(ctx context.Context) error {
 	if !l.watched {
 		l.watched = true
@@ -160,7 +159,7 @@ func (l *looker) wait(ctx context.Context) error {
 	return err
 }
 
-// watchSlots returns an inotify instance, or nil: a user has only so many.
+// watchSlots returns an inotify instance, or nil if the user's limit is reached.
 func (f *Folder) watchSlots() *os.File {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without OFD locks each slot is a file of its own with an flock on it, and the head of the line
-// one more. It is weaker than on Linux in one way: nobody is told that a slot has come free, so
-// whoever is first in line looks every 20 ms.
+// Without OFD locks each slot is a file of its own with an flock, and so is the head of the line.
+// In one way this is weaker than on Linux: no notification comes when a slot is free, so the first
+// in line looks every 20 ms.
 
 func (s *Slots) open(name string) (*os.File, error) {
 	dir := filepath.Join(s.f.Path(slotsName), lockName(s.root))
@@ -24,7 +24,7 @@ func (s *Slots) open(name string) (*os.File, error) {
 	return OpenOwn(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE)
 }
 
-// head waits until this process is first in line. wait is called before it does.
+// head waits until this process is first in line. It calls wait before it waits.
 func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error) {
 	file, err := s.open("line")
 	if err != nil {
@@ -77,8 +77,7 @@ func (f *Folder) ownsSlot(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Which of the files it is only its name could tell: that it is one of them is found by looking
-	// at all.
+	// The descriptor does not have the name of its file, so it is compared with all slot files.
 	dirs, err := filepath.Glob(filepath.Join(f.Path(slotsName), "*", "*"))
 	if err != nil {
 		return err
@@ -92,5 +91,5 @@ func (f *Folder) ownsSlot(file *os.File) error {
 	return errors.New("not of this store")
 }
 
-// wait returns when it is time to look again, or ctx has ended.
+// wait returns when it is time to look again or ctx has ended.
 func (l looker) wait(ctx context.Context) error { return pollSlots(ctx) }

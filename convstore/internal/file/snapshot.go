@@ -8,25 +8,24 @@ import (
 	"os"
 )
 
-// A copy of the store takes as long as the disk that it is written to. Writers do not wait for
-// that: the file is copied while they write, and what they have changed meanwhile is copied again,
-// until little is left. Then the file is read once more with the lock held, and compared by
-// checksums with what was copied. The rest that still differs is kept in memory, and written when
-// the lock is free.
+// To write a copy of the store can take long, and writers do not wait for it. The file is copied
+// while they write. What they changed meanwhile is copied again, until little is left. Then the
+// file is read once more with the lock held, and compared with the copy by checksums. What still
+// differs is held in memory, and written after the lock is released.
 
 const (
 	snapshotChunk  = 256 << 10
-	snapshotRest   = 64 << 20 // bytes that are kept in memory
-	SnapshotRounds = 5        // after which the lock is held while the rest is written
+	snapshotRest   = 64 << 20 // bytes that may be held in memory
+	SnapshotRounds = 5        // number of rounds after which the rest is written with the lock held
 )
 
-// snapshot is a copy of the store's file under way.
+// snapshot is an unfinished copy of the store's file.
 type snapshot struct {
 	f    *Folder
 	dst  *os.File
 	src  os.FileInfo // the file that was copied so far
 	seed maphash.Seed
-	sums []uint64 // of the chunks that were copied
+	sums []uint64 // checksums of the chunks that were copied
 	rest []chunk
 	size int64
 }
@@ -36,8 +35,8 @@ type chunk struct {
 	data []byte
 }
 
-// CopyTo copies the store to an empty file, as it is at one moment. Locked calls what it is given
-// with the store's file while its lock is held.
+// CopyTo copies the store to an empty file, as it is at one moment. The function locked locks the
+// store and calls its argument with the store's file.
 func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.File) error) error) error {
 	s := snapshot{f: f, dst: dst, seed: maphash.MakeSeed()}
 	for round := 0; ; round++ {
@@ -50,7 +49,7 @@ func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 			if err != nil {
 				return err
 			}
-			if !os.SameFile(info, s.src) { // compacted meanwhile
+			if !os.SameFile(info, s.src) { // the store was compacted meanwhile
 				s.sums = nil
 				return nil
 			}
@@ -84,7 +83,7 @@ func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 	}
 }
 
-// ahead copies what differs, while others write.
+// ahead copies chunks that differ, while others write.
 func (s *snapshot) ahead(ctx context.Context) error {
 	src, err := OpenOwn(s.f.StorePath(), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
@@ -105,8 +104,8 @@ func (s *snapshot) ahead(ctx context.Context) error {
 	return err
 }
 
-// pass reads the file and gives the chunks that are not as they were copied to take, until that
-// wants no more. It reports whether it came to the end.
+// pass reads the file and calls take with each chunk that differs from the copy, until take returns
+// false. It reports whether it read the whole file.
 func (s *snapshot) pass(ctx context.Context, file *os.File, take func(chunk) (more bool, err error)) (end bool, err error) {
 	buf := make([]byte, snapshotChunk)
 	for i := 0; ; i++ {

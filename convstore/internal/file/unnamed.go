@@ -24,9 +24,9 @@ func named(dir, pattern string) (file *os.File, name func(path string) error, er
 		return nil, nil, err
 	}
 	return file, func(path string) error {
-		err := os.Link(file.Name(), path) // unlike a renaming, never over another file
+		err := os.Link(file.Name(), path) // unlike Rename, it never replaces another file
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) {
-			return os.Rename(file.Name(), path) // a file system without links
+			return os.Rename(file.Name(), path) // the file system has no hard links
 		}
 		return errors.Join(err, os.Remove(file.Name()))
 	}, nil

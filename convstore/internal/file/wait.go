@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Waiting for the store. Whoever only asks gives up after Options.Deadline. A run does not: what it
-// has done was paid for. It waits as long as its context lives, and to record what has happened for
-// another Options.Deadline after that.
+// Waiting for the store. A command that only asks gives up after Options.Deadline. A run does not,
+// because what it did was paid for and must be stored: it waits until its context ends and, to
+// store events, for another Options.Deadline after that.
 
 const (
 	DefaultDeadline = 30 * time.Second
 	defaultRemark   = 5 * time.Second
 )
 
-// errOutlasted is the cause of the end of a context that has outlasted another one.
+// errOutlasted is the cause of a context that Outlast returned and that has ended.
 var errOutlasted = errors.New("store: waited long enough")
 
-// bounded returns the context of a wait. One that could never end lasts until the deadline, whoever
-// waits.
+// bounded returns the context of a wait. It ends at the deadline if the folder is not Patient or
+// ctx can never end.
 func (f *Folder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.Patient && ctx.Done() != nil {
 		return context.WithCancel(ctx)
@@ -27,7 +27,7 @@ func (f *Folder) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, f.Deadline)
 }
 
-// Outlast returns a context that ends so long after ctx has.
+// Outlast returns a context that ends after ctx, later by the duration by.
 func Outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
@@ -48,8 +48,8 @@ func Outlast(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	}
 }
 
-// tellWait begins a wait that the user is told of when it takes long, and who holds the store. The
-// function that it returns ends it.
+// tellWait begins a wait. If the wait takes long, it gives a notice that names the holder of the
+// store. The function that it returns ends the wait.
 func (f *Folder) tellWait() (end func()) {
 	timer := time.AfterFunc(f.Remark, func() {
 		text := "the store is busy: waiting"
@@ -61,7 +61,7 @@ func (f *Folder) tellWait() (end func()) {
 	return func() { timer.Stop() }
 }
 
-// HeldBy names a holder of the store.
+// HeldBy describes a holder of the store in words.
 func HeldBy(holder string, reads bool) string {
 	if reads {
 		return holder + ", which reads it"

@@ -11,41 +11,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map is the pages of the store in memory, for a search, which looks at all bytes of a leaf at once
-// where bbolt's cursor goes from entry to entry. What they say holds for one transaction: until its
-// end nobody writes.
+// Map has the pages of the store in memory, for a search, which looks at all bytes of a leaf at
+// once. It is valid until the end of one transaction: until then nobody writes.
 type Map struct {
 	*File
 	data    []byte // all pages in use
-	read    int    // bytes of leaves
+	read    int    // bytes of leaves that were read
 	of      *Mappings
 	mapping *mapped
 }
 
-// mapped is the store's file in memory. The pages of a conversation may lie far apart, and the
-// kernel maps sixteen for each one that is met; so a search keeps the mapping from one transaction
-// to the next, for mappedBytes that it reads, and the goroutines of a search share it.
+// mapped is the store's file, mapped into memory. The pages of a conversation may be far apart, and
+// for each page that is read the kernel maps sixteen. So a search uses the same mapping in several
+// transactions, until it has read mappedBytes, and its goroutines share it.
 type mapped struct {
 	data  []byte
 	file  os.FileInfo
-	users int // goroutines, and mappings that has it
+	users int // number of goroutines that use it, and one for Mappings
 	read  int // bytes
 }
 
-// mappedBytes bounds how much of a store is in a process's memory at a time, together with what
-// lies between.
+// mappedBytes bounds how many bytes are read of one mapping, and so how much of the store is in the
+// process's memory.
 const mappedBytes = 32 << 20
 
-// Mappings hands out a mapping. It is safe for concurrent use.
+// Mappings has the present mapping of a search. It is safe for concurrent use.
 type Mappings struct {
 	mu  sync.Mutex
 	now *mapped // nil before the first
 }
 
-// get returns a mapping of at least size bytes of a file, to be put back.
+// get returns a mapping of at least size bytes of a file. The caller must put it back.
 //
-// It asks for sequential read-ahead: bbolt asks for random access to its own mapping, which makes a
-// scan of a file that is not in memory ten times slower.
+// It asks the kernel for sequential read-ahead. bbolt asks for random access to its own mapping,
+// which makes a scan ten times slower if the file is not in memory.
 func (ms *Mappings) get(file *os.File, size int) (*mapped, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -58,7 +57,7 @@ func (ms *Mappings) get(file *os.File, size int) (*mapped, error) {
 		if err != nil {
 			return nil, fmt.Errorf("mapping it: %w", err)
 		}
-		_ = unix.Madvise(data, unix.MADV_SEQUENTIAL) // else it is only slower
+		_ = unix.Madvise(data, unix.MADV_SEQUENTIAL) // if this fails, the scan is only slower
 		ms.leave(ms.now)
 		ms.now = &mapped{data: data, file: info, users: 1}
 	}
@@ -66,7 +65,7 @@ func (ms *Mappings) get(file *os.File, size int) (*mapped, error) {
 	return ms.now, nil
 }
 
-// put takes a mapping back of which so many bytes were read.
+// put takes back a mapping of which read bytes were read.
 func (ms *Mappings) put(m *mapped, read int) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -74,7 +73,7 @@ func (ms *Mappings) put(m *mapped, read int) {
 	ms.leave(m)
 }
 
-// Close ends the use of all mappings that are not in use.
+// Close unmaps the mapping if nobody uses it.
 func (ms *Mappings) Close() {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -91,7 +90,7 @@ func (ms *Mappings) leave(m *mapped) {
 	}
 }
 
-// Map returns the pages of a file in memory, to be ended with done.
+// Map returns the pages of a file in memory. The caller must call Done.
 func (ms *Mappings) Map(file *os.File, p *File) (*Map, error) {
 	m, err := ms.get(file, int(p.Bytes()))
 	if err != nil {
@@ -151,13 +150,13 @@ func (m *Map) Bucket(bucket string) (Bucket, error) {
 	return found, err
 }
 
-// maxDepth is how many branches may stand above a leaf. In a sound file each has a hundred
-// children, and never less than two.
+// maxDepth is the largest number of branches above a leaf. In a sound file each branch has about a
+// hundred children, and at least two.
 const maxDepth = 32
 
 // Leaves calls fn for the leaves that can hold keys from first to last, in the order of the keys,
-// until it fails. They are cut off behind their last entry, so that one which is not in its place
-// reaches out. No page is met twice, whatever the file says.
+// until it fails. The data of a leaf ends after its last entry, so that an entry that is not at its
+// place is out of range. No page is read twice, even in a damaged file.
 func (b Bucket) Leaves(first, last []byte, fn func(leaf Page) error) error {
 	w := leafWalk{b.Map, first, last, fn}
 	return w.walk(b.Top, nil, nil, 0)
@@ -169,8 +168,8 @@ type leafWalk struct {
 	fn          func(Page) error
 }
 
-// walk goes through what is below a page, whose keys must be at least min and, where there is a
-// max, less than that.
+// walk visits the leaves below a page. Their keys must be at least min and, if there is a max, less
+// than max.
 func (w *leafWalk) walk(g Page, min, max []byte, depth int) error {
 	switch {
 	case g.Flags == flagLeaf:
@@ -186,7 +185,7 @@ func (w *leafWalk) walk(g Page, min, max []byte, depth int) error {
 	case g.Flags != FlagBranch || g.Count == 0 || depth == maxDepth:
 		return fmt.Errorf("page %d: neither a leaf nor a branch", g.id)
 	}
-	// The child that begins the range is the last one that does not begin after it.
+	// The first child to visit is the last one whose least key is not after the range's beginning.
 	var bad error
 	i := sort.Search(g.Count-1, func(i int) bool {
 		key, _, err := g.child(i + 1)

@@ -1,10 +1,10 @@
-// Package page reads the pages of a bbolt file as they lie, whatever they say: to check them before
-// bbolt sees them, to search all bytes of a leaf at once, and to save what is left of a damaged
-// file.
+// Package page reads the pages of a bbolt file, even a damaged one, without bbolt: to check them
+// before bbolt reads them, to search all bytes of a leaf at once, and to rescue what is left of a
+// damaged file.
 //
-// bbolt trusts its file: it maps it and follows page numbers wherever they lead, in one case in a
-// goroutine of its own, where a fault cannot be caught. So the parts that it reads unasked are
-// looked at here first, and a check looks at every page, with plain reads.
+// bbolt trusts its file. It maps the file and follows page numbers without a check, in one case in
+// a goroutine of its own, where a fault cannot be caught. So this package first checks the pages
+// that bbolt reads when it opens the file. Check reads every page.
 //
 // Pages are in the byte order of the machine. Each begins with a header:
 //
@@ -54,29 +54,29 @@ type File struct {
 	PageSize    uint64
 	Root        uint64
 	Freelist    uint64
-	High        uint64 // pages in use: every page number is below
+	High        uint64 // number of pages in use: every page number is less
 	Transaction uint64
-	Free        uint64 // pages that the freelist names
-	Lone        bool   // the other meta makes no sense
+	Free        uint64 // number of pages in the freelist
+	Lone        bool   // only one of the two metas is valid
 }
 
-// ErrLone says what a lone meta means. The meta of a commit is written at once, so that a power cut
-// leaves one of the two as it was: no sound store has a meta that makes no sense.
-var ErrLone = errors.New("one of its two meta pages makes no sense: what was written last may be missing; the next command that writes replaces that page")
+// ErrLone is the problem of a file with only one valid meta. A commit writes one meta in one write,
+// and a power cut leaves the other one as it was. So both metas of a sound store are valid.
+var ErrLone = errors.New("one of its two meta pages is invalid: what was written last may be missing; the next command that writes replaces that page")
 
 // Bytes is the size of the pages in use.
 func (p *File) Bytes() int64 { return int64(p.High * p.PageSize) }
 
-// FreeBytes is the size of those that the freelist names.
+// FreeBytes is the size of the pages in the freelist.
 func (p *File) FreeBytes() int64 { return int64(p.Free * p.PageSize) }
 
-// Page is one page, or several that belong together.
+// Page is one page with its overflow pages.
 type Page struct {
 	id       uint64
 	Flags    uint16
 	Count    int
 	overflow uint64
-	Data     []byte // header included
+	Data     []byte // with the header
 }
 
 // Inspect returns the pages of a file that bbolt can open safely.
@@ -88,7 +88,7 @@ func Inspect(file *os.File) (*File, error) {
 	return Open(file, info.Size())
 }
 
-// Open reads the newer of the two metas that is sound, as bbolt does.
+// Open returns the pages by the newer valid meta, as bbolt does.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	first := readMeta(r, 0)
 	var second *File
@@ -134,7 +134,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return p, nil
 }
 
-// readMeta returns the meta page at an offset, nil when there is none.
+// readMeta returns the meta page at an offset, or nil if there is no valid one.
 func readMeta(r io.ReaderAt, at int64) *File {
 	var b [HeaderSize + metaSize]byte
 	if _, err := r.ReadAt(b[:], at); err != nil {
@@ -170,7 +170,7 @@ func (p *File) header(id uint64) (Page, error) {
 	return p.parseHeader(id, b[:])
 }
 
-// parseHeader returns a page without its data from the bytes that it begins with.
+// parseHeader returns a page without its data, from its first bytes.
 func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 	order := binary.NativeEndian
 	g := Page{
@@ -185,9 +185,9 @@ func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 	return g, nil
 }
 
-// Check walks the tree of all buckets. No page may be met twice, every page, key and value must lie
-// where it can, and keys must rise. No page that was met may be free: the next commit would write
-// over it.
+// Check walks the trees of all buckets. Each page may be used only once. Every page must be inside
+// the file, and every key and value inside its page. Keys must be in ascending order. No page in
+// use may be free, because the next commit would write over it.
 func (p *File) Check() error {
 	w := walker{p: p, seen: make([]bool, p.High)}
 	if err := w.walk(p.Root, nil, nil); err != nil {
@@ -202,8 +202,8 @@ func (p *File) Check() error {
 	return nil
 }
 
-// freelist checks that each page that the freelist names is in the file, is named once, and is
-// neither reachable nor one of the list's own.
+// freelist checks that each page in the freelist is inside the file, is listed once, is not in use,
+// and is not a page of the freelist itself.
 func (w *walker) freelist() error {
 	list, err := w.p.header(w.p.Freelist)
 	if err != nil {
@@ -245,8 +245,8 @@ type walker struct {
 	seen []bool
 }
 
-// walk checks a page and what is below it. All its keys are at least min and, where there is a max,
-// less than that.
+// walk checks a page and all pages below it. Their keys must be at least min and, if there is a
+// max, less than max.
 func (w *walker) walk(id uint64, min, max []byte) error {
 	g, err := w.p.header(id)
 	if err != nil {
@@ -285,7 +285,7 @@ func (g Page) element(i int, offset, n uint64) ([]byte, error) {
 	return g.Data[from : from+n], nil
 }
 
-// child returns the least key below a branch's child i, and the child's page.
+// child returns the least key of child i of a branch, and the child's page number.
 func (g Page) child(i int) (key []byte, id uint64, err error) {
 	head, err := g.element(i, 0, elementSize)
 	if err != nil {
@@ -296,13 +296,13 @@ func (g Page) child(i int) (key []byte, id uint64, err error) {
 	return key, order.Uint64(head[8:]), err
 }
 
-// extent is where in a leaf's data an entry is: its key, and its value to the end.
+// extent is the position of an entry's key and value in the data of a leaf.
 type extent struct {
 	flags           uint32
 	key, value, end uint64
 }
 
-// extent returns where entry i of a leaf is.
+// extent returns the position of entry i of a leaf.
 func (g Page) extent(i int) (extent, error) {
 	at, order := HeaderSize+uint64(i)*elementSize, binary.NativeEndian
 	if at+elementSize > uint64(len(g.Data)) {
@@ -379,8 +379,8 @@ func (w *walker) bucket(value []byte) error {
 	return w.leaf(inline, nil, nil)
 }
 
-// parseBucket reads a bucket's header, root page 8 and sequence 8. One without a root page has a
-// small leaf right behind the header.
+// parseBucket reads a bucket's header: root page 8, sequence 8. A bucket without a root page has a
+// small leaf directly after the header.
 func parseBucket(value []byte) (root uint64, inline Page, err error) {
 	if len(value) < 16 {
 		return 0, Page{}, errors.New("malformed header")

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Remains is what can be reached of a file, however damaged.
+// Remains is the part of a damaged file that can be reached.
 type Remains struct {
 	p       *File
 	lost    func(error)
@@ -15,14 +15,14 @@ type Remains struct {
 	buckets map[string]bucketPlace
 }
 
-// bucketPlace is where a bucket's entries are: below a page, or in an inline one.
+// bucketPlace says where a bucket's entries are: below a page, or in an inline page.
 type bucketPlace struct {
 	root   uint64
 	inline *Page
 }
 
-// OpenRemains returns what can be reached of a file. It takes no page for granted and needs neither
-// the freelist nor both metas. Lost is told of each part that cannot be read.
+// OpenRemains returns the part of a file that can be reached. It trusts no page, and needs neither
+// the freelist nor both metas. It calls lost for each part that cannot be read.
 func OpenRemains(file *os.File, lost func(error)) (*Remains, error) {
 	p, err := openLeniently(file)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	return r.walk(place.root, leaf)
 }
 
-// openLeniently is Open that needs no freelist and takes a file that is too short.
+// openLeniently is Open without the freelist, also for a file that is too short.
 func openLeniently(file *os.File) (*File, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -82,8 +82,8 @@ func openLeniently(file *os.File) (*File, error) {
 	return p, nil
 }
 
-// walk calls fn for the entries below a page, in order, and passes over pages that make no sense.
-// An error of fn ends it.
+// walk calls fn for the entries below a page, in order, and skips invalid pages. An error of fn
+// ends it.
 func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) error {
 	g, err := r.p.header(id)
 	if err == nil && r.seen[id] {
@@ -119,8 +119,8 @@ func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) erro
 	return nil
 }
 
-// leaf calls fn for the entries of one page. What it gives them are parts of the page, which nobody
-// else uses.
+// leaf calls fn for the entries of one page. Keys and values are parts of the page's data, which
+// nobody else uses.
 func (r *Remains) leaf(g Page, fn func(flags uint32, k, v []byte) error) error {
 	order := binary.NativeEndian
 	for i := range g.Count {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Loose reports whether a body holds a string in another form than the encoder writes, or a
-// character outside of ASCII that folds to one of ASCII.
+// Loose reports whether a body has a string in another form than the encoder writes, or a character
+// outside of ASCII that folds to an ASCII character.
 func Loose(body []byte) bool {
 	for _, c := range []string{
 		"\u212A", "\u017F", // fold to k and s

@@ -1,5 +1,5 @@
-// Package stored is the record of an event: its header, by which a reader passes over events
-// undecoded, and its body, JSON that package convstore encodes and decodes.
+// Package stored encodes the record of an event: its header, by which a reader can skip an event
+// without decoding it, and its body, which is JSON that package convstore encodes and decodes.
 package stored
 
 import (
@@ -8,10 +8,10 @@ import (
 )
 
 // Kind is the type of a body as one byte of the stored record. The numbers are part of the format:
-// they are only ever added to.
+// new ones may be added, but none changed.
 type Kind byte
 
-// The kinds. KindOpaque is that of a body of a type that is not known.
+// The kinds. KindOpaque is the kind of a body of an unknown type.
 const (
 	KindOpaque Kind = iota
 	KindTurnStart
@@ -28,13 +28,13 @@ const (
 	KindInquiryAnswer
 	KindNote
 	KindCompaction
-	KindCount // the kinds of this version are below it
+	KindCount // number of kinds in this version
 )
 
 // Stored form of an event, the value in the bucket "events":
 //
 //	version 1 byte   1
-//	kind    1 byte   see Kind; lets a reader pass over events undecoded
+//	kind    1 byte   see Kind; lets a reader skip events without decoding
 //	flags   1 byte   bit 0: loose, see Loose
 //	turn    4 bytes
 //	time    8 bytes  nanoseconds since 1970
@@ -46,13 +46,13 @@ const (
 	offsetIDLen = 1 + 1 + 1 + 4 + 8
 	header      = offsetIDLen + 1
 
-	MaxID     = 64 // bytes of an id
+	MaxID     = 64 // longest id in bytes
 	FlagLoose = 1
 )
 
 var errMalformed = errors.New("event: malformed record")
 
-// Event is the undecoded view of a stored event; its slices point into the record.
+// Event is a stored event with an undecoded body. Its slices point into the record.
 type Event struct {
 	Kind  Kind
 	Loose bool // see Loose

@@ -1,5 +1,5 @@
-// Package storetest makes stores for the tests of packages that import convstore. What goes wrong
-// ends the test.
+// Package storetest makes stores for the tests of packages that import convstore. Its functions end
+// the test if they fail.
 package storetest
 
 import (
@@ -17,17 +17,18 @@ import (
 	"jp/convstore"
 )
 
-// Epoch is some time or other.
+// Epoch is an arbitrary time.
 var Epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Open opens a store in a folder of its own. When the test ends, the store must be sound.
+// Open opens a store in a folder of its own. At the end of the test it checks that the store is
+// sound.
 func Open(t testing.TB) *convstore.Store {
 	t.Helper()
 	return OpenIn(t, filepath.Join(MemoryDir(t), "store"), convstore.Options{})
 }
 
-// MemoryDir makes a folder that, where there is such a place, is kept in memory: a test whose disk
-// is not what it is about need not wait for it.
+// MemoryDir makes a folder that is in memory if the system has a place for that, so that a test
+// does not wait for the disk.
 func MemoryDir(t testing.TB) string {
 	t.Helper()
 	if dir, err := os.MkdirTemp("/dev/shm", "convstore"); err == nil {
@@ -43,7 +44,7 @@ func OpenIn(t testing.TB, dir string, o convstore.Options) *convstore.Store {
 	s, err := convstore.Open(dir, o)
 	NoError(t, err)
 	t.Cleanup(func() {
-		now, err := convstore.Open(dir, convstore.Options{}) // what is there now: the test may have moved the other away
+		now, err := convstore.Open(dir, convstore.Options{}) // the store that is there now: the test may have moved the first one
 		if err == nil {
 			err = now.Check(context.Background())
 		}
@@ -90,12 +91,13 @@ func Get(t testing.TB, v convstore.View, id convstore.ID) convstore.Conversation
 	return c
 }
 
-// Admit returns an admit function that lets everything pass.
+// Admit returns an admit function that admits these children.
 func Admit(children ...convstore.Child) func(convstore.Standing) ([]convstore.Child, error) {
 	return func(convstore.Standing) ([]convstore.Child, error) { return children, nil }
 }
 
-// Delegate runs one child of caller to its end, with one call of a model; id 0 makes a new one.
+// Delegate runs one child of caller to its end, with one call of a model. The id 0 means a new
+// child.
 func Delegate(t testing.TB, s *convstore.Store, caller *convstore.Log, call string, id convstore.ID, in int64, nano *int64) convstore.ID {
 	t.Helper()
 	rs, err := caller.Below().Reserve(t.Context(), Admit(convstore.Child{Call: call, ID: id, Kind: "sub_complete", Profile: "agent/r", Model: "m/child"}))
@@ -113,7 +115,7 @@ func Delegate(t testing.TB, s *convstore.Store, caller *convstore.Log, call stri
 	return rs[0].Child.ID
 }
 
-// RawOpen opens the file as any other program would.
+// RawOpen opens the file as another program would, without locks of the folder.
 func RawOpen(t testing.TB, path string, readOnly bool) *bbolt.DB {
 	t.Helper()
 	bolt, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: readOnly, Timeout: 10 * time.Second})
@@ -147,7 +149,7 @@ func Events(t testing.TB, v convstore.View, id convstore.ID, r convstore.Range) 
 	return events
 }
 
-// Error compares an error, by type and fields, with what errors.As finds. The test goes on.
+// Error fails the test, which continues, if errors.As does not find an error equal to want.
 func Error[E error](t testing.TB, what string, err error, want E) {
 	t.Helper()
 	var got E
@@ -156,7 +158,7 @@ func Error[E error](t testing.TB, what string, err error, want E) {
 	}
 }
 
-// NoError ends the test at an error.
+// NoError ends the test if there is an error.
 func NoError(t interface {
 	Helper()
 	Fatal(...any)
