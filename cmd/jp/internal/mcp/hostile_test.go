@@ -193,6 +193,22 @@ func TestHTTPLarge(t *testing.T) {
 	}
 }
 
+// TestLoneSurrogate: half of a character that an escape names is U+FFFD, and the escape behind it is
+// still read. The SDK's JSON library decides that.
+func TestLoneSurrogate(t *testing.T) {
+	for escaped, want := range map[string]string{
+		`\ud800\n.`: "\uFFFD\n.", `\udc00\n.`: "\uFFFD\n.", `\ud800\"`: "\uFFFD\"", `\ud800\\n`: "\uFFFD\\n", `\ud800\u0041`: "\uFFFDA",
+		`\ud800\ud83d\ude00`: "\uFFFD😀", `\ud83d\n\ude00`: "\uFFFD\n\uFFFD",
+	} {
+		c := openHTTP(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, escaped)
+		})
+		if got, isError := call(t, c, "echo", "x"); got != want || isError {
+			t.Errorf("echo of %s = %q, %v, want %q", escaped, got, isError, want)
+		}
+	}
+}
+
 // openHTTP opens a server behind an address that answers calls of its tool echo as answer does.
 func openHTTP(t *testing.T, answer func(http.ResponseWriter, *http.Request, json.RawMessage)) *Client {
 	t.Helper()
