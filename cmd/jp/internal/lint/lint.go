@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 
-	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
@@ -39,16 +38,13 @@ type Linter struct {
 	definitionsToo bool // whether findings of a definition are reported at its own place
 }
 
-// New returns a linter of the files of a workspace, which need not be trusted.
-func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, v *review.Reviewer) (*Linter, error) {
-	src, files, err := v.Sources(ctx)
-	if err != nil {
-		return nil, err
-	}
+// New returns a linter of the files of a workspace, which need not be trusted. src and files are
+// those of a review.
+func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *Linter {
 	l := &Linter{ws: ws, env: env, src: src, files: files}
 	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
 	l.tools, _ = files.Tools() // mistakes are tool check's to report
-	return l, nil
+	return l
 }
 
 // configFile is a config file that makes an agent.

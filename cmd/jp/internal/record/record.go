@@ -70,34 +70,15 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 	if record == "" && replay == "" {
 		return nil, nil
 	}
-	t := &Tape{con: con, ws: ws, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
-	var data []byte
-	if record != "" {
-		t.record = con.Abs(record)
-		if err := files.CanMake(t.record); errors.Is(err, fs.ErrExist) {
-			return nil, exit.Usagef("--record %s: the file exists", record).WithHint("remove it, or name another file")
-		} else if err != nil {
-			return nil, exit.Usagef("--record %s: cannot be made: %v", record, files.Reason(err))
-		}
-	} else {
-		var err error
-		if t.replay, data, err = script.OpenRecording(con.Abs(replay), replay); err != nil {
-			if bad := (*script.Error)(nil); errors.As(err, &bad) {
-				return nil, exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; use a script with --model script/FILE")
-			}
-			return nil, exit.Usagef("--replay %s: %v", replay, err)
-		}
+	t, data, err := prepare(con, ws, record, replay)
+	if err != nil {
+		return nil, err
 	}
-	state := con.StateDir()
-	if state == "" {
-		return nil, exit.Usagef("--record, --replay: there is no home folder for what the runs of a tree share").WithHint("set HOME or XDG_STATE_HOME")
-	}
-	top := filepath.Join(state, "tapes")
+	top := filepath.Join(con.StateDir(), "tapes")
 	if err := os.MkdirAll(top, 0o700); err != nil {
 		return nil, err
 	}
 	dropOld(top)
-	var err error
 	if t.dir, err = os.MkdirTemp(top, "tape-"); err != nil { // 0700
 		return nil, err
 	}
@@ -108,6 +89,35 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 		}
 	}
 	return t, nil
+}
+
+// prepare finds the mistakes in the files of a tape. data is the recording that is replayed.
+func prepare(con *console.Console, ws *workspace.Workspace, record, replay string) (t *Tape, data []byte, err error) {
+	t = &Tape{con: con, ws: ws, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
+	if record != "" {
+		t.record = con.Abs(record)
+		if err := files.CanMake(t.record); errors.Is(err, fs.ErrExist) {
+			return nil, nil, exit.Usagef("--record %s: the file exists", record).WithHint("remove it, or name another file")
+		} else if err != nil {
+			return nil, nil, exit.Usagef("--record %s: cannot be made: %v", record, files.Reason(err))
+		}
+	} else {
+		if t.replay, data, err = script.OpenRecording(con.Abs(replay), replay); err != nil {
+			if bad := (*script.Error)(nil); errors.As(err, &bad) {
+				return nil, nil, exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; use a script with --model script/FILE")
+			}
+			return nil, nil, exit.Usagef("--replay %s: %v", replay, err)
+		}
+	}
+	return t, data, checkState(con)
+}
+
+// checkState finds out whether there is a place for the folder of a tape.
+func checkState(con *console.Console) error {
+	if con.StateDir() == "" {
+		return exit.Usagef("--record, --replay: there is no home folder for what the runs of a tree share").WithHint("set HOME or XDG_STATE_HOME")
+	}
+	return nil
 }
 
 // Join joins the tape of the jp that started this one, if there is one.

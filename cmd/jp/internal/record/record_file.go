@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"jp/cmd/jp/internal/command"
@@ -96,6 +97,9 @@ func tapeFile(con *console.Console, word, request string, who []string, dir func
 	}
 	return filepath.Join(word, recordingOf(request, who)), nil
 }
+
+// recordingNames matches what recordingOf returns.
+func recordingNames() *regexp.Regexp { return regexp.MustCompile(`-[0-9a-f]{8}\.toml$`) }
 
 // recordingOf names the recording of a request: its beginning, for people, and a hash of all of it.
 // Ids of conversations do not count: a replay has others.

@@ -38,20 +38,27 @@ func New(con *console.Console, ws *workspace.Workspace, servers *servers.Set) *R
 
 // Sources says where config comes from for commands that show or check the files of a workspace and
 // do nothing that they say. They need no trust, and get the workspace's files for it.
+// A note says so where the workspace is not trusted.
 func (v *Reviewer) Sources(ctx context.Context) (profiles.Sources, *trust.Files, error) {
+	src, j, err := v.Judged(ctx)
+	if err == nil && !j.OK() {
+		v.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", src.Workspace,
+			wording.Either(j.Record == nil, "not trusted", "not as it was trusted"))
+	}
+	return src, j.Files, err
+}
+
+// Judged does the same for a command that says by itself what is known of the workspace's trust.
+func (v *Reviewer) Judged(ctx context.Context) (profiles.Sources, trust.Judgement, error) {
 	root, err := v.ws.Root()
 	if err != nil {
-		return profiles.Sources{}, nil, err
+		return profiles.Sources{}, trust.Judgement{}, err
 	}
 	j, err := v.ws.Gate.Judge(ctx, root)
 	if err != nil {
-		return profiles.Sources{}, nil, err
+		return profiles.Sources{}, trust.Judgement{}, err
 	}
-	if !j.OK() {
-		v.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", root,
-			wording.Either(j.Record == nil, "not trusted", "not as it was trusted"))
-	}
-	return v.ws.SourcesOf(j.Files), j.Files, nil
+	return v.ws.SourcesOf(j.Files), j, nil
 }
 
 // Resolve resolves config for a review, with the tools of c. Beside an error about tools there are

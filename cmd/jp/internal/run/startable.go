@@ -1,19 +1,24 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"jp/cmd/jp/internal/record"
+	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/proc"
 )
 
-// Startable does everything that a new query does before its first request, but makes no
-// conversation. It returns the error at which it stops, nil if a query would start, and the
-// profiles that the query may name. It asks nobody and starts no program.
+// Startable does everything that a query does before its first request, but makes and changes no
+// conversation: for a new query, and for one that goes on with the session's active conversation.
+// It returns the errors at which they stop, each once, and those of the profiles that they may
+// name; nil if both would start. It asks nobody and starts no program.
 func (env *Env) Startable(ctx context.Context) []error {
 	root, err := env.WS.Root()
 	if err != nil {
@@ -35,24 +40,83 @@ func (env *Env) Startable(ctx context.Context) []error {
 			return []error{err}
 		}
 	}
-	asks, look := env.Con.Globals.NonInteractive, env.Servers.Look
-	env.Con.Globals.NonInteractive, env.Servers.Look = true, true
-	defer func() { env.Con.Globals.NonInteractive, env.Servers.Look = asks, look }()
+	tape, err := record.Check(env.Con, env.WS)
+	if err != nil {
+		return []error{err}
+	}
+	was, asks, look := env.Tape, env.Con.Globals.NonInteractive, env.Servers.Look
+	env.Tape, env.Con.Globals.NonInteractive, env.Servers.Look = tape, true, true
+	defer func() { env.Tape, env.Con.Globals.NonInteractive, env.Servers.Look = was, asks, look }()
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
-	return env.tryNew(ctx, host)
-}
-
-// tryNew prepares a new query up to its agent, and checks each profile that the query may name.
-func (env *Env) tryNew(ctx context.Context, host *proc.Host) (problems []error) {
 	at, err := env.site(ctx, host)
 	if err != nil {
 		return []error{err}
 	}
-	o := &opening{site: at, req: Request{New: true}, Began: time.Now()}
+	fresh := &opening{site: at, req: Request{New: true}, Began: time.Now()}
+	problems := env.try(ctx, fresh, nil)
+	for _, err := range env.tryActive(ctx, fresh) {
+		if !slices.ContainsFunc(problems, func(p error) bool { return p.Error() == reason(err).Error() }) {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+// activeError is what is in the way of a query that goes on with the active conversation.
+type activeError struct {
+	id  convstore.ID
+	err error
+}
+
+func (e *activeError) Error() string { return fmt.Sprintf("conversation %s: %v", e.id, e.err) }
+func (e *activeError) Unwrap() error { return e.err }
+
+// reason is err without the conversation that it is about.
+func reason(err error) error {
+	if active := (*activeError)(nil); errors.As(err, &active) {
+		return active.err
+	}
+	return err
+}
+
+// tryActive tries a query that goes on with the session's active conversation, if there is one. It
+// says nothing twice of a conversation that has the config of the new one that was tried.
+func (env *Env) tryActive(ctx context.Context, fresh *opening) (problems []error) {
+	id, err := env.Target(ctx, Request{})
+	if err != nil {
+		return []error{err}
+	}
+	if id == 0 {
+		return nil
+	}
+	o := &opening{site: fresh.site, Began: time.Now()}
+	if o.Conv, err = o.Store.Get(ctx, id); err != nil {
+		return []error{err}
+	}
+	if o.Conv.Status == convstore.StatusRunning {
+		return []error{&convstore.BusyError{ID: id}}
+	}
+	stored, err := o.Store.Config(ctx, id)
+	if err != nil {
+		return []error{err}
+	}
+	if o.Conv.Grant == nil && fresh.Resolved != nil && bytes.Equal(stored.JSON, fresh.Resolved.Stored()) {
+		return nil
+	}
+	for _, err := range env.try(ctx, o, stored.JSON) {
+		problems = append(problems, &activeError{id: id, err: err})
+	}
+	return problems
+}
+
+// try prepares a query up to its agent, and checks each profile that the query may name.
+// stored is the config of a conversation that goes on.
+func (env *Env) try(ctx context.Context, o *opening, stored []byte) (problems []error) {
 	r := (*Run)(o)
 	defer r.Close(ctx)
-	if err = o.resolve(ctx, nil, nil); err == nil {
+	err := o.resolve(ctx, stored, nil)
+	if err == nil {
 		_, _, err = o.accept(ctx)
 	}
 	if err == nil {

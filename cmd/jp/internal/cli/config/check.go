@@ -15,8 +15,10 @@ func NewCheck(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find out whether a query would start here, and check config, profiles and tools",
 		About: "Checks everything that `jp profile check` and `jp tool check` check. Then it " +
-			"prepares a query up to its first request to the model: the config of all layers, the " +
-			"model and its key, every tool, and the profiles that it may name. Each finding is a " +
+			"prepares a query up to its first request to the model: a new one, and one that goes " +
+			"on with the session's active conversation. This checks the config of all layers, the " +
+			"model and its key, every tool, the profiles that the query may name, and the files " +
+			"that JP_RECORD and JP_REPLAY name. Each finding is a " +
 			"line: file:line: key: reason. Without a finding the status is 0, and `jp query` " +
 			"would start. Status 2 means that there are findings.\n\n" +
 			"It asks, changes and sends nothing, and runs no program of a tool or server. If an " +
@@ -28,10 +30,11 @@ func NewCheck(g *Group) *cli.Command {
 }
 
 func runCheck(ctx context.Context, g *Group) error {
-	l, err := lint.New(ctx, g.WS, g.Env, g.Review)
+	src, judged, err := g.Review.Judged(ctx) // Startable says whether it is trusted
 	if err != nil {
 		return err
 	}
+	l := lint.New(ctx, g.WS, g.Env, src, judged.Files)
 	l.Agents()
 	l.AllTools()
 	for _, err := range g.Env.Startable(ctx) {

@@ -28,10 +28,11 @@ func newProfileCheckCommand(g *Group) *cli.Command {
 }
 
 func runProfileCheck(ctx context.Context, g *Group, args []string) error {
-	l, err := lint.New(ctx, g.WS, g.Env, g.Review)
+	src, files, err := g.Review.Sources(ctx)
 	if err != nil {
 		return err
 	}
+	l := lint.New(ctx, g.WS, g.Env, src, files)
 	if len(args) == 0 {
 		l.Agents()
 	}

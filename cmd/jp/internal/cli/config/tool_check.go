@@ -29,10 +29,11 @@ func newToolCheckCommand(g *Group) *cli.Command {
 }
 
 func runToolCheck(ctx context.Context, g *Group, directives []profiles.Directive) error {
-	l, err := lint.New(ctx, g.WS, g.Env, g.Review)
+	src, files, err := g.Review.Sources(ctx)
 	if err != nil {
 		return err
 	}
+	l := lint.New(ctx, g.WS, g.Env, src, files)
 	if len(directives) == 0 {
 		l.AllTools()
 	} else if err := l.ToolsUnder(directives); err != nil {

@@ -1,0 +1,97 @@
+package record
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
+	"jp/tools/files"
+)
+
+// Check finds what a query would stop at because of the variables that replace the flags, whatever
+// it asks. It leaves nothing behind. The tape is that of a replay, for a run that asks no model; nil
+// says that models are opened.
+//
+// A folder of recordings is one whose every recording can be replayed; the tape is the last one's.
+func Check(con *console.Console, ws *workspace.Workspace) (*Tape, error) {
+	record, replay := con.Getenv(recordVariable), con.Getenv(replayVariable)
+	switch {
+	case record != "" && replay != "":
+		return nil, command.ErrMixed("--record", "--replay")
+	case record != "":
+		return nil, checkRecord(con, ws, record)
+	case replay != "":
+		return checkReplay(con, ws, replay)
+	}
+	return nil, nil
+}
+
+func checkRecord(con *console.Console, ws *workspace.Workspace, word string) error {
+	missing := false
+	file, err := tapeFile(con, word, "", nil, func(dir string) error {
+		missing = true
+		return canMakeFolder(dir)
+	})
+	switch {
+	case err != nil:
+		return exit.Usagef("--record %s: cannot be made: %v", word, files.Reason(err))
+	case missing:
+		return checkState(con)
+	}
+	_, _, err = prepare(con, ws, file, "")
+	return err
+}
+
+// canMakeFolder returns the error of making a folder that is not there, and those above it, as far
+// as that is known before.
+func canMakeFolder(dir string) error {
+	for {
+		above := filepath.Dir(dir)
+		info, err := os.Stat(above)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			dir = above
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return syscall.ENOTDIR
+		default:
+			if err := files.CanMake(dir); errors.Is(err, fs.ErrExist) { // something that is no folder
+				return syscall.ENOTDIR
+			} else if err != nil {
+				return err
+			}
+			return nil
+		}
+	}
+}
+
+func checkReplay(con *console.Console, ws *workspace.Workspace, word string) (t *Tape, err error) {
+	file, _ := tapeFile(con, word, "", nil, func(string) error { return nil })
+	if file == word {
+		t, _, err = prepare(con, ws, "", word)
+		return t, err
+	}
+	entries, err := os.ReadDir(con.Abs(word))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, exit.Usagef("--replay %s: %v", word, files.Reason(err))
+	}
+	for _, e := range entries {
+		if !recordingNames().MatchString(e.Name()) {
+			continue
+		}
+		if t, _, err = prepare(con, ws, "", filepath.Join(word, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	if t == nil {
+		return nil, notAsRecorded("%s: no request was recorded: there is no folder with recordings", word)
+	}
+	return t, nil
+}
