@@ -9,8 +9,8 @@ import (
 )
 
 // changeParts shows what a built-in tool would change in a file, as a person reads it: the path,
-// then what is removed and what is added. It is nil for other tools, and for arguments that do not
-// have the form which that tool takes.
+// then what is removed and what is added. It is nil for other tools, and for arguments in another
+// form than the tool takes.
 func changeParts(tool string, args map[string]any) []part {
 	path, ok := args["path"].(string)
 	if !ok {

@@ -35,7 +35,7 @@ func Quote(s string) string { return fmt.Sprintf("%q", Shorten(s, 60)) }
 func UTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Size writes a number of bytes as people do: 999 B, 256 KB, 2 MB, 1.5 MB. 1 KB is 1000 bytes. It
-// never rounds up to what is not there.
+// never rounds up.
 func Size[T int | int64](n T) string {
 	const digits = 10 // one decimal
 	for _, u := range []struct {

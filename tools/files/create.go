@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// CreateIn is MakeIn with the file's folders; made is false when there is a file of the name.
+// CreateIn is MakeIn with the file's folders; made is false if there is a file with that name.
 // Nothing outside of root is touched, whatever links are in the way.
 func CreateIn(root *os.Root, name string, data []byte) (made bool, err error) {
 	if _, err := root.Lstat(name); err == nil {

@@ -256,8 +256,8 @@ func (k *keeper) exit() report {
 	return report{what: "exit", status: k.status, maxRSS: maxRSS(&k.usage)}
 }
 
-// report sends reports, if anyone listens. Each begins with an end of line, since the runtime may
-// have written something before.
+// report sends reports, if jp still reads them. Each begins with an end of line, since the runtime
+// may have written something before.
 func (k *keeper) report(rs ...report) {
 	var lines []byte
 	for _, r := range rs {

@@ -1,6 +1,6 @@
 // Package regex matches regular expressions that come from a model, a tool or a server. An
 // expression of RE2 takes time in proportion to its size times the size of the text. That can be
-// hours when someone has made both for it, and package regexp cannot be interrupted.
+// hours if both were chosen to be slow, and package regexp cannot be interrupted.
 //
 // Two rules bound that. [Parse] refuses expressions of more than MaxStates steps, and Find and All
 // look at their context between short pieces of work, whatever the expression and the text are.

@@ -183,7 +183,7 @@ func valueShort(v any) string {
 	return brief.Shorten(string(b), 60)
 }
 
-// problems collects what is wrong, up to a few.
+// problems collects a few of the things that are wrong.
 type problems struct{ list []string }
 
 // enough is how many problems are reported.

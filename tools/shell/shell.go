@@ -41,8 +41,8 @@ const (
 // argVariable begins the names of the variables that carry values.
 const argVariable = "JP_ARG_"
 
-// Parse parses a shell text. interpreter is bash, sh or "" for what the first line asks for, bash
-// without one.
+// Parse parses a shell text. interpreter is bash, sh or "" for the shell in the first line; without
+// such a line it is bash.
 func Parse(name, text, interpreter string) (*Text, error) {
 	s := &Text{File: name, Interpreter: interpreter}
 	if len(text) > maxScript {

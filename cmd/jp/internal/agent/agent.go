@@ -156,8 +156,8 @@ func (l *Loop) newAsker(h *history, b *bill) *asker {
 	}
 }
 
-// Send runs one turn on a new user message. An error means that the store failed; all else is in
-// the Outcome.
+// Send runs one turn on a new user message. An error means that the store failed. Everything else
+// that can go wrong is in the Outcome.
 func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
@@ -178,7 +178,7 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 }
 
 // Resume resumes a turn that was cut off. Of the calls that had not ended, only those that Repeat
-// allows are made again. A last turn that ended in another way than well is followed by a new turn.
+// allows are made again. If the last turn did not end well, a new turn begins.
 func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
@@ -356,7 +356,7 @@ func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply,
 	return r, stop, err
 }
 
-// spent reports whether the model has called tools in more rounds than it may.
+// spent reports whether the model has called tools in more rounds than the limit allows.
 func (t *turn) spent() bool { return t.loop.MaxRounds > 0 && t.rounds > t.loop.MaxRounds }
 
 // store stores a reply, with further events behind it, and shows it.
@@ -397,7 +397,7 @@ func (t *turn) mend(ctx context.Context, r reply) error {
 	return nil
 }
 
-// storeCut stores what came of a reply that was cut off, for the closing call.
+// storeCut stores the part of a reply that came before it was cut off, for the closing call.
 func (t *turn) storeCut(ctx context.Context, r reply) error {
 	if !r.any {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"jp/convstore"
 )
 
-// Writer is a model that writes something beside the turns of a conversation: a summary, a title.
+// Writer is a model that writes a text outside of the turns of a conversation: a summary or a
+// title.
 type Writer struct {
 	Ask    model.Stream
 	Model  string              // full id
@@ -18,8 +19,7 @@ type Writer struct {
 	Window int                 // tokens of a request that it takes; 0 = unknown
 }
 
-// AsideError says why a Writer did not write what it was asked for. Err is nil where no model
-// failed.
+// AsideError says why a Writer did not write what it was asked for. Err is nil if no model failed.
 type AsideError struct {
 	What   string // "summary", "title"
 	Reason string
@@ -37,9 +37,9 @@ func (e *AsideError) Error() string {
 func (e *AsideError) Unwrap() error { return e.Err }
 
 // consult makes one call of w for this conversation. The call has a bound and keeps the limits like
-// any other. Nobody watches the reply. The caller has to store the record of the call: until then
-// its bound is in the account. Where w wrote nothing, the record is stored already and the error is
-// an *AsideError about what was wanted. Other errors are those of the store.
+// any other. Its reply is not shown. The caller must store the record of the call: until then its
+// bound is in the account. If w wrote nothing, the record is stored already, and the error is an
+// *AsideError. Other errors are errors of the store.
 func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
 	own := &asker{model: w, replayed: a.replayed, history: a.history, bill: a.bill, aside: a.aside, since: len(a.history.events)}
 	r, short, asked := own.ask(ctx, req, false)

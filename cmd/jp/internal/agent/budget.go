@@ -139,7 +139,7 @@ func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) 
 		a.cut = a.shortOf(acc, left, in.Tokens, want)
 	}
 	if limited := left.Tokens != nil || left.CostNano != nil && *a.most(model.Bound{}, 1) > 0; limited || out < int64(output(0)) {
-		// else the default of the model is no more than this, or nothing limits it
+		// otherwise the default of the model is not above it, or there is no limit
 		req.MaxTokens = int(out)
 	}
 	return in, out, nil

@@ -14,9 +14,9 @@ import (
 )
 
 // Compaction makes the thread of a conversation shorter. It only adds an event, which says what the
-// thread leaves out from then on (see sent). No event is removed. Old results are left out first: a
-// line stands for each. Where that is not enough a model writes a summary of all but the latest
-// events, in a call like any other, with its bound and its cost.
+// thread leaves out from then on (see sent). No event is removed. First, old results are replaced
+// by a line each. If that is not enough, a model writes a summary of all but the latest events, in
+// a call like any other, with its bound and its cost.
 //
 // A loop compacts by itself between two calls of the model: when the next request would come near
 // the window, and once in a turn when a provider rejects a request as too long.
@@ -38,14 +38,14 @@ const (
 // NoteCompaction is the kind of the note that says why a conversation was not made shorter.
 const NoteCompaction = "compaction"
 
-// CompactOptions say how a person wants a conversation compacted.
+// CompactOptions are a person's options for the compaction of a conversation.
 type CompactOptions struct {
 	Keep      int  // number of turns at the end that stay as they are
 	ToolsOnly bool // whether no summary is written
 	DryRun    bool // whether nothing is stored and no model is asked
 }
 
-// ErrNothingToCompact is returned where there is nothing that the thread could leave out.
+// ErrNothingToCompact is returned if the thread cannot leave anything out.
 var ErrNothingToCompact = errors.New("there is nothing to compact")
 
 // Shorten compacts the conversation between two turns. A turn that can be resumed stays as it is.
@@ -223,8 +223,8 @@ func (k *compactor) old(before int) (calls []string) {
 	return calls
 }
 
-// bare returns how many events at the beginning a summary could add nothing from: those that the
-// last summary covers, and those behind it in which nobody says anything.
+// bare returns the number of events at the beginning from which a new summary would gain nothing:
+// those that the last summary covers, and events without a text after them.
 func (k *compactor) bare() int {
 	s := choose(k.history.events, k.window)
 	for i, ev := range s.all[s.from:] {
@@ -249,9 +249,9 @@ func expected(tokens int64) string {
 	return strings.Repeat("xxx", int(min(summaryTokens/4, tokens/8)))
 }
 
-// summaryEnd returns the index of the first event that a summary shall not cover: the smallest
-// index, at most last, with which the request has at most want tokens. Where there is none it is
-// the largest index that is possible. It is 0 where the request would not become shorter by a
+// summaryEnd returns the index of the first event that a summary does not cover: the smallest
+// index, at most last, with which the request has at most want tokens. If no index reaches that, it
+// returns the largest possible one. It returns 0 if the request would not become shorter by a
 // tenth.
 func (k *compactor) summaryEnd(c convstore.Compaction, want int64, last int) int {
 	begins := beginnings(k.history.events)

@@ -15,8 +15,8 @@ import (
 
 // Context is fetched for an agent before its model is first asked in a turn, by an ordinary call of
 // one of its own tools, which is stored like any other. The model did not make that call, and does
-// not see it. The result is quoted as data after the system prompt of that turn. Where there is no
-// result the turn runs without context, and a note says why.
+// not see it. The result is quoted as data after the system prompt of that turn. If there is no
+// result, the turn runs without context, and a note says why.
 
 // Fetch says which context to fetch.
 type Fetch struct {
@@ -91,7 +91,7 @@ func onlyText(d tools.Definition) (string, bool) {
 	return name, s.Properties[name].Type == "string"
 }
 
-// NoContext returns why a turn for which context was asked for has none, "" where it has.
+// NoContext returns why a turn has no context although it was asked for; "" if it has.
 func NoContext(turn []convstore.Event) string {
 	results := resultsOf(turn)
 	done := false

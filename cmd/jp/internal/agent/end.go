@@ -51,7 +51,7 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 		return t.end(ctx, reply{limit: l, none: true}, nil)
 	}
 	r.calls, r.limit = nil, l
-	if err != nil && ctx.Err() == nil { // the turn ends by its limit, whatever failed behind it
+	if err != nil && ctx.Err() == nil { // the turn ends by its limit, even if the closing call fails
 		if err := t.storeCut(ctx, r); err != nil {
 			return Outcome{}, err
 		}

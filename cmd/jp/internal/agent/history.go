@@ -8,8 +8,8 @@ import (
 	"jp/convstore"
 )
 
-// history is a conversation as a running turn knows it: the events in the store, and behind them
-// those that are stored with the next step.
+// history is a conversation during a turn: the events in the store, and after them those that will
+// be stored with the next step.
 type history struct {
 	log     *convstore.Log
 	events  []convstore.Event // events of the whole conversation
@@ -44,7 +44,7 @@ func (h *history) begin(bodies ...convstore.Body) {
 	h.add(bodies...)
 }
 
-// add puts events behind the others. They are stored with the next step.
+// add appends events. They are stored with the next step.
 func (h *history) add(bodies ...convstore.Body) {
 	made := h.made(bodies...)
 	h.unsaved = append(h.unsaved, made...)

@@ -55,8 +55,8 @@ func choose(events []convstore.Event, turns int) sent {
 }
 
 // summarized returns the index of the first event that a summary does not cover, which was made of
-// the events before it. It reports false where the events are fewer than those it was made of: then
-// it is a summary of another conversation.
+// the events before it. It reports false if there are fewer events than the summary was made of:
+// then it is the summary of another conversation.
 func summarized(before []convstore.Event, c convstore.Compaction) (at int, ok bool) {
 	at = len(before)
 	kept, covered := c.Kept, c.Covered
@@ -90,8 +90,8 @@ func count(events []convstore.Event) (n int) {
 }
 
 // beginnings marks the events at which a turn or a reply of the model begins. What a model said
-// after results is another reply. So is what it said or thought after it had said something: there
-// a reply was cut off. This holds in a fork too, which has no records of model calls.
+// after results is another reply. A text or reasoning after a text is another reply too: the first
+// one was cut off. This holds in a fork too, which has no records of model calls.
 func beginnings(events []convstore.Event) []bool {
 	marks := make([]bool, len(events))
 	inReply, answered, said := false, false, false // said: the latest event of the reply is a text
@@ -175,7 +175,7 @@ const stubLeast = 600
 
 func stubbable(r convstore.ToolResult) bool { return len(r.Text) >= stubLeast }
 
-// stub returns the one line that stands for an old result: what it was, its size, how to read it.
+// stub returns the line that replaces an old result: what it was, its size, and how to read it.
 func stub(c convstore.ToolCall, r convstore.ToolResult, turn int) string {
 	text := fmt.Sprintf("[the result of %s, %d bytes, is left out here to save room: ", printableName(c.Name), len(r.Text))
 	if ids := namedBy(c, r.Text); len(ids) > 0 {

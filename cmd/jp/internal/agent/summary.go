@@ -77,7 +77,7 @@ func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at i
 func (k *compactor) conversations(ctx context.Context, at int) (list []convstore.CompactedConversation) {
 	seen := map[string]bool{}
 	known, err := k.history.log.Below().List(ctx, convstore.Filter{Children: k.history.log.ID(), Hidden: true, Archived: true, Descending: true, Limit: mostListed})
-	if err == nil { // else there are only those that are named
+	if err == nil { // otherwise only those that are named
 		for _, c := range slices.Backward(known) {
 			id := c.ID.String()
 			seen[id] = true

@@ -15,9 +15,9 @@ import (
 // interrupted is the result of a call that has none: the process ended while it ran, or before.
 const interrupted = "error: interrupted: jp ended before this call did; it may have run, in part or whole. Look before you repeat it."
 
-// thread returns the messages that the model is sent of s. Results are in the order of their calls.
-// A call without a result gets one that says so. Reasoning is sent only to the provider that made
-// it.
+// thread returns the messages of s that are sent to the model. Results are in the order of their
+// calls. A call without a result gets one that says so. Reasoning is sent only to the provider that
+// made it.
 func (s sent) thread(provider string) []model.Message {
 	var (
 		msgs  []model.Message

@@ -31,11 +31,11 @@ type Naming struct {
 	Free string
 }
 
-// Title has a title written for a conversation whose last turn has ended. A title that a person
-// gave it stays: one that is neither Free nor the Line of its first request. Title returns the new
-// title, "" where it gave none. The call of the model is one like any other, with its bound, its
-// cost and its event. The error is an *AsideError, or one of the store; the title is then as it
-// was.
+// Title lets a model write a title for a conversation whose last turn has ended. It does not change
+// a title that a person gave: one that is neither Free nor the Line of the first request. Title
+// returns the new title; "" = not changed. The call of the model is one like any other, with its
+// bound, its cost and its event. The error is an *AsideError, or one of the store; the title is
+// then as it was.
 func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {

@@ -164,8 +164,8 @@ func (p *runner) unpriced(del convstore.Delegation) {
 	}
 }
 
-// lag is how long the caller waits after the deadline of a child before it stops it: a child that
-// stops by itself says why.
+// lag is how long the caller waits after the deadline of a child before it stops the child. A child
+// that stops by itself can say why.
 const lag = time.Second
 
 // grace returns how long a child may take to stop when it is asked to: as long as a tool, once for
@@ -175,8 +175,8 @@ func grace(del convstore.Delegation) time.Duration {
 	return time.Duration(2+levels) * 2 * time.Second
 }
 
-// argv returns the arguments of the child. They show its boundary to whoever lists processes; what
-// holds is what the store says.
+// argv returns the arguments of the child. They show its limits in a list of processes. The limits
+// in the store are the ones that apply.
 func (p *runner) argv(child convstore.ID, fresh bool, r request, asJSON bool, left time.Duration) []string {
 	argv := []string{"jp", "query", "--non-interactive", "--no-activate", "--format=stream-json"}
 	if left > 0 {

@@ -193,8 +193,8 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 	d.queue.put(asked)
 }
 
-// admitAlone admits a call that is a reply by itself, and shares what is free with others. starved
-// reports that all of it was refused because nothing was left.
+// admitAlone admits a call that is a reply by itself, and divides what is free among the running
+// calls. starved reports that the whole call was refused because nothing was left.
 func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (starved bool) {
 	asked := d.catalog.read(ctx, c)
 	for i := range asked {

@@ -225,7 +225,7 @@ func (e *ending) text(child convstore.ID, limit int) string {
 	if rest > 0 {
 		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text), child)
 	}
-	return neutralize(b.String()) // once more: a cut can make markup of what is beside it
+	return neutralize(b.String()) // again: the cut can turn the text beside it into markup
 }
 
 // trouble returns what helps to understand a failure: the last tool call, and what the sub-agent

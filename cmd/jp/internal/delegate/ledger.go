@@ -24,7 +24,7 @@ type ledger struct {
 
 // reserve asks the rule about asks and reserves what it allows, in one transaction. It returns a
 // reservation or an error for each ask. The store takes all or nothing: what the rule refuses is
-// left out before, and where a child is busy the others are tried again without it.
+// left out before, and if a child is busy, the others are tried again without it.
 func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Reservation, []error) {
 	res := make([]*convstore.Reservation, len(asks))
 	errs := make([]error, len(asks))
@@ -98,8 +98,8 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 	return children, granted, nil
 }
 
-// settle settles a reservation in the store, and sets in e what was used. Where the store fails it
-// frees the run lock of the child: whoever looks next finds the delegation lost.
+// settle settles a reservation in the store, and sets in e what was used. If the store fails, it
+// frees the run lock of the child: the next process that reads the delegation finds it lost.
 func (l *ledger) settle(ctx context.Context, res *convstore.Reservation, e *ending) error {
 	settled, err := l.scope.Settle(ctx, res, convstore.Outcome{
 		State: e.State, Reason: e.Reason, PID: e.PID, Started: e.Started, Ended: time.Now(),

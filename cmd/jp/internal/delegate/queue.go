@@ -48,8 +48,8 @@ func (q *queue) drain() map[string]admission {
 	return left
 }
 
-// line puts a call behind the latest one to the same child. last holds, by child, the done of that
-// one.
+// line queues a call after the latest one to the same child. last has, by child, the done channel
+// of that one.
 func (a *admission) line(last map[string]chan struct{}) {
 	if queue := a.queue(); a.err == nil && queue != "" {
 		a.after = last[queue]

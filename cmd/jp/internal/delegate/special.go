@@ -59,8 +59,8 @@ func (a Ask) queue() string {
 	return ""
 }
 
-// aged warns where the child of a specialization is continued as it was made, although its section
-// says something else now.
+// aged warns if the child of a specialization continues with its old config, although the section
+// has changed since.
 func (d *Delegator) aged(res *convstore.Reservation, a Ask) {
 	if a.Sticky != "" && !res.Delegation.Fresh && res.Child.ProfileHash != a.Profile.Hash {
 		d.ledger.warn("%s: %s is continued as it was made; its section or skill has changed since: another session_id starts a new one", a.Tool, res.Child.ID)

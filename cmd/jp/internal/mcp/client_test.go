@@ -123,7 +123,7 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("without the header: %v", err)
 	}
 	s.URL, s.Headers = srv.URL+"/away", map[string]string{"Authorization": "Bearer ${TOKEN}"}
-	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || !strings.Contains(err.Error(), "it redirects elsewhere") {
+	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || !strings.Contains(err.Error(), "it redirects to another server") {
 		t.Errorf("a redirect: %v", err)
 	}
 }
@@ -284,7 +284,7 @@ func TestUnfitServers(t *testing.T) {
 		"deaf":    "MCP server s: no answer within 300ms",
 		"gone":    "MCP server s: exit status 3\nstderr, last lines:\nno [31mlicence[0m",
 		"huge":    "MCP server s: its list of tools is too long: at most 512 tools and 2 MiB",
-		"garbage": "MCP server s: it wrote something on stdout that is no message: invalid character 'h' in literal true (expecting 'r')",
+		"garbage": "MCP server s: it wrote something on stdout that is not a message: invalid character 'h' in literal true (expecting 'r')",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			o := Options{}

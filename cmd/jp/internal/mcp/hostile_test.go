@@ -50,8 +50,8 @@ func TestHostileCall(t *testing.T) {
 		"changes":   {want: "changed"},
 		"large":     {want: "MCP server s: the result is larger than 8 MB", isError: true},
 		"large-end": {want: "MCP server s: the result is larger than 8 MB", isError: true},
-		"line":      {want: died + "it wrote something on stdout that is no message: inbound JSON-RPC frame exceeded the configured maximum line length", isError: true, ended: true},
-		"stray":     {want: died + "it wrote something on stdout that is no message: invalid character 'd' looking for beginning of value", isError: true, ended: true},
+		"line":      {want: died + "it wrote something on stdout that is not a message: inbound JSON-RPC frame exceeded the configured maximum line length", isError: true, ended: true},
+		"stray":     {want: died + "it wrote something on stdout that is not a message: invalid character 'd' looking for beginning of value", isError: true, ended: true},
 		"requests":  {want: died + "it sent requests and read no answer to 64 of them", isError: true, ended: true},
 		"ids-large": {want: died + "it sent a request with an id of 1000 bytes", isError: true, ended: true},
 	} {

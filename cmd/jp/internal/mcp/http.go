@@ -58,7 +58,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 			`variable NAME; jp cannot sign in by itself (OAuth)`, resp.StatusCode, http.StatusText(resp.StatusCode)))
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		_ = resp.Body.Close() // its target may have the token in it
-		return nil, c.bounds.fault(errors.New("it redirects elsewhere, and what is sent here is not sent there"))
+		return nil, c.bounds.fault(errors.New("it redirects to another server, and redirects are not followed"))
 	case isEvents(resp):
 		resp.Body = &events{ReadCloser: resp.Body, bounds: c.bounds, id: id}
 	case resp.StatusCode == http.StatusOK && id != nil:

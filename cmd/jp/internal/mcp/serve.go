@@ -319,7 +319,7 @@ func (s Service) list(ctx context.Context, cursor string) (sdk.Result, error) {
 	return r, nil
 }
 
-// progress sends the progress of a call to the client, where it asked for it.
+// progress sends the progress of a call to the client, if the client asked for it.
 func progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
@@ -327,7 +327,7 @@ func progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
 	}
 	var n atomic.Int64
 	return func(text string) {
-		// The work goes on if the client does not listen.
+		// The call continues even if the client does not read.
 		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n.Add(1)), Message: text})
 	}
 }

@@ -143,7 +143,7 @@ func (s Server) Variables() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Digest returns a hash of the whole entry: two servers with the same one are reached in the same
+// Digest returns a hash of the whole entry. Two servers with the same hash are reached in the same
 // way.
 func (s Server) Digest() string {
 	b, err := json.Marshal(s)
@@ -284,7 +284,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		case !slices.Contains([]string{"", "stdio", "http", "streamable-http"}, e.Type):
 			err = fmt.Errorf("type %q is not known: stdio or http", e.Type)
 		case e.Type == "stdio" && s.URL != "" || strings.HasSuffix(e.Type, "http") && s.Command != "":
-			err = fmt.Errorf("type %s does not fit what else it says", e.Type)
+			err = fmt.Errorf("type %s does not match the other keys", e.Type)
 		default:
 			err = s.Check()
 		}

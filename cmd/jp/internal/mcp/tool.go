@@ -71,7 +71,7 @@ func accept(in *sdk.Tool) (Tool, error) {
 		return t, errors.New("a schema that is no object")
 	}
 	if kind, given := m["type"]; given && kind != "object" {
-		return t, errors.New("a schema of something else than an object")
+		return t, errors.New("a schema that is not for an object")
 	}
 	m["type"] = "object"
 	if v, err = cleanValue(m, maxSchemaDepth); err != nil {
@@ -121,7 +121,7 @@ type Record struct {
 	Server   Server    `json:"server"`
 	Approved time.Time `json:"approved_at"`
 	Tools    []Tool    `json:"tools"` // sorted by name
-	Left     []string  `json:"left"`  // what else the server listed, and why it cannot be used
+	Left     []string  `json:"left"`  // other tools that the server listed, and why they cannot be used
 }
 
 // RecordVersion is the version of the records that this program writes and reads.

@@ -123,7 +123,7 @@ func (f *answers) Read(ctx context.Context) (jsonrpc.Message, error) {
 		msg, err := f.Connection.Read(ctx)
 		if err != nil {
 			if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || ctx.Err() != nil; !ended {
-				err = f.bounds.fault(fmt.Errorf("it wrote something on stdout that is no message: %w", err))
+				err = f.bounds.fault(fmt.Errorf("it wrote something on stdout that is not a message: %w", err))
 			}
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func piecesOf(r Request) pieces {
 	return all
 }
 
-// bounds bounds the pieces that known does not have.
+// bounds bounds the pieces that are not in known.
 func (m *Meter) bounds(all, known pieces) (b Bound) {
 	for p, n := range all {
 		if n -= known[p]; n <= 0 {
@@ -161,7 +161,7 @@ const tokenParts = 20
 func textBound(text string) int64 {
 	const (
 		letter = tokenParts * 7 / 20 // in a word
-		stray  = tokenParts * 7 / 10 // beyond the length that words have
+		stray  = tokenParts * 7 / 10 // longer than words are
 		// in a key or a hash: runs of one or two letters with digits between them
 		dense   = tokenParts * 4 / 5
 		sign    = tokenParts * 3 / 4 // punctuation

@@ -44,9 +44,9 @@ func NewClient() *http.Client {
 	}
 }
 
-// checkRedirect follows a redirect only where the request stays what it was: same method, same
-// scheme, host and port. net/http drops Authorization on the way to another host, but not the
-// x-api-key of Anthropic, and it turns most redirected POSTs into GETs.
+// checkRedirect follows a redirect only if method, scheme, host and port stay the same. net/http
+// drops Authorization on the way to another host, but not the x-api-key of Anthropic, and it turns
+// most redirected POSTs into GETs.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	from, why := via[0], ""
 	switch {

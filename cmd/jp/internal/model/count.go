@@ -114,7 +114,7 @@ func answered(ctx context.Context) {
 	}
 }
 
-// billed reports whether a request to which only err came back may have cost something.
+// billed reports whether a request that only returned err may have cost something.
 func (p *progress) billed(err error) bool {
 	if p.answered.Load() {
 		return true

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Kind says what went wrong with a request. Each kind needs another remedy.
+// Kind says what went wrong with a request. For each kind there is something else to do.
 type Kind string
 
 const (
@@ -15,7 +15,7 @@ const (
 	KindOverloaded   Kind = "overloaded"    // the provider is too busy
 	KindServer       Kind = "server"        // the provider failed (5xx)
 	KindNetwork      Kind = "network"       // the provider could not be reached
-	KindStream       Kind = "stream"        // the reply broke off or made no sense
+	KindStream       Kind = "stream"        // the reply broke off or could not be read
 	KindIdle         Kind = "idle"          // nothing came for too long
 	KindBadRequest   Kind = "bad_request"   // the request itself was rejected
 	KindTooLarge     Kind = "too_large"     // the request or the reply is too large

@@ -2,8 +2,8 @@ package model
 
 // Estimate returns a rough number of tokens that the request will count as input: one for every
 // three bytes of text, which is high for English and average for code. It shows when a thread is
-// long, and stands in for a count that no provider gave. The bound of what a call may cost comes
-// from a Meter.
+// long, and is used if the provider reports no count. The bound of what a call may cost comes from
+// a Meter.
 func (r Request) Estimate() int64 {
 	n := len(r.Schema)
 	for _, s := range r.System {

@@ -60,7 +60,7 @@ func (e *eventLines) take(c byte) {
 	}
 	switch {
 	case c == '\n':
-		if n := len(e.line); n < len("data:") { // else it is left out
+		if n := len(e.line); n < len("data:") { // otherwise it is left out
 			e.flush()
 			e.out = append(e.out, c)
 		}

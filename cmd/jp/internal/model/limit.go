@@ -65,8 +65,8 @@ func Limit(s Stream, o LimitOptions) Stream {
 					err = &Error{Kind: KindTooLarge, Final: true, Message: fmt.Sprintf("the reply calls more than %d tools", o.MaxCalls)}
 				}
 				if err != nil {
-					// Whatever the stream made of the end of its context, the silence was the
-					// cause.
+					// The silence was the cause, whatever error the stream returned at the end of
+					// its context.
 					var said, idle *Error
 					if errors.As(context.Cause(ctx), &idle) && !(errors.As(err, &said) && said.Kind == KindIdle) {
 						err = idle

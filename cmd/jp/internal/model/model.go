@@ -16,7 +16,7 @@
 //   - Usage comes at most once, after all content. It may come before an error too, where the
 //     provider reported what the broken reply used. Below [Count] it may be missing.
 //   - When the context ends, the error is its cause. Everything else is an [*Error].
-//   - Ending the iteration early closes the connection. Nothing runs on afterwards.
+//   - Ending the iteration early closes the connection. Nothing of it runs afterwards.
 //
 // Traps: arguments of a tool call are as the model wrote them and may not be JSON. An error never
 // has a key in it, but it may have text of a provider, cleaned and shortened.
@@ -157,7 +157,7 @@ func ImageTypes() []string { return []string{"image/png", "image/jpeg", "image/g
 type Reasoning struct {
 	Text      string
 	Signature string          // the provider's proof that Text is its own
-	Opaque    json.RawMessage // other data that the provider wants back
+	Opaque    json.RawMessage // other data that must be sent back to the provider
 	Provider  string          // provider that made it
 }
 

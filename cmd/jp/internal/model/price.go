@@ -43,8 +43,8 @@ func PerMillion(input, output, cacheRead, cacheWrite float64) Price {
 	return Price{Input: nano(input), Output: nano(output), CacheRead: nano(cacheRead), CacheWrite: nano(cacheWrite)}
 }
 
-// Cost returns what one call with the given usage costs, in nano-dollars. It never overflows: the
-// largest int64 stands for everything above. The use of several calls must be priced call by call,
+// Cost returns what one call with the given usage costs, in nano-dollars. It never overflows: a
+// larger cost becomes the largest int64. The use of several calls must be priced call by call,
 // since a long prompt changes the price of its own call only.
 func (p Price) Cost(u convstore.Usage) int64 {
 	u = clamp(u)

@@ -247,6 +247,6 @@ func clean(s, key string) string {
 		}
 		b.WriteRune(r)
 	}
-	// Once more, in case something was removed from inside the key.
+	// Again, in case something was removed from inside the key.
 	return hide(b.String())
 }

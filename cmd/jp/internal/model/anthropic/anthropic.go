@@ -1,7 +1,7 @@
 // Package anthropic speaks Anthropic's Messages API through the vendor's SDK, against the vendor or
 // any server with the same wire format.
 //
-// The SDK is held to the wire work. It gets its key, address and HTTP client from us and reads
+// The SDK does only the wire work. It gets its key, address and HTTP client from us and reads
 // nothing from the environment (its Client would: keys, profiles, headers; its MessageService does
 // not). It does not retry; model.Retry does.
 //
@@ -113,7 +113,7 @@ type block struct {
 	startArgument json.RawMessage // where a server gives a call's input whole
 }
 
-// errConsumer ends a reply of which the consumer wants no more.
+// errConsumer ends a reply because its consumer wants no more.
 var errConsumer = fmt.Errorf("the consumer stopped")
 
 func (r *reply) part(p model.Part) error {
@@ -132,8 +132,8 @@ func (r *reply) event(e sdk.MessageStreamEventUnion) error {
 		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
 		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
 	case "message_delta":
-		// These counts are totals and replace the earlier ones. Some servers say 0 here of what
-		// they told at the start.
+		// These counts are totals and replace the earlier ones. Some servers report 0 here for
+		// counts that they reported at the start.
 		u := e.Usage
 		r.count(u.JSON.InputTokens.Valid(), u.InputTokens, &r.usage.Input)
 		r.count(u.JSON.OutputTokens.Valid(), u.OutputTokens, &r.usage.Output)
@@ -254,7 +254,8 @@ func (r *reply) end(index int64) error {
 	return nil
 }
 
-// redacted is an encrypted block of thinking, in the form in which the provider wants it back.
+// redacted is an encrypted block of thinking, in the form in which it must be sent back to the
+// provider.
 type redacted struct {
 	Type string `json:"type"`
 	Data string `json:"data"`

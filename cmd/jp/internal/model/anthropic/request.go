@@ -124,8 +124,8 @@ func (p provider) thinking(r model.Reasoning) (sdk.ContentBlockParamUnion, bool)
 // reason asks for as much thinking as the request says, in the way that the model's generation
 // takes: token budgets up to 4.5, adaptive thinking with an effort after it. "none" is: nothing at
 // all up to 4.8, where nothing is the default; the least there is where thinking is always on;
-// "between_tools" for Sonnet from 5.5; "disabled" for the others. Models that we do not know are
-// taken for new ones.
+// "between_tools" for Sonnet from 5.5; "disabled" for the others. Unknown models are treated as new
+// ones.
 func (p provider) reason(out *sdk.MessageNewParams, r model.Request) {
 	if r.Reasoning == "" {
 		return

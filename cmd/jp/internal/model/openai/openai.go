@@ -83,7 +83,7 @@ type call struct {
 	extra     json.RawMessage
 }
 
-// memory is what a server wants to see again and we have no field for; it travels as
+// memory is data that must be sent back to a server and for which we have no field. It is stored in
 // model.Reasoning.Opaque.
 type memory struct {
 	Field   string                     `json:"field,omitempty"`   // field that had the reasoning: reasoning_content, reasoning
@@ -143,16 +143,17 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 	return true
 }
 
-// used is what both APIs tell at the end. Some vendors, such as xAI, count reasoning beside the
-// output, and only the total says what is paid. The cost is as OpenRouter tells it, see dollars.
+// used is the usage that both APIs report at the end. Some vendors, such as xAI, count reasoning
+// apart from the output, and only the total says what is paid. The cost is in the form of
+// OpenRouter, see dollars.
 func used(input, output, total, cached, written int64, cost string) *model.Part {
 	return &model.Part{Cost: dollars(cost), Usage: model.Tokens(convstore.Usage{
 		Input: fresh(input, cached, written), Output: max(output, total-input), CacheRead: cached, CacheWrite: written,
 	})}
 }
 
-// fresh is what a prompt has beside what a cache read and wrote, which is a part of it; some
-// servers tell those apart from it.
+// fresh returns the tokens of a prompt without cache reads and writes. Most servers count these in
+// the prompt, some count them apart.
 func fresh(prompt, cached, written int64) int64 {
 	if n := prompt - max(cached, 0) - max(written, 0); n >= 0 {
 		return n
@@ -175,7 +176,7 @@ func (r *reply) say(thought, said string) bool {
 	return r.yield(model.Part{Text: said}, nil)
 }
 
-// dollars reads OpenRouter's usage.cost, in nano-dollars; nil where there is none that makes sense.
+// dollars returns OpenRouter's usage.cost in nano-dollars; nil if there is no valid one.
 func dollars(raw string) *int64 {
 	var usd float64
 	if raw == "" || json.Unmarshal([]byte(raw), &usd) != nil || !(usd >= 0 && usd < 1e6) || raw == "null" {

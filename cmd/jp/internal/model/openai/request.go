@@ -85,8 +85,8 @@ func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
 	return out, nil
 }
 
-// said is a message of the user: one text where there is no image, which every compatible server
-// reads.
+// said returns a message of the user. Without an image it is a single text, which every compatible
+// server reads.
 func said(m model.Message) sdk.ChatCompletionMessageParamUnion {
 	var texts []string
 	var parts []sdk.ChatCompletionContentPartUnionParam
@@ -194,9 +194,9 @@ func (p provider) reason(out *sdk.ChatCompletionNewParams, r model.Request) erro
 	return nil
 }
 
-// native reports whether the server can be asked to hold its model to the schema; where it cannot,
-// the schema in the prompt has to do. The vendor takes objects only, from GPT-4o on; other servers
-// force each reply into the schema and so would get no call of a tool.
+// native reports whether the server can enforce the schema. If it cannot, the schema is only in the
+// prompt. The vendor takes objects only, from GPT-4o on; other servers force each reply into the
+// schema and so would get no call of a tool.
 func native(r model.Request, official bool) bool {
 	if !official {
 		return len(r.Tools) == 0

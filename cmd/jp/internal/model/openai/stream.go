@@ -24,13 +24,13 @@ type api[P, E any] struct {
 type answer[E any] interface {
 	// origin is the id of the reply and the model that gives it, "" where the event does not say.
 	origin(E) (id, model string)
-	// event takes one event. It returns false when the consumer wants no more.
+	// event handles one event. It returns false if the consumer wants no more.
 	event(E) bool
 	// whole reports whether no more events are needed, so that a connection that breaks then breaks
 	// nothing.
 	whole() bool
-	// finish yields what stands at the end of a reply, or says why it is none. err is that of the
-	// connection, nil once the answer is whole.
+	// finish yields the last parts of a reply, or an error if it is not complete. err is the error
+	// of the connection, nil if the whole answer came.
 	finish(ctx context.Context, err error)
 }
 

@@ -8,8 +8,8 @@ const (
 	thinkEnd   = "</think>"
 )
 
-// thinkTags takes thinking out of what a reply says. It knows the tags at the beginning of a reply
-// alone: later they are words.
+// thinkTags takes thinking out of the text of a reply. It looks for the tags only at the beginning
+// of a reply: later they are part of the text.
 type thinkTags struct {
 	state thinkState
 	held  string // text that may be a part of a tag
@@ -20,7 +20,7 @@ type thinkState int
 const (
 	thinkMay    thinkState = iota // nothing but space was said
 	thinkInside                   // between the tags
-	thinkAfter                    // behind them, before the first word
+	thinkAfter                    // after the tags, before the first word
 	thinkNever                    // what comes is said
 )
 
@@ -59,7 +59,7 @@ func (t *thinkTags) take(piece string) (thought, said string) {
 	return thought, said
 }
 
-// end returns what was held back.
+// end returns the text that was held back.
 func (t *thinkTags) end() (thought, said string) {
 	held := t.held
 	t.held = ""

@@ -16,14 +16,14 @@ import (
 	"jp/tools/unseen"
 )
 
-// Recorded is the [recorded] table of a script that nobody wrote.
+// Recorded is the [recorded] table of a script that was recorded.
 type Recorded struct {
 	Version string                   `toml:"jp"`      // of the program
 	Stopped string                   `toml:"stopped"` // why the run was stopped before its end; "" = it was not
 	Models  map[string]RecordedModel `toml:"models"`  // that were asked, by full id
 }
 
-// RecordedModel is what was known of a model.
+// RecordedModel is what a recording holds about a model.
 type RecordedModel struct {
 	Price *recordedPrice `toml:"price"` // nil = unknown
 }
@@ -120,7 +120,7 @@ func runName(run string) string {
 	return "sub-agent " + run
 }
 
-// compareRuns sorts a run before those that it started, and these as they stand: by their numbers.
+// compareRuns sorts a run before the runs that it started, and these by their numbers.
 func compareRuns(a, b string) int {
 	return slices.CompareFunc(runParts(a), runParts(b), func(a, b string) int {
 		if m, err := strconv.Atoi(a); err == nil {
@@ -141,7 +141,7 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 	b.WriteString("[[rule]]\n")
 	setting(b, "run", e.Run)
 	setting(b, "profile", pathPattern.Replace(e.Profile))
-	if e.Run != "" { // the first run may go on with any conversation
+	if e.Run != "" { // the first run may continue any conversation
 		fmt.Fprintf(b, "turn = %d\n", e.Turn)
 	}
 	fmt.Fprintf(b, "round = %d\nattempt = %d\nno_calls = %t\n", e.Round, e.Attempt, e.NoCalls)
@@ -183,7 +183,7 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 	switch own := wording.Either(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
 	case e.Error != nil:
 		said.WriteString("error = { kind = " + quote(string(e.Error.Kind)))
-		// else it was no error to the server
+		// otherwise it was not an error for the server
 		if status := e.Error.Status; status >= 400 && status <= 599 {
 			fmt.Fprintf(&said, ", status = %d", status)
 		}
@@ -200,8 +200,9 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 // pathPattern makes a pattern that matches nothing but a name.
 var pathPattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// template turns what a model said into what a rule says: ids of conversations and the path of the
-// workspace become captures, and what only looks like one comes out as it was.
+// template turns the text of a model into the text of a rule. Ids of conversations and the path of
+// the workspace become captures. A text that only looks like a capture is quoted, so that it stays
+// as it was.
 type template struct {
 	ids  map[string]string // the name of the capture of an id
 	from map[string]IDPlace

@@ -17,7 +17,7 @@ import (
 	"jp/profiles/tomldoc"
 )
 
-// Error is what is wrong with a script.
+// Error says what is wrong with a script.
 type Error struct {
 	File string
 	Line int // 0 = unknown
@@ -164,7 +164,7 @@ func Parse(name string, data []byte) (*Script, error) {
 			return nil, &Error{File: name, Line: place(i).Nearest(strings.Split(key, ".")...), Msg: bad.Text()}
 		}
 	}
-	// What stands in tables of any shape, the decoder does not count as decoded.
+	// The decoder does not count keys in tables of any shape as decoded.
 	unknown := slices.DeleteFunc(md.Undecoded(), func(k toml.Key) bool {
 		name := k.String() + "."
 		return strings.HasPrefix(name, "rule.tool_calls.arguments.") || strings.HasPrefix(name, "rule.captures.") || strings.HasPrefix(name, "captures.")

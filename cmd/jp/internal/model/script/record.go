@@ -33,12 +33,12 @@ type Entry struct {
 	Reasoning []string         `json:"reasoning"` // blocks
 	Text      string           `json:"text"`
 	Calls     []EntryCall      `json:"calls"`
-	Usage     *convstore.Usage `json:"usage"` // nil = nobody told
+	Usage     *convstore.Usage `json:"usage"` // nil = not reported
 	Stop      model.Stop       `json:"stop"`
 	Error     *EntryError      `json:"error"`
 	Hang      bool             `json:"hang"` // the run was over before the reply was
 
-	IDs map[string]IDPlace `json:"ids"` // where in the thread the ids of conversations stand that the reply names
+	IDs map[string]IDPlace `json:"ids"` // places in the thread of the conversation ids that the reply names
 }
 
 // EntryCall is a tool call in an Entry.
@@ -61,9 +61,9 @@ type IDPlace struct {
 	N      int  `json:"n"`
 }
 
-// Record returns s, the model of info, each reply of which is kept before its end is told. It
-// belongs around retries: what failed and then did not is no part of a recording. Where a reply
-// cannot be kept, that is the error.
+// Record returns s, the model of info, and records each reply before it yields the Stop. It must be
+// around retries: a failed attempt that was repeated is not part of a recording. If a reply cannot
+// be recorded, the stream ends with that error.
 func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -186,8 +186,8 @@ func (p IDPlace) pattern() *regexp.Regexp {
 	return conversationID()
 }
 
-// places finds the ids that the reply names in the thread that it answers. What does not stand
-// there the model has made up, and makes up again.
+// places finds the ids that the reply names in the thread that it answers. An id that is not there
+// was invented by the model, and the replay repeats it.
 func (e *Entry) places(r model.Request) map[string]IDPlace {
 	var ids []string
 	for _, s := range e.texts() {

@@ -15,8 +15,8 @@ import (
 // Provider is whose reasoning script models say theirs is.
 const Provider = "script"
 
-// OpenRecording reads the recording in a file, to which messages give the name. data is what stands
-// there. An error that is no *Error is of the file and does not name it.
+// OpenRecording reads the recording in data, the content of a file whose name is for messages. An
+// error that is not an *Error is about the file and does not name it.
 func OpenRecording(file, name string) (s *Script, data []byte, err error) {
 	if data, err = read(files.Disk{}, file); err != nil {
 		return nil, nil, err
@@ -35,8 +35,8 @@ func ParseRecording(name string, data []byte) (*Script, error) {
 }
 
 // Replay follows a recording in the workspace dir: each request is answered by the rule that was
-// recorded for it, or with an error that says where the run went another way. told hears of both:
-// the number of the rule, or the error. The requests come from a Trail.
+// recorded for it, or with an error that says where the run differs. told is called with both: the
+// number of the rule, or the error. The requests come from a Trail.
 func (s *Script) Replay(dir string, told func(rule int, err error)) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -50,8 +50,8 @@ func (s *Script) ranOut(run string) bool {
 	return slices.ContainsFunc(s.rules, func(r rule) bool { return r.hang && slices.Contains(r.run, run) })
 }
 
-// Unused describes the rules whose numbers are not among used, but for closing calls of runs that
-// ran out of their time: there may be none left for them.
+// Unused describes the rules whose numbers are not among used. It leaves out closing calls of runs
+// that reached their deadline: a replay may have no time for them.
 func (s *Script) Unused(used map[int]bool) (titles []string) {
 	for i := range s.rules {
 		r := &s.rules[i]
@@ -65,7 +65,7 @@ func (s *Script) Unused(used map[int]bool) (titles []string) {
 	return titles
 }
 
-// Models are those that were asked, by full id, with what they cost then; nil is unknown.
+// Models are the models that were asked, by full id, with their prices at that time; nil = unknown.
 func (s *Script) Models() map[string]*model.Price {
 	all := make(map[string]*model.Price, len(s.recorded.Models))
 	for id, m := range s.recorded.Models {
@@ -158,7 +158,7 @@ func (c *rule) differences(r request) (list []string) {
 	return list
 }
 
-// shortened quotes a text from a little before where it differs from another one.
+// shortened quotes a text, from a little before the point where it differs from another text.
 func shortened(text, other string) string {
 	const before, most = 20, 80
 	a, b := []rune(text), []rune(other)

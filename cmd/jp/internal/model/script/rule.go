@@ -115,13 +115,13 @@ func (r request) question() []string {
 	return nil
 }
 
-// asks reports whether the last text of the user is this one, whatever conversations the two name
-// and wherever the workspace is.
+// asks reports whether the last text of the user is this one. Ids of conversations and the path of
+// the workspace may differ.
 func (r request) asks(want string) bool {
 	return WithoutIDs(withoutPath(asked(r.Request), r.dir)) == WithoutIDs(want)
 }
 
-// asked returns the last text of the user, "" when there is none.
+// asked returns the last text of the user; "" = none.
 func asked(r model.Request) string {
 	for _, m := range slices.Backward(r.Messages) {
 		if m.Role != model.User {
@@ -341,7 +341,8 @@ func (c capture) find(r request) (string, error) {
 	return "", fmt.Errorf("%q has %d matches in the thread, number %d was asked for", c.pattern, len(all), c.match)
 }
 
-// matches lists what a pattern matches in a thread: the first group, or all where it has none.
+// matches returns the matches of a pattern in a thread: its first group, or the whole match if it
+// has no group.
 func matches(r model.Request, pattern *regexp.Regexp) (all []string) {
 	look := func(text string) {
 		for _, m := range pattern.FindAllStringSubmatch(text, -1) {

@@ -167,7 +167,7 @@ func (s *Script) run(ctx context.Context, r request, provider string, yield func
 	}
 }
 
-// errConsumer ends an answer whose consumer wants no more.
+// errConsumer ends an answer because its consumer wants no more.
 var errConsumer = errors.New("the consumer stopped")
 
 // answer yields a reply. A nil error means that it is complete or not wanted any more.
@@ -193,7 +193,7 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 	}
 	rule := s.match(r)
 	if rule == nil && s.recorded != nil && r.ToolChoice == "none" && s.ranOut(r.Run) {
-		<-ctx.Done() // whether there was time for a closing call is no other way
+		<-ctx.Done() // with or without a closing call, the run is the same
 		return context.Cause(ctx)
 	}
 	if rule == nil && s.recorded != nil {
@@ -278,8 +278,8 @@ func (r *rule) say(ctx context.Context, provider string, said words, part func(m
 	return pieces(said.text, func(s string) model.Part { return model.Part{Text: s} })
 }
 
-// fail returns the error that the rule asks for, or waits for the end of the context where it asks
-// to hang.
+// fail returns the error that the rule asks for. If the rule asks to hang, it waits for the end of
+// the context.
 func (r *rule) fail(ctx context.Context, provider string, said words) error {
 	switch {
 	case r.hang:

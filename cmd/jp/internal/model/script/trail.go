@@ -12,9 +12,9 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// Trail says where in a tree of runs the requests of one process stand, in the same words when the
-// tree is recorded and when it is replayed, whatever ids calls and conversations have then. The
-// first run is ""; below a run stand those that it started, parted by "/":
+// Trail names the place of one process's requests in a tree of runs. The name is the same when the
+// tree is recorded and when it is replayed, although ids of calls and conversations differ. The
+// first run is "". The name of a run that it started follows after "/":
 //
 //	2.1      the sub-agent of the first call in the reply of round 2
 //	2.1#3    the third one of that call, which is a batch
@@ -22,14 +22,14 @@ import (
 //	#3       the sub-agent of the third line of a batch from a shell
 //	=9f86d081      one of a call that was made before this process began
 //
-// Where several with the same query would have the same name, "+2" and so on follow. Safe for
+// If several runs with the same query would have the same name, "+2" and so on follow. Safe for
 // concurrent use.
 type Trail struct {
 	run string
 
 	mu       sync.Mutex
 	requests map[int]int       // made so far, by round
-	calls    map[string]string // where a call stands, by its id
+	calls    map[string]string // place of a call, by its id
 	begun    map[string]int    // runs so far, by name
 }
 
@@ -41,8 +41,8 @@ func NewTrail(run string) *Trail {
 // Run is the run that the trail is of.
 func (t *Trail) Run() string { return t.run }
 
-// Follow returns s, told of each request where it stands: Run, and as Attempt how many of this
-// round there were.
+// Follow returns s, and sets in each request its place: Run, and as Attempt how many requests this
+// round has had.
 func (t *Trail) Follow(s model.Stream) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -66,9 +66,9 @@ func (t *Trail) Follow(s model.Stream) model.Stream {
 	}
 }
 
-// Below names the run that a call starts with a query. A call is identified as the ledger does it:
-// by the id that the model's provider gave it, with the number of the item of a batch behind "#",
-// or the number of a delegation by a tool behind "/".
+// Below returns the name of the run that a call starts with a query. A call is identified as in the
+// ledger: by the id of the model's provider, with "#" and the number of the item of a batch, or "/"
+// and the number of a delegation by a tool.
 func (t *Trail) Below(call, query string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
