@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"strings"
@@ -75,6 +76,46 @@ func TestUnreadOutput(t *testing.T) {
 				t.Errorf("status = %s, want %s", got, tt.state)
 			}
 		})
+	}
+}
+
+// TestUnreadBatch: a batch whose rows nobody reads ends with the signal that stopped it, and says so once.
+func TestUnreadBatch(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		s := newSite(t, map[string]string{
+			".jp/config.toml":         "[assistant]\nmodel = \"script/m.toml\"\n",
+			".jp/config/agent/r.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/m.toml\"\n",
+			"m.toml":                  "[[rule]]\ntext = \"the answer\"\n",
+		})
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.WriteString(strings.Repeat("x", size)); err != nil {
+			t.Fatal(err)
+		}
+		var stderr bytes.Buffer
+		cmd := &exec.Cmd{
+			Path: "/proc/self/exe", Args: []string{"jp", "batch", "-q", "-c", "agent/r"}, Dir: s.dir, Env: s.environ(),
+			Stdin: strings.NewReader("\"one\"\n\"two\"\n"), Stdout: w, Stderr: &stderr,
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		s.eventually("an answer", func() bool { return s.ended(s.all()["one"].ID) })
+		_ = cmd.Process.Signal(sig)
+		over := make(chan error, 1)
+		go func() { over <- cmd.Wait() }()
+		s.eventually("jp to end", func() bool { return len(over) > 0 })
+		if got, want := cmd.ProcessState.ExitCode(), 128+int(sig); got != want || strings.Count(stderr.String(), "nobody reads it") != 1 {
+			t.Errorf("%v: exit = %d, want %d; stderr:\n%s", sig, got, want, stderr.String())
+		}
 	}
 }
 

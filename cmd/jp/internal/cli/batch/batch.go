@@ -343,6 +343,9 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	failed := d.Batch(ctx, b.newCall(), b.items, b.parallel, b.most, b.row)
 	b.tree.Close()
 	failed = b.finish(failed)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(failed, term.ErrUnread) {
+		failed = fmt.Errorf("%w: %w", cause, term.ErrUnread) // once, however many rows nobody read
+	}
 	came := run.EndOf(ctx, failed, b.cameTo())
 	end(came)
 	failed = errors.Join(failed, b.session.Conclude(ctx, b.summary(), came))
