@@ -40,6 +40,9 @@ func (env *Env) Startable(ctx context.Context) []error {
 			return []error{err}
 		}
 	}
+	if _, err := st.List(ctx, convstore.Filter{Hidden: true, Archived: true, Limit: 1}); err != nil {
+		return []error{err} // it is damaged, or of another version
+	}
 	tape, err := record.Check(env.Con, env.WS)
 	if err != nil {
 		return []error{err}
