@@ -1,13 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
@@ -36,6 +43,9 @@ func (b *bank) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part
 			for p, err := range b.next(ctx, r) {
 				if p.Usage != nil {
 					u.Output = p.Usage.Output / 4 * 3
+					if r.MaxTokens > 0 {
+						u.Output = min(u.Output, int64(r.MaxTokens))
+					}
 					b.bill(u)
 					p.Usage = &u
 				}
@@ -214,4 +224,88 @@ max_parallel = 8
 			}
 		})
 	}
+}
+
+// TestCapOfClient: the limit of a client that sends one message after another holds for all replies that a provider bills, also
+// for those that cannot be stored. Where nobody can say what a message used, there is no further one.
+func TestCapOfClient(t *testing.T) {
+	noise := make([]byte, 300_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for _, tt := range []struct {
+		name string
+		says string
+		away bool // the store is away from the first reply on; else the replies are larger than the disk
+	}{
+		{"call of a tool", fmt.Sprintf(`tool_calls = [{ name = "fs_read_file", arguments = { path = "%x" } }]`, noise), false},
+		{"answer", fmt.Sprintf(`text = "%x"`, noise), false},
+		{"without a store", `text = "ok"`, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			answers, err := script.Parse("model.toml", []byte("[[rule]]\n"+tt.says+"\nusage = { input = 100, output = 20000 }\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newSite(t, map[string]string{".jp/config.toml": "[assistant]\nmodel = \"anthropic/claude-haiku-5-5\"\n[conversation.tools.fs_read_file]\n"})
+			dir := filepath.Dir(s.store.Path())
+			b := &bank{price: model.PerMillion(0.1, 0.5, 0.01, 0.125), next: answers.Stream("wire", "")}
+			server, err := wire.Start(func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+				if tt.away {
+					if err := os.Rename(dir, dir+".away"); err != nil {
+						t.Error(err)
+					}
+				}
+				return b.stream(ctx, r)
+			}, wire.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = server.Close() }()
+			s.more = []string{"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=sk-the-key-of-this-test"}
+			c := s.fullDisk("--max-cost", "0.025")
+			for range 5 {
+				c.say("go")
+			}
+			_ = c.in.Close()
+			n := 0
+			for c.lines.Scan() {
+				if bytes.Contains(c.lines.Bytes(), []byte(`"type":"result"`)) {
+					n++
+				}
+			}
+			_ = c.cmd.Wait()
+			if b.billed == 0 || b.billed > 25e6 {
+				t.Errorf("billed %d of at most 25000000 nano-dollars in %d requests", b.billed, b.asked)
+			}
+			if want := map[bool]int{false: 5, true: 1}[tt.away]; n != want {
+				t.Errorf("%d results, want %d", n, want)
+			}
+			if tt.away {
+				if err := os.Rename(dir+".away", dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// fullDisk is clientRun where no file can have more than 256 KiB.
+func (s *site) fullDisk(args ...string) *clientRun {
+	s.t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var was, beyond unix.Sigset_t // a write beyond the limit shall fail, and not end the process
+	beyond.Val[0] = 1 << (unix.SIGXFSZ - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &beyond, &was); err != nil {
+		s.t.Fatal(err)
+	}
+	c := s.clientRun(args...)
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &was, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	const size = 256 << 10
+	if err := unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: size}, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	c.lines.Buffer(nil, 4<<20)
+	return c
 }

@@ -74,7 +74,13 @@ type Loop struct {
 	Compact   Compact   // when and how the thread is made shorter
 
 	Watch Watch
+
+	paid bill
 }
+
+// Used returns what the calls of models in this Loop have used so far, also those that could not be
+// stored. It must not be called while a turn runs.
+func (l *Loop) Used() convstore.Spend { return l.paid.spend() }
 
 // Watch is what somebody sees of a turn while it runs. The functions are called on the goroutine
 // that runs the loop. Each may be nil.
@@ -152,7 +158,7 @@ func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
 func (l *Loop) newAsker(h *history, b *bill) *asker {
 	return &asker{
 		model:    Writer{Ask: l.Ask, Model: l.Model, Name: l.Name, Price: l.Price, Output: l.Output},
-		replayed: l.Replayed, history: h, bill: b, aside: Closing(l.Price), since: h.from,
+		replayed: l.Replayed, history: h, bill: b, paid: &l.paid, aside: Closing(l.Price), since: h.from,
 	}
 }
 
@@ -368,9 +374,8 @@ func (t *turn) store(ctx context.Context, r reply, behind ...convstore.Body) err
 	return nil
 }
 
-// show adds a reply to the bill and shows it.
+// show shows a reply.
 func (t *turn) show(r reply) {
-	t.bill.add(convstore.ModelCall{Usage: r.usage, CostNano: r.cost})
 	if t.loop.Watch.Message == nil {
 		return
 	}

@@ -41,7 +41,7 @@ func (e *AsideError) Unwrap() error { return e.Err }
 // bound is in the account. If w wrote nothing, the record is stored already, and the error is an
 // *AsideError. Other errors are errors of the store.
 func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
-	own := &asker{model: w, replayed: a.replayed, history: a.history, bill: a.bill, aside: a.aside, since: len(a.history.events)}
+	own := &asker{model: w, replayed: a.replayed, history: a.history, bill: a.bill, paid: a.paid, aside: a.aside, since: len(a.history.events)}
 	r, short, asked := own.ask(ctx, req, false)
 	if broken := (storeError{}); errors.As(asked, &broken) {
 		return r, call, broken.error
@@ -56,7 +56,6 @@ func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Re
 	if asked != nil && !r.any {
 		call.CostNano = new(int64) // nothing came, whatever its price
 	}
-	a.bill.add(call)
 	none := &AsideError{What: what, Err: asked}
 	switch {
 	case asked != nil:

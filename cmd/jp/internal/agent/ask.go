@@ -19,6 +19,7 @@ type asker struct {
 	replayed bool
 	history  *history
 	bill     *bill
+	paid     *bill            // bill of all that the loop asks
 	aside    convstore.Budget // amounts set aside for the closing call of the turn
 	since    int              // index in history of the first event that foreseen looks at
 
@@ -62,7 +63,17 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 		a.meter.Learn(c.sent, c.reply.usage)
 	}
 	c.reply.cost = a.cost(&c.reply)
+	if err == nil || c.reply.any {
+		a.pay(a.record(c.reply))
+	}
 	return c.reply, nil, err
+}
+
+// pay adds a call to the bills, as soon as it is known what it used: whether it can be stored is
+// found out later.
+func (a *asker) pay(c convstore.ModelCall) {
+	a.bill.add(c)
+	a.paid.add(c)
 }
 
 // cost returns the cost of a reply, nil for unknown. Without a price it is what the provider
@@ -152,7 +163,7 @@ func (c *asking) waits(ctx context.Context, lost model.Lost) error {
 		failed.cost = c.asker.cost(&failed)
 		call := c.asker.record(failed)
 		c.asker.history.add(call)
-		c.asker.bill.add(call)
+		c.asker.pay(call)
 	}
 	c.reply = reply{began: time.Now()}
 	c.text.Reset()

@@ -92,13 +92,13 @@ func callIDs(events []convstore.Event) map[string]bool {
 type bill struct {
 	usage    convstore.Usage
 	nano     int64 // nano-dollars that the calls with a known cost have cost
-	unpriced bool  // whether the cost of a call is unknown
+	unpriced int   // number of calls whose cost is unknown
 }
 
 func (b *bill) add(c convstore.ModelCall) {
 	b.usage = b.usage.Add(c.Usage)
 	if c.CostNano == nil {
-		b.unpriced = true
+		b.unpriced++
 	} else {
 		b.nano = convstore.Sum(b.nano, *c.CostNano)
 	}
@@ -106,9 +106,10 @@ func (b *bill) add(c convstore.ModelCall) {
 
 // cost returns the cost in nano-dollars, nil where that of a call is unknown.
 func (b *bill) cost() *int64 {
-	if b.unpriced {
-		return nil
-	}
-	nano := b.nano
-	return &nano
+	return b.spend().Cost()
+}
+
+// spend returns all of it.
+func (b *bill) spend() convstore.Spend {
+	return convstore.Spend{Usage: b.usage, CostNano: b.nano, Unpriced: b.unpriced}
 }

@@ -39,6 +39,7 @@ type Run struct {
 	made    bool                   // reports whether this run made the conversation
 	scope   convstore.Scope        // scope of a delegation by a person
 	hand    *convstore.Reservation // delegation by a person, settled by Finish; nil = none
+	settled *convstore.Spend       // what it used, with all below it; nil = it is not settled
 	slot    *convstore.Slot        // slot of a delegated run; nil = none
 	sub     *delegate.Delegator    // holder of the slot; nil before there is an Agent
 	tty     *term.TTY              // terminal for questions; nil = none
@@ -134,6 +135,7 @@ func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 	if settled, err := r.scope.Settle(ctx, r.hand, o); err != nil {
 		r.env.Con.Warn("%s: settle: %v", r.Conv.ID, err)
 	} else {
+		r.settled = &settled.Total
 		delegate.LogEnd(r.env.Con.Logger(), settled)
 	}
 	r.hand = nil

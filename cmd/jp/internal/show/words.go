@@ -92,18 +92,8 @@ func (u Used) Total() *stream.USD {
 	return USD(&n)
 }
 
-// Sum returns the tokens, and the nano-dollars as far as prices are known.
-func (u Used) Sum() (tokens, cost int64) {
-	for _, c := range u {
-		tokens = convstore.Sum(tokens, c.Usage.Tokens())
-		if c.CostNano != nil {
-			cost = convstore.Sum(cost, *c.CostNano)
-		}
-	}
-	return tokens, cost
-}
-
-// used adds up the usage of a run. It reads the usage of sub-agents from the store.
+// used adds up the usage of a run. It reads the usage of sub-agents from the store. Only the agent
+// knows what could not be stored.
 func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	u := Used{}
 	if s.agent.Sub.Calls() == 0 {
@@ -117,8 +107,11 @@ func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
 		u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // makes the total unknown
 	}
+	if s.Unstored && err == nil {
+		u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
+	}
 	for _, c := range spent.Charges {
-		if c.Session == spent.Session {
+		if c.Session == spent.Session && !(s.Unstored && c.Conversation == s.run.Conv.ID) {
 			u.Add(c)
 		}
 	}
@@ -178,20 +171,18 @@ func (s *Show) apiMessage(m agent.Message) stream.Message {
 	return stream.NewMessage(m.ID, s.agent.Loop.Model, m.Text, stop, calls, Usage(m.Usage))
 }
 
-// Result shows how a turn ended and returns its usage; failed is the error that the command ends
-// with.
-func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) (Used, error) {
+// Result shows how a turn ended; failed is the error that the command ends with.
+func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) error {
 	r := &stream.Result{
 		ConversationID: s.run.Conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
 		Model: s.agent.Loop.Model, Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
 		SubCalls: s.agent.Sub.Calls(), PermissionDenials: s.agent.Denied(),
 	}
-	var paid Used
 	if s.con.JSON() && !s.run.Delegated {
-		paid = s.used(ctx, out)
+		paid := s.used(ctx, out)
 		r.TotalCostUSD, r.ModelUsage = paid.Total(), s.modelUsage(paid)
 	}
-	return paid, s.last(Complete(r, out.Limit, failed))
+	return s.last(Complete(r, out.Limit, failed))
 }
 
 // WriteReport writes what `jp query` prints about a run.

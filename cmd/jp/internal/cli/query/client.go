@@ -53,8 +53,8 @@ type clientRun struct {
 	in       stream.Input
 	id       convstore.ID // of its conversation; 0 = it came to none
 	answered bool         // its result was written
-	tokens   int64        // tokens used so far, sub-agents included
-	cost     int64        // nano-dollars
+	begun    bool         // a turn was begun, and used says what it used
+	used     convstore.Budget
 }
 
 // errInterrupted is the cause of a run that its client interrupts.
@@ -285,32 +285,38 @@ func (c *client) again() error {
 	o.id = command.Given(c.run.id.String())
 	o.fresh, o.fork, o.hidden = false, command.Maybe[int]{}, false
 	o.tmp, o.title = command.Maybe[time.Duration]{}, command.Maybe[string]{}
-	if n := o.maxTokens.Value; n != nil {
-		left := max(*n-c.run.tokens, 0)
-		o.maxTokens.Value = &left
+	if !c.run.begun {
+		return nil
 	}
-	if n := o.maxCost.Value; n != nil {
-		left := max(*n-c.run.cost, 0)
-		o.maxCost.Value = &left
+	if err := c.less("max-tokens", &o.maxTokens, c.run.used.Tokens); err != nil {
+		return err
+	}
+	return c.less("max-cost", &o.maxCost, c.run.used.CostNano)
+}
+
+// less lowers a limit by what was used. Where nobody can say how much that is, there is no further message.
+func (c *client) less(flag string, limit *command.Maybe[*int64], used *int64) error {
+	switch {
+	case limit.Value == nil:
+	case used == nil:
+		return exit.Refusedf("--%s: nobody can say how much the last message used, so that no further one begins", flag)
+	default:
+		left := max(*limit.Value-*used, 0)
+		limit.Value = &left
 	}
 	return nil
 }
 
-// spent notes what the run of a message has used.
-func (c *client) spent(u show.Used) { c.run.tokens, c.run.cost = u.Sum() }
-
-// account notes what the ledger says that the message has used, which what came after the answer is a part of.
-func (c *client) account(ctx context.Context, r *run.Run) {
-	if c == nil || c.group.Env.Con.Globals.NoPersist {
+// account notes what the run of the message has used, however it ended. Without a client it does nothing.
+func (c *client) account(ctx context.Context, ag *run.Agent) {
+	if c == nil {
 		return
 	}
-	a, err := r.Store.Account(context.WithoutCancel(ctx), r.Conv.ID)
-	if err != nil {
-		c.group.Env.Con.Warn("%s: what it used: %v", r.Conv.ID, err)
-		return
+	c.run.begun = true
+	var err error
+	if c.run.used, err = ag.Used(ctx); err != nil {
+		c.group.Env.Con.Warn("%v", err)
 	}
-	spent := a.Own.Add(a.Below)
-	c.run.tokens, c.run.cost = max(c.run.tokens, spent.Tokens()), max(c.run.cost, spent.CostNano)
 }
 
 // answer runs a message. What fails before there is a result gets one nevertheless: the client waits for it.

@@ -267,6 +267,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	}
 	s.Begin(r, ag, resume)
 
+	defer o.client.account(ctx, ag)
 	out, err := ag.Turn(ctx)
 	s.Stop()
 	unstored := (*agent.NotStoredError)(nil)
@@ -279,11 +280,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if unstored != nil {
 		failed = fmt.Errorf("conversation %s: %w", r.Conv.ID, unstored)
 	}
-	used, err := s.Result(ctx, out, failed)
-	if o.client != nil {
-		o.client.spent(used)
-	}
-	if errors.Is(err, term.ErrUnread) {
+	if err := s.Result(ctx, out, failed); errors.Is(err, term.ErrUnread) {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	} else if err != nil {
 		return err
@@ -294,7 +291,6 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if !r.Delegated {
 		r.Expire(ctx)
 		ag.Name(ctx, out, s.Titling())
-		o.client.account(ctx, r)
 	}
 	if out.State == convstore.StateCancelled && !r.Delegated && !g.Env.Con.JSON() && !g.Env.Con.Globals.NoPersist {
 		g.Env.Con.Note("stopped; resume with: %s", r.Again())
