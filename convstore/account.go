@@ -138,7 +138,7 @@ func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, err
 	if a.Open, err = t.grantedBy(open, ledger, id, belongs); err != nil {
 		return a, err
 	}
-	a.left()
+	a.computeLeft()
 	return a, nil
 }
 
@@ -271,19 +271,19 @@ func (l *Log) Limit(ctx context.Context, limits Limits) error {
 	})
 }
 
-// loseCall charges a call that was begun and never ended. It appends an event, because the events
-// say what was used.
-func (t *tx) loseCall(id ID, r *record) error {
+// chargeLostCall charges a call that was begun and never ended. It appends an event, because the
+// events say what was used.
+func (t *tx) chargeLostCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
 	}
-	return t.noteEvent(id, r, t.Loss(id, r))
+	return t.noteEvent(id, r, t.LostCallEvent(id, r))
 }
 
-// Loss returns that event. It is always the same event, whenever Loss is called: an export can
-// contain it before it is stored, and must then equal the stored one. Its ID is new in the
+// LostCallEvent returns that event. It is always the same event, whenever it is called: an export
+// can contain it before it is stored, and must then equal the stored one. Its ID is new in the
 // conversation, even if an import brought an event with an ID of this form.
-func (t *tx) Loss(id ID, r *record) Event {
+func (t *tx) LostCallEvent(id ID, r *record) Event {
 	name := fmt.Sprintf("lost-%d", r.LastSeq+1)
 	for n := 2; t.Bucket(db.EventIDs).Get(db.TextKey(id, name)) != nil; n++ {
 		name = fmt.Sprintf("lost-%d-%d", r.LastSeq+1, n)

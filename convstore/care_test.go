@@ -312,7 +312,7 @@ func TestBackupBesideWriters(t *testing.T) {
 					}
 				}
 			}
-			return s.f.Soundly(t.Context())(func(file *os.File) error {
+			return s.f.LockSound(t.Context())(func(file *os.File) error {
 				moment = mustRead(t, s.Path())
 				return use(file)
 			})
@@ -331,7 +331,7 @@ func TestBackupBesideWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustNot(t, s.f.CopyTo(t.Context(), file, s.f.Anyhow(t.Context())))
+	mustNot(t, s.f.CopyTo(t.Context(), file, s.f.LockAny(t.Context())))
 	if left := filesIn(t, dir); runtime.GOOS == "linux" && len(left) != 0 {
 		t.Errorf("what a kill would leave: %v", left)
 	}

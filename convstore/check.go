@@ -37,7 +37,7 @@ func (s *Store) Check(ctx context.Context) error {
 func (f *base) check(ctx context.Context, inPlace int64) error {
 	check := func(h *db.Handle) error { return f.checkAll(ctx, h) }
 	if info, err := os.Lstat(f.StorePath()); err == nil && info.Size() > inPlace {
-		file, err := f.Aside(ctx, f.Anyhow(ctx))
+		file, err := f.TempCopy(ctx, f.LockAny(ctx))
 		if err != nil {
 			return err
 		}

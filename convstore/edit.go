@@ -127,7 +127,7 @@ func (m *mover) move(id, parent ID) error {
 		}
 		trees = append(trees, parent)
 	}
-	if err := m.take(trees); err != nil {
+	if err := m.requireIdleTrees(trees); err != nil {
 		return err
 	}
 	moved, err := t.withBelow(id)
@@ -153,8 +153,8 @@ func (m *mover) move(id, parent ID) error {
 	return t.Save(id, r)
 }
 
-// take fails with a *BusyError if anything runs in the trees of these conversations.
-func (m *mover) take(in []ID) error {
+// requireIdleTrees fails with a *BusyError if anything runs in the trees of these conversations.
+func (m *mover) requireIdleTrees(in []ID) error {
 	t := m.t
 	var roots []ID
 	for _, id := range in {
@@ -172,5 +172,5 @@ func (m *mover) take(in []ID) error {
 	if err != nil {
 		return err
 	}
-	return t.takeAll(all)
+	return t.requireIdle(all)
 }

@@ -141,14 +141,14 @@ func eventOf(s stored.Event, seq uint64) (Event, error) {
 func EncodeEvent(e Event) (stored.Event, error) {
 	if o, ok := e.Body.(Opaque); ok {
 		// A body of a known type is stored as that type.
-		known, err := DecodeBody(o.Raw)
+		decoded, err := DecodeBody(o.Raw)
 		if err != nil {
 			return stored.Event{}, err
 		}
-		if known.Type() != o.Name {
-			return stored.Event{}, fmt.Errorf("event: %s: is of type %s", o.Name, known.Type())
+		if decoded.Type() != o.Name {
+			return stored.Event{}, fmt.Errorf("event: %s: is of type %s", o.Name, decoded.Type())
 		}
-		e.Body, e.raw = known, bytes.TrimSpace(o.Raw)
+		e.Body, e.raw = decoded, bytes.TrimSpace(o.Raw)
 	}
 	body, err := e.body()
 	if err != nil {

@@ -176,8 +176,8 @@ func TestRunLocks(t *testing.T) {
 	if _, err := s.f.TakeRun(500); busyID(err) != 500 {
 		t.Errorf("takeRun of one that is held: %v", err)
 	}
-	if err := s.f.write(t.Context(), func(tx *tx) error { return tx.takeAll([]ID{4, 499, 500, 502}) }); busyID(err) != 500 {
-		t.Errorf("takeAll with one that is held: %v", err)
+	if err := s.f.write(t.Context(), func(tx *tx) error { return tx.requireIdle([]ID{4, 499, 500, 502}) }); busyID(err) != 500 {
+		t.Errorf("requireIdle with one that is held: %v", err)
 	}
 	for _, lock := range files {
 		if err := file.DropRun(lock); err != nil {

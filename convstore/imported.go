@@ -144,8 +144,8 @@ func (t *tx) abandonedImports(most int) (keys [][]byte, err error) {
 	runs := make(map[ID]bool)
 	err = t.Prefixed(db.Imports, nil, func(k, v []byte) error {
 		by := idAt(v, 0)
-		held, known := runs[by]
-		if !known {
+		held, seen := runs[by]
+		if !seen {
 			var err error
 			if held, err = t.Held(by); err != nil {
 				return err

@@ -212,12 +212,12 @@ type Account struct {
 	Free Budget
 }
 
-// left computes Left and Free from the other fields.
+// computeLeft computes Left and Free from the other fields.
 //
 //	remaining = limit or grant − own use (in a child) − settled − open
 //
 // An open call counts as used in full, because a person may delegate meanwhile.
-func (a *Account) left() {
+func (a *Account) computeLeft() {
 	given := a.Below.budget().plus(a.Open)
 	a.Left = a.Limit.Minus(a.Own.Add(a.Call).budget()).Minus(given)
 	a.Free = a.Left.Min(a.Subs.Minus(given))

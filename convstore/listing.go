@@ -228,7 +228,7 @@ func (a ranked) compare(b ranked) int {
 type first struct {
 	limit      int // 0 = no limit
 	descending bool
-	kept       []ranked
+	best       []ranked
 	worst      ranked // the last in order of the first limit ones, if full
 	full       bool
 }
@@ -244,25 +244,25 @@ func (f *first) offer(r ranked) {
 	if f.full && f.compare(r, f.worst) >= 0 {
 		return
 	}
-	if f.kept = append(f.kept, r); f.limit > 0 && len(f.kept) >= 2*f.limit {
+	if f.best = append(f.best, r); f.limit > 0 && len(f.best) >= 2*f.limit {
 		f.cut()
 	}
 }
 
 // cut drops what is beyond the limit.
 func (f *first) cut() {
-	slices.SortFunc(f.kept, f.compare)
-	if f.limit > 0 && len(f.kept) >= f.limit {
-		f.kept = f.kept[:f.limit]
-		f.worst, f.full = f.kept[f.limit-1], true
+	slices.SortFunc(f.best, f.compare)
+	if f.limit > 0 && len(f.best) >= f.limit {
+		f.best = f.best[:f.limit]
+		f.worst, f.full = f.best[f.limit-1], true
 	}
 }
 
 // ids returns the first ones, in order.
 func (f *first) ids() []ID {
 	f.cut()
-	ids := make([]ID, len(f.kept))
-	for i, r := range f.kept {
+	ids := make([]ID, len(f.best))
+	for i, r := range f.best {
 		ids[i] = r.id
 	}
 	return ids

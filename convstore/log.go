@@ -85,7 +85,7 @@ func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 			r, err = t.takeOver(l.id, r)
 		}
 		if err == nil && !l.calling.Load() {
-			err = t.loseCall(l.id, r)
+			err = t.chargeLostCall(l.id, r)
 		}
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := t.lastWord(d)
+	o, err := t.outcomeOf(d)
 	if err != nil {
 		return nil, err
 	}

@@ -90,8 +90,8 @@ func (r *record) run() *openRun {
 	return r.Last
 }
 
-// ended makes the delegation that runs it the last one.
-func (r *record) ended() { r.Last, r.Run = r.Run, nil }
+// closeRun makes the delegation that runs it the last one.
+func (r *record) closeRun() { r.Last, r.Run = r.Run, nil }
 
 // tallied counts the delegations of the present turn of a conversation, without those that may be
 // reserved again.
@@ -206,8 +206,8 @@ func (t *tx) rootOf(id ID, r *record) (ID, error) {
 	root, path := id, []ID{id}
 	var err error
 	for a := range t.Ancestors(id, r, &err) {
-		if known, ok := t.roots[a]; ok {
-			root = known
+		if cached, ok := t.roots[a]; ok {
+			root = cached
 			break
 		}
 		root, path = a, append(path, a)
@@ -282,7 +282,7 @@ func (t *tx) status(id ID, r *record) (Status, string, error) {
 
 // Held reports whether anybody holds the run lock of a conversation.
 func (t *tx) Held(id ID) (bool, error) {
-	if t.mine[id] {
+	if t.idle[id] {
 		return false, nil
 	}
 	if t.runs == nil {
@@ -295,13 +295,14 @@ func (t *tx) Held(id ID) (bool, error) {
 	return t.runs.Held(int64(id))
 }
 
-// takeAll fails with a *BusyError if one of several conversations runs. A write transaction calls
-// it before it removes or moves them. For the rest of the transaction they count as not running.
+// requireIdle fails with a *BusyError if one of several conversations runs. A write transaction
+// calls it before it removes or moves them. For the rest of the transaction they count as not
+// running.
 //
 // It takes no run locks, because many of them are slow: the kernel reads the list of all locks for
 // each. It does not need them: a process that takes one of these locks before the commit must wait
 // for the store before it can do anything.
-func (t *tx) takeAll(ids []ID) error {
+func (t *tx) requireIdle(ids []ID) error {
 	if err := t.prepareStatus(); err != nil {
 		return err
 	}
@@ -314,11 +315,11 @@ func (t *tx) takeAll(ids []ID) error {
 			return &BusyError{ID: id, Holder: t.F.RunHolder(int64(id))}
 		}
 	}
-	if t.mine == nil {
-		t.mine = make(map[ID]bool, len(ids))
+	if t.idle == nil {
+		t.idle = make(map[ID]bool, len(ids))
 	}
 	for _, id := range ids {
-		t.mine[id] = true
+		t.idle[id] = true
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 		if err != nil {
 			return err
 		}
-		if err := t.takeAll(all); err != nil {
+		if err := t.requireIdle(all); err != nil {
 			return err
 		}
 		if !o.Cascade && !o.Promote {
@@ -70,7 +70,7 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 }
 
 // removeNamed removes conversations if everything below them is named too. The caller has called
-// takeAll for them and all below.
+// requireIdle for them and all below.
 func (t *tx) removeNamed(ids []ID) ([]ID, error) {
 	named := make(map[ID]bool, len(ids))
 	for _, id := range ids {
@@ -101,8 +101,8 @@ func (t *tx) removeNamed(ids []ID) ([]ID, error) {
 	return gone, t.remove(gone)
 }
 
-// removeOne removes a conversation with one of the options. The caller has called takeAll for it
-// and all below.
+// removeOne removes a conversation with one of the options. The caller has called requireIdle for
+// it and all below.
 func (t *tx) removeOne(id ID, o RemoveOptions) ([]ID, error) {
 	r, err := t.loadWhole(id)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 			if len(all) == 0 {
 				continue
 			}
-			err = t.takeAll(all)
+			err = t.requireIdle(all)
 			var busy *BusyError
 			if errors.As(err, &busy) {
 				continue

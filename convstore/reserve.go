@@ -384,7 +384,7 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	case !rec.runs(d):
 		return own, total, nil
 	}
-	if err := t.loseCall(d.Child, rec); err != nil {
+	if err := t.chargeLostCall(d.Child, rec); err != nil {
 		return own, total, err
 	}
 	own = rec.spend().sub(rec.Run.Before)
@@ -393,7 +393,7 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	if begun {
 		total = own.Add(rec.Below)
 	}
-	rec.ended()
+	rec.closeRun()
 	// The conversation must show the same end as its delegation, even if the child could not store
 	// the end of its turn or never began one.
 	switch {
@@ -432,7 +432,7 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 		if err != nil {
 			return err
 		}
-		o, err := t.lastWord(d)
+		o, err := t.outcomeOf(d)
 		if err != nil {
 			return err
 		}
@@ -443,9 +443,9 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 	return nil
 }
 
-// lastWord returns how a delegation ended that nobody settled: with the state of its turn if the
+// outcomeOf returns how a delegation ended that nobody settled: with the state of its turn if the
 // child stored the end of it, and lost otherwise.
-func (t *tx) lastWord(d Delegation) (Outcome, error) {
+func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
 	lost := Outcome{State: StateLost, Reason: reasonLost}
 	rec, err := t.Load(d.Child)
 	var gone *NotFoundError

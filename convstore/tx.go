@@ -14,7 +14,7 @@ type tx struct {
 	*db.Tx
 	roots map[ID]ID // cache of rootOf
 	runs  *file.RunProbe
-	mine  map[ID]bool // conversations that count as not running, see takeAll
+	idle  map[ID]bool // conversations that count as not running, see requireIdle
 
 	migrated bool // the store was of an earlier schema
 }
@@ -25,7 +25,7 @@ func (f *base) read(ctx context.Context, fn func(*tx) error) error {
 	err := f.readOnce(ctx, fn)
 	var schema *SchemaError
 	if errors.As(err, &schema) && schema.Have < schema.Want && !f.ReadOnly {
-		if err := f.bring(ctx); err != nil {
+		if err := f.migrateNow(ctx); err != nil {
 			return err
 		}
 		return f.readOnce(ctx, fn)
@@ -46,9 +46,9 @@ func (f *base) view(h *db.Handle, fn func(*tx) error) error {
 	})
 }
 
-// bring migrates a store from an earlier schema. It writes nothing if another process has migrated
-// it meanwhile.
-func (f *base) bring(ctx context.Context) error {
+// migrateNow migrates a store from an earlier schema. It writes nothing if another process has
+// migrated it meanwhile.
+func (f *base) migrateNow(ctx context.Context) error {
 	return f.write(ctx, func(t *tx) error {
 		if !t.migrated {
 			return db.ErrUnchanged

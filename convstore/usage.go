@@ -128,7 +128,7 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 					profile = r.Profile
 				}
 				if err == nil {
-					s.Charges, err = t.lostCall(s.Charges, member, r, profile)
+					s.Charges, err = t.appendLostCall(s.Charges, member, r, profile)
 				}
 				if err != nil {
 					return err
@@ -230,9 +230,9 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 	return list, nil
 }
 
-// lostCall appends the open call of a conversation that nobody runs any more to list. No event
-// records this call until somebody writes to the conversation again.
-func (t *tx) lostCall(list []Charge, id ID, r *record, profile string) ([]Charge, error) {
+// appendLostCall appends the open call of a conversation that nobody runs any more to list. No
+// event records this call until somebody writes to the conversation again.
+func (t *tx) appendLostCall(list []Charge, id ID, r *record, profile string) ([]Charge, error) {
 	if r.Call == nil {
 		return list, nil
 	}
@@ -383,7 +383,7 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 					if err == nil && !r.UpdatedAt.Before(since) {
 						charges, err = t.charges(charges, todo[done], r.Profile, since)
 						if err == nil {
-							charges, err = t.lostCall(charges, todo[done], r, r.Profile)
+							charges, err = t.appendLostCall(charges, todo[done], r, r.Profile)
 						}
 					}
 					if err != nil {

@@ -145,7 +145,7 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 					return err
 				}
 				if abandoned {
-					o, err := t.lastWord(d)
+					o, err := t.outcomeOf(d)
 					if err != nil {
 						return err
 					}

@@ -95,7 +95,7 @@ func exportOne(ctx context.Context, in convstore.Inside, id convstore.ID, yield 
 					return err
 				}
 				next, last = 1, r.LastSeq
-				if lost, err = unstoredLoss(t, id, r); err != nil {
+				if lost, err = unstoredLostCall(t, id, r); err != nil {
 					return err
 				}
 			}
@@ -128,9 +128,9 @@ func exportOne(ctx context.Context, in convstore.Inside, id convstore.ID, yield 
 	return nil
 }
 
-// unstoredLoss returns the event for an open call whose process died; nil if there is none, or if
-// it is stored already.
-func unstoredLoss(t *convstore.Tx, id convstore.ID, r *convstore.Record) (*stored.Event, error) {
+// unstoredLostCall returns the event for an open call whose process died; nil if there is none, or
+// if it is stored already.
+func unstoredLostCall(t *convstore.Tx, id convstore.ID, r *convstore.Record) (*stored.Event, error) {
 	if r.Call == nil {
 		return nil, nil
 	}
@@ -138,7 +138,7 @@ func unstoredLoss(t *convstore.Tx, id convstore.ID, r *convstore.Record) (*store
 	if held || err != nil {
 		return nil, err
 	}
-	s, err := convstore.EncodeEvent(t.Loss(id, r))
+	s, err := convstore.EncodeEvent(t.LostCallEvent(id, r))
 	return &s, err
 }
 

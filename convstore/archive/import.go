@@ -212,7 +212,7 @@ func (im *importer) flush(ctx context.Context) error {
 			}
 			w, err := im.apply(t, p, &im.decoded[i], &open)
 			if err != nil {
-				return im.blame(p, err)
+				return im.withPosition(p, err)
 			}
 			wrote = wrote || w
 		}
@@ -234,9 +234,9 @@ func (im *importer) flush(ctx context.Context) error {
 	return err
 }
 
-// blame adds the position of a piece to an error that is the piece's fault. It returns other errors
-// as they are.
-func (im *importer) blame(p Piece, err error) error {
+// withPosition adds the position of a piece to an error that is the piece's fault. It returns other
+// errors as they are.
+func (im *importer) withPosition(p Piece, err error) error {
 	var wrong unfit
 	if errors.As(err, &wrong) {
 		return &ImportError{Pos: p.Pos, Err: wrong.error}
@@ -269,7 +269,7 @@ func (im *importer) apply(t *convstore.Tx, p Piece, d *decoded, open **arrival) 
 		if err != nil || a.here {
 			return false, err
 		}
-		return true, im.turnTo(t, a, open)
+		return true, im.switchTo(t, a, open)
 	case p.Event != nil:
 		if d.err != nil {
 			return false, unfit{d.err}
@@ -282,7 +282,7 @@ func (im *importer) apply(t *convstore.Tx, p Piece, d *decoded, open **arrival) 
 		if a.here {
 			return false, im.compare(t, a, d.record)
 		}
-		if err := im.turnTo(t, a, open); err != nil {
+		if err := im.switchTo(t, a, open); err != nil {
 			return true, err
 		}
 		seq, err := t.Append(a.id, a.new.Record, &d.record, d.body)
@@ -396,8 +396,8 @@ func (im *importer) compare(t *convstore.Tx, a *arrival, s stored.Event) error {
 	return nil
 }
 
-// turnTo makes a conversation the open one, and stages the one before.
-func (im *importer) turnTo(t *convstore.Tx, a *arrival, open **arrival) error {
+// switchTo makes a conversation the open one, and stages the one before.
+func (im *importer) switchTo(t *convstore.Tx, a *arrival, open **arrival) error {
 	if *open == a {
 		return nil
 	}

@@ -38,7 +38,7 @@ func salvage(ctx context.Context, f *db.Base, lost func(error)) iter.Seq2[salvag
 	return func(yield func(salvaged, error) bool) {
 		// The reader of the pieces may be slow, so they are read from a copy if there is room for
 		// one.
-		copied, err := f.Aside(ctx, f.Anyhow(ctx))
+		copied, err := f.TempCopy(ctx, f.LockAny(ctx))
 		if err == nil && copied == nil {
 			copied, err = f.Acquire(ctx, false)
 		}

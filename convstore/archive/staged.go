@@ -156,11 +156,11 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	if err != nil {
 		return err
 	}
-	kept, err := jsondoc.Encode(st.Imported)
+	encoded, err := jsondoc.Encode(st.Imported)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", a.from, err)
 	}
-	if err := t.Put(db.Imported, db.Key(uint64(a.id)), kept); err != nil {
+	if err := t.Put(db.Imported, db.Key(uint64(a.id)), encoded); err != nil {
 		return err
 	}
 	if err := t.Expires(a.id, time.Time{}, r.ExpiresAt); err != nil {
@@ -177,14 +177,14 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	}
 	res.Made = append(res.Made, Made{a.from, a.id})
 	res.Events += r.Events
-	if err := known(t, a.id); err != nil {
+	if err := ensureLastID(t, a.id); err != nil {
 		return err
 	}
 	return t.Drop(db.Imports, db.Key(uint64(a.id)))
 }
 
-// known sets the last id of the store if it has none yet.
-func known(t *convstore.Tx, id convstore.ID) error {
+// ensureLastID sets the last id of the store if it has none yet.
+func ensureLastID(t *convstore.Tx, id convstore.ID) error {
 	if db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey))) != 0 {
 		return nil
 	}
@@ -204,12 +204,12 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 		}
 		return from
 	}
-	known, err := t.Delegations(root.id)
+	recorded, err := t.Delegations(root.id)
 	if err != nil {
 		return err
 	}
-	numbers := make(map[made]uint64, len(known))
-	for _, d := range known {
+	numbers := make(map[made]uint64, len(recorded))
+	for _, d := range recorded {
 		numbers[madeOf(d)] = d.Number
 	}
 	place := make([]uint64, n+1) // number of each delegation that came, by its index from 1

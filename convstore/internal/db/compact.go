@@ -208,7 +208,7 @@ func (f *Base) Backup(ctx context.Context, path string) (err error) {
 			_ = os.Remove(tmp.Name())
 		}
 	}()
-	err = f.CopyTo(ctx, tmp, f.Soundly(ctx))
+	err = f.CopyTo(ctx, tmp, f.LockSound(ctx))
 	switch {
 	case err == file.ErrAbsent:
 		return fmt.Errorf("%s: %w", f.StorePath(), ErrNoStore)

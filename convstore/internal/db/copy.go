@@ -11,9 +11,9 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Soundly returns a function that locks the store, checks its schema, and calls use. It is for
+// LockSound returns a function that locks the store, checks its schema, and calls use. It is for
 // copies of a store that must be sound.
-func (f *Base) Soundly(ctx context.Context) func(func(*os.File) error) error {
+func (f *Base) LockSound(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		return f.Session(ctx, false, func(h *Handle) error {
 			// This checks the schema. Opening has checked the pages that bbolt reads first.
@@ -25,9 +25,9 @@ func (f *Base) Soundly(ctx context.Context) func(func(*os.File) error) error {
 	}
 }
 
-// Anyhow returns a function that locks the store and calls use. It is for copies of a store that
+// LockAny returns a function that locks the store and calls use. It is for copies of a store that
 // may be damaged.
-func (f *Base) Anyhow(ctx context.Context) func(func(*os.File) error) error {
+func (f *Base) LockAny(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		file, err := f.Acquire(ctx, false)
 		if err != nil {
@@ -39,10 +39,10 @@ func (f *Base) Anyhow(ctx context.Context) func(func(*os.File) error) error {
 	}
 }
 
-// Aside copies the store to a temporary file that vanishes when it is closed, for a caller that
+// TempCopy copies the store to a temporary file that vanishes when it is closed, for a caller that
 // reads all of it. If there is no room for a copy it returns nil, with a notice that writers will
 // wait. Without a store it returns nil too.
-func (f *Base) Aside(ctx context.Context, locked func(func(*os.File) error) error) (*os.File, error) {
+func (f *Base) TempCopy(ctx context.Context, locked func(func(*os.File) error) error) (*os.File, error) {
 	if _, err := os.Lstat(f.StorePath()); err != nil {
 		return nil, nil // the caller gets this error again when it takes the lock
 	}

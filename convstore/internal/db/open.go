@@ -103,7 +103,7 @@ func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
 				h.File.Close()
 				return nil, &DamagedError{Path: f.StorePath(), Err: err}
 			}
-			if pages.Lone && f.OnceTold() {
+			if pages.Lone && f.NoticeOnce() {
 				f.Notice(fmt.Sprintf("store %s: %v", f.StorePath(), page.ErrLone))
 			}
 			if write {

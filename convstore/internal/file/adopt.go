@@ -105,8 +105,8 @@ func adoptable(base, from string) (dir string, owner workspaceRecord, err error)
 	}
 	for _, other := range others {
 		there := filepath.Join(base, other.Name())
-		owner, known := readWorkspace(there)
-		if !known || owner.Path != path || !isStore(there) {
+		owner, recorded := readWorkspace(there)
+		if !recorded || owner.Path != path || !isStore(there) {
 			continue
 		}
 		if dir != "" {

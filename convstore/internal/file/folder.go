@@ -45,7 +45,7 @@ type Folder struct {
 
 	Patient bool          // a wait for the lock lasts until its context ends, see wait.go
 	Remark  time.Duration // time after which Notice is called about a wait
-	told    *atomic.Bool  // Notice was called about a lost meta or a lost store
+	noticed *atomic.Bool  // Notice was called about a lost meta or a lost store
 	seen    *atomic.Bool  // this process found the file; if it is missing later, see ErrGone
 }
 
@@ -69,7 +69,7 @@ func Open(dir string, o Options) (Folder, error) {
 		return Folder{}, err
 	}
 	f := Folder{Dir: full, Deadline: o.Deadline, Notice: o.Notice, workspace: o.Workspace, fill: o.Fill,
-		Patient: o.Patient, Remark: defaultRemark, seen: new(atomic.Bool), told: new(atomic.Bool)}
+		Patient: o.Patient, Remark: defaultRemark, seen: new(atomic.Bool), noticed: new(atomic.Bool)}
 	f.seen.Store(o.Patient)
 	if f.Deadline == 0 {
 		f.Deadline = DefaultDeadline
@@ -105,9 +105,9 @@ func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path,
 // ErrAbsent says that there is no store yet: it reads as an empty one.
 var ErrAbsent = errors.New("store: not made yet")
 
-// OnceTold reports whether it is called for the first time. The caller then gives a notice of what
-// is wrong with the store's file, which is given only once.
-func (f *Folder) OnceTold() bool { return !f.told.Swap(true) }
+// NoticeOnce reports whether it is called for the first time. The caller then gives a notice of
+// what is wrong with the store's file, which is given only once.
+func (f *Folder) NoticeOnce() bool { return !f.noticed.Swap(true) }
 
 // SystemError adds the store's path to an error of the operating system, unless the error has a
 // path.
@@ -129,7 +129,7 @@ func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
 	start := time.Now()
 	waiting, cancel := f.bounded(ctx)
 	defer cancel()
-	defer f.tellWait()()
+	defer f.noticeWait()()
 	for {
 		file, err := f.acquireOnce(waiting, write)
 		if err == nil {
@@ -180,7 +180,7 @@ func (f *Folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 		if f.seen.Load() {
 			return nil, f.gone()
 		}
-		f.tellMissing()
+		f.noticeMissing()
 		if !write {
 			return nil, ErrAbsent
 		}
@@ -196,10 +196,10 @@ func (f *Folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	return file, lockFile(ctx, file, how)
 }
 
-// tellMissing gives a notice, once, if the folder had a store that is missing now. It cannot notice
-// if the whole folder is missing.
-func (f *Folder) tellMissing() {
-	if owner, known := readWorkspace(f.Dir); known && !f.told.Swap(true) {
+// noticeMissing gives a notice, once, if the folder had a store that is missing now. It cannot
+// notice if the whole folder is missing.
+func (f *Folder) noticeMissing() {
+	if owner, recorded := readWorkspace(f.Dir); recorded && !f.noticed.Swap(true) {
 		f.Notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
 			f.StorePath(), WorkspaceName, owner.Path))
 	}

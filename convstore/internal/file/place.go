@@ -169,8 +169,8 @@ func find(base, path string) (dir, notice string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("workspace %s: %w", path, err)
 	}
-	here, known := readWorkspace(dir)
-	if known && here.same(me) {
+	here, recorded := readWorkspace(dir)
+	if recorded && here.same(me) {
 		return dir, claim(dir, here, path, me), nil
 	}
 	others, err := records(base)
@@ -182,7 +182,7 @@ func find(base, path string) (dir, notice string, err error) {
 			continue
 		}
 		notice = claim(other.dir, other.workspaceRecord, path, me)
-		if notice != "" && known && here.Path == path {
+		if notice != "" && recorded && here.Path == path {
 			here.Left = true // the workspace that was here may return, or be found elsewhere
 			_ = writeWorkspace(dir, here)
 		}
@@ -199,11 +199,11 @@ func find(base, path string) (dir, notice string, err error) {
 	}
 	// A .jp that was made again, for example by a checkout, has a new identity. It gets the store
 	// of the old .jp, unless that one was only renamed.
-	if known {
+	if recorded {
 		others = append([]storeRecord{{dir, here}}, others...)
 	}
 	for i, other := range others {
-		if other.Path != path || other.Left || i > 0 && known && other.dir == dir {
+		if other.Path != path || other.Left || i > 0 && recorded && other.dir == dir {
 			continue
 		}
 		if !beside(path, other.identity) {
@@ -212,7 +212,7 @@ func find(base, path string) (dir, notice string, err error) {
 		other.Left = true
 		_ = writeWorkspace(other.dir, other.workspaceRecord)
 	}
-	if known { // the old workspace was moved and keeps its store
+	if recorded { // the old workspace was moved and keeps its store
 		dir = filepath.Join(base, folderName(path, fmt.Sprintf("%d:%d:%d", me.Dev, me.Ino, me.Born)))
 	}
 	return dir, "", nil
@@ -270,7 +270,7 @@ func records(base string) (list []storeRecord, err error) {
 	}
 	for _, e := range entries {
 		dir := filepath.Join(base, e.Name())
-		if r, known := readWorkspace(dir); known {
+		if r, recorded := readWorkspace(dir); recorded {
 			list = append(list, storeRecord{dir, r})
 		}
 	}

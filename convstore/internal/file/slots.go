@@ -118,12 +118,12 @@ func (p *Slot) Release() error {
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
-	p.f.tellSlots()
+	p.f.wakeSlots()
 	return err
 }
 
 // Freed wakes waiters because a slot may be free: a process that held one has ended.
-func (s *Slots) Freed() { s.f.tellSlots() }
+func (s *Slots) Freed() { s.f.wakeSlots() }
 
 // AdoptSlot returns the slot of an inherited descriptor.
 func (f *Folder) AdoptSlot(file *os.File) (*Slot, error) {

@@ -72,9 +72,9 @@ func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error)
 
 func unlockSlot(file *os.File) error { return unlockRuns(file) }
 
-// tellSlots wakes waiters. It opens and closes the file for that, because closing a descriptor
+// wakeSlots wakes waiters. It opens and closes the file for that, because closing a descriptor
 // wakes nobody while another process has a copy of it.
-func (f *Folder) tellSlots() {
+func (f *Folder) wakeSlots() {
 	if file, err := OpenOwn(f.Path(slotsName), os.O_RDWR); err == nil {
 		file.Close()
 	}

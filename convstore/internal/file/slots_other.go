@@ -69,7 +69,7 @@ func (l looker) free() (*os.File, error) {
 
 func unlockSlot(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
-func (f *Folder) tellSlots() {}
+func (f *Folder) wakeSlots() {}
 
 // ownsSlot returns an error for a descriptor that holds no slot of this store.
 func (f *Folder) ownsSlot(file *os.File) error {

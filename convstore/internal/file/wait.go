@@ -48,9 +48,9 @@ func Outlast(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	}
 }
 
-// tellWait begins a wait. If the wait takes long, it gives a notice that names the holder of the
+// noticeWait begins a wait. If the wait takes long, it gives a notice that names the holder of the
 // store. The function that it returns ends the wait.
-func (f *Folder) tellWait() (end func()) {
+func (f *Folder) noticeWait() (end func()) {
 	timer := time.AfterFunc(f.Remark, func() {
 		text := "the store is busy: waiting"
 		if holder, reads := f.holder(); holder != "" {
