@@ -1,11 +1,11 @@
 package model
 
 // Estimate returns a rough number of tokens that the request will count as input: one for every
-// three bytes of text, which is high for English and average for code. It shows when a thread is
-// long, and is used if the provider reports no count. The bound of what a call may cost comes from
-// a Meter.
+// three bytes of text, which is high for English and average for code, and for each image the most
+// that its model counts. It shows when a thread is long, and is charged if the provider reports no
+// count. The bound of what a call may cost comes from a Meter.
 func (r Request) Estimate() int64 {
-	n := len(r.Schema)
+	n, images := len(r.Schema), int64(0)
 	for _, s := range r.System {
 		n += len(s.Text)
 	}
@@ -16,20 +16,17 @@ func (r Request) Estimate() int64 {
 		n += 16
 		for _, c := range m.Content {
 			n += c.size()
+			if c.Image != nil {
+				images += imageBound(r.Model, c.Image)
+			}
 		}
 	}
-	return int64(n)/3 + 1
+	return int64(n)/3 + images + 1
 }
 
-// imageSize is the most that an image counts, in bytes of text: 1600 tokens, as Anthropic
-// documents.
-const imageSize = 3 * 1600
-
+// size is the number of bytes of the texts.
 func (c Content) size() int {
 	n := len(c.Text)
-	if c.Image != nil {
-		n += imageSize
-	}
 	if r := c.Reasoning; r != nil {
 		n += len(r.Text) + len(r.Signature) + len(r.Opaque)
 	}

@@ -2,11 +2,13 @@ package model
 
 import (
 	"bytes"
+	"context"
 	"image"
 	"image/color"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"iter"
 	"testing"
 )
 
@@ -87,6 +89,37 @@ func TestImageBoundOfAnySize(t *testing.T) {
 		for _, size := range [][2]int{{1, 1}, {3000, 1}, {2048, 768}, {2500, 900}, {5000, 5000}, {60, 6000}} {
 			if got := imageBound(model, picture(t, "image/png", size[0], size[1])); got > want {
 				t.Errorf("%s: %d tokens of %v, want at most %d", model, got, size, want)
+			}
+		}
+	}
+}
+
+// TestEstimateOfImages: what nobody counted is charged by the model and the size of the image, and never less.
+func TestEstimateOfImages(t *testing.T) {
+	for _, tt := range []struct {
+		model string
+		w, h  int
+		least int64 // that is charged, without texts
+		most  int64
+	}{
+		{"gpt-4o-mini", 1024, 1024, 25501, 25600},
+		{"gpt-4o", 64, 64, 255, 350},
+		{"claude-sonnet-5-5", 2576, 2576, 4784, 5100},
+		{"gemini-3-pro", 100, 100, 1120, 1220},
+	} {
+		i := picture(t, "image/png", tt.w, tt.h)
+		r := Request{Model: tt.model, Messages: []Message{{Role: User, Content: []Content{{Text: "what is it?"}, {Image: i}, {Image: i}}}}}
+		if got := r.Estimate(); got < 2*tt.least || got > 2*tt.most {
+			t.Errorf("%s, two of %d x %d: %d tokens, want %d to %d", tt.model, tt.w, tt.h, got, 2*tt.least, 2*tt.most)
+		}
+		silent := func(context.Context, Request) iter.Seq2[Part, error] {
+			return func(yield func(Part, error) bool) {
+				_ = yield(Part{Text: "a cat"}, nil) && yield(Part{Stop: "end"}, nil)
+			}
+		}
+		for p, err := range Count(silent)(t.Context(), r) {
+			if err != nil || p.Usage != nil && (!p.Estimated || p.Usage.Input < 2*tt.least) {
+				t.Errorf("%s, two of %d x %d: charged %+v, %v, want %d at least", tt.model, tt.w, tt.h, p.Usage, err, 2*tt.least)
 			}
 		}
 	}
