@@ -99,7 +99,7 @@ func (s *Show) Titling() func() (end func()) {
 		return nil
 	}
 	return func() func() {
-		s.con.IO, s.con.Progress = s.con.IO.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
+		s.con.IO, s.con.Progress = s.con.IO.Progress("finding a title; Ctrl-C skips it", term.ProgressOptions{})
 		return s.con.Progress.End
 	}
 }

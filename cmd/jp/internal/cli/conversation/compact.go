@@ -55,12 +55,12 @@ func newCompactCommand(g *Group) *cli.Command {
 type compactDocument struct {
 	ConversationID convstore.ID `json:"conversation_id"`
 	DryRun         bool         `json:"dry_run"`
-	Results        int          `json:"results"`       // left out
-	Summarizes     int          `json:"summarizes"`    // events that the summary stands for
+	Results        int          `json:"results"`       // number of results that are shortened
+	Summarizes     int          `json:"summarizes"`    // number of events that the summary replaces
 	Summary        string       `json:"summary"`       // "" = none
-	TokensBefore   int64        `json:"tokens_before"` // of the next request, estimated
+	TokensBefore   int64        `json:"tokens_before"` // estimate for the next request
 	TokensAfter    int64        `json:"tokens_after"`
-	Model          string       `json:"model"` // that wrote the summary, "" = none
+	Model          string       `json:"model"` // model that wrote the summary; "" = none
 	Usage          stream.Usage `json:"usage"`
 	CostUSD        *stream.USD  `json:"cost_usd"`
 }
@@ -119,10 +119,10 @@ func runCompact(ctx context.Context, g *Group, o compactOptions, word string) er
 			TokensBefore: c.Before, TokensAfter: c.After, Model: c.Model, Usage: show.Usage(call.Usage), CostUSD: show.USD(call.CostNano),
 		}
 		if call.Model == "" {
-			doc.CostUSD = new(stream.USD) // nobody was asked
+			doc.CostUSD = new(stream.USD) // no model was asked
 		}
 		return g.Con.Document(doc)
-	case err != nil: // it was said
+	case err != nil: // the error was printed
 	case o.dryRun:
 		return g.Con.Text(func(w *bufio.Writer) error {
 			fmt.Fprintln(w, "would compact: "+turns.LeftOut(c))

@@ -23,7 +23,7 @@ type Group struct {
 	WS    *workspace.Workspace
 	Env   *run.Env
 	Tree  *command.Tree
-	Guest *run.Guest // whom a jp inside a tool works for; nil for all others
+	Guest *run.Guest // set in a jp inside a tool, else nil
 }
 
 // tools names the tools that a config enables.
@@ -83,14 +83,14 @@ func labelFilter(list []string) (map[string]string, error) {
 	return out, nil
 }
 
-// configured is a conversation's config with what its metadata says of it.
+// configured is a conversation's config with the metadata that depends on it.
 type configured struct {
 	convstore.Config
 	Profile, ProfileArg, ProfileHash, Model string
 }
 
-// Configure resolves the config of a conversation that is made or forked. held, when not nil, are the only tools that may
-// stay.
+// Configure resolves the config of a conversation that is made or forked. If held is not nil, only
+// these tools stay.
 func (g *Group) Configure(ctx context.Context, stored []byte, held []string, hasGrant bool, ds []profiles.Directive) (configured, error) {
 	src, err := g.WS.Sources(ctx, ds)
 	if err != nil {
@@ -120,7 +120,7 @@ func (g *Group) Configure(ctx context.Context, stored []byte, held []string, has
 	}, nil
 }
 
-// openStore is what most commands start with.
+// openStore opens the store and finds the conversations that the words name.
 func (g *Group) openStore(ctx context.Context, words []string) (*convstore.Store, []convstore.ID, error) {
 	st, err := g.WS.Store(ctx)
 	if err != nil {

@@ -49,7 +49,7 @@ func runExport(ctx context.Context, g *Group, cascade bool, words []string) erro
 			err = lines.Write(p)
 		}
 		if err != nil {
-			return err // without a last line, so that nobody takes it for all
+			return err // without the last line an import refuses the export
 		}
 	}
 	if err := lines.Close(); err != nil {

@@ -49,7 +49,8 @@ func newForkCommand(g *Group) *cli.Command {
 	})
 }
 
-// timeFlag takes a moment: RFC 3339, a date with or without a time of day, local, or how long ago.
+// timeFlag takes a time: RFC 3339, a local date with or without a time of day, or a duration before
+// now.
 func timeFlag(p *command.Maybe[time.Time], name, arg, usage string) *command.Option {
 	return &command.Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
 		t, err := parseTime(s, time.Now())
@@ -94,7 +95,7 @@ func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error
 		return workspace.ErrNoSession()
 	}
 
-	// Everything is looked at before anything is made.
+	// Everything is checked before anything is made.
 	forks := make([]convstore.Fork, len(ids))
 	for i, id := range ids {
 		if forks[i], err = planFork(ctx, g, st, o, id); err != nil {
@@ -120,7 +121,7 @@ func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error
 	return g.WS.PrintIDs(made)
 }
 
-// planFork decides what the fork of one conversation holds.
+// planFork decides what the fork of one conversation contains.
 func planFork(ctx context.Context, g *Group, st *convstore.Store, o forkOptions, id convstore.ID) (convstore.Fork, error) {
 	src, err := st.Get(ctx, id)
 	if err != nil {
@@ -183,7 +184,8 @@ func turnsBetween(ctx context.Context, st *convstore.Store, id convstore.ID, fro
 	return convstore.Range{First: first, Last: last}, nil
 }
 
-// forkInTool admits a delegation and prints the id of its conversation, blank and hidden. The query that names it runs it.
+// forkInTool reserves a delegation and prints the id of its conversation, which is empty and
+// hidden. A later query with this id runs it.
 func (g *Group) forkInTool(ctx context.Context, o forkOptions, words []string) error {
 	if len(words) != 1 {
 		return exit.Usagef("conversation fork: one conversation at a time")

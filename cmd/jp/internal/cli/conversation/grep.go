@@ -21,7 +21,7 @@ import (
 	"jp/convstore/search"
 )
 
-// What `conversation grep` prints.
+// The values of `conversation grep --output`.
 const (
 	outputHits  = "hits"
 	outputIDs   = "ids"
@@ -134,7 +134,7 @@ func runGrep(ctx context.Context, g *Group, o grepOptions, pattern string) error
 		q.Scopes = append(q.Scopes, search.Scope(s))
 	}
 	if len(o.ids) > 0 && len(ids) == 0 {
-		return g.noMatch() // --id - with nothing on stdin: nowhere is not everywhere
+		return g.noMatch() // --id - with empty stdin means no conversation, not all
 	}
 	if o.root.Set && o.root.Value == "" {
 		if q.IDs, err = onlyRoots(ctx, view, q); err != nil {
@@ -151,7 +151,7 @@ func runGrep(ctx context.Context, g *Group, o grepOptions, pattern string) error
 	return err
 }
 
-// noMatch is the answer when there is nowhere to look.
+// noMatch returns the error for no match when there is no conversation to search.
 func (g *Group) noMatch() error {
 	if g.Con.JSON() {
 		if err := g.Con.Document([]struct{}{}); err != nil {
@@ -235,7 +235,7 @@ type hitWriter struct {
 	context bool
 
 	last  convstore.ID
-	count int // matches of last
+	count int // number of matches in last
 }
 
 func (h *hitWriter) match(m search.Match) error {
@@ -369,7 +369,7 @@ func (h *hitWriter) line(m search.Match, kind byte, text string) {
 	fmt.Fprintln(h.w, prefix+shown)
 }
 
-// window cuts a line to width, moving its start so that the first occurrence is seen.
+// window cuts a line to width and moves its start so that the first occurrence is visible.
 func (h *hitWriter) window(text string, m search.Match, kind byte, width int) string {
 	if kind == 'm' && len(m.Submatches) > 0 && term.Width(text) > width {
 		needle := term.Line(m.Submatches[0].Text)
@@ -382,7 +382,8 @@ func (h *hitWriter) window(text string, m search.Match, kind byte, width int) st
 	return term.Cut(text, max(width, 10), h.io.UTF8)
 }
 
-// mark colours the occurrences that survived the cut, in one pass: a needle may be part of a colour.
+// mark colours the occurrences that survived the cut, in one pass: a needle may be part of a
+// colour.
 func (h *hitWriter) mark(text string, m search.Match) string {
 	var pairs []string
 	for _, s := range m.Submatches {

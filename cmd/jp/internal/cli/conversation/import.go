@@ -58,7 +58,7 @@ func runImport(ctx context.Context, g *Group, newIDs bool, words []string) error
 	if err != nil {
 		return err
 	}
-	ctx, stop := g.Con.WithSignals(ctx, nil) // what was written so far is to be removed
+	ctx, stop := g.Con.WithSignals(ctx, nil) // so that the partial import is removed
 	defer stop()
 	var kept rustjp.Kept
 	res, err := archive.Import(ctx, st, g.sourcesOfImport(ctx, words, &kept), archive.ImportOptions{NewIDs: newIDs})
@@ -83,7 +83,7 @@ func runImport(ctx context.Context, g *Group, newIDs bool, words []string) error
 	})
 }
 
-// importedJSON is what `import` publishes.
+// importedJSON is the JSON document of `import`.
 type importedJSON struct {
 	Imported    []archive.Made `json:"imported"`
 	Unchanged   []convstore.ID `json:"unchanged"`
@@ -100,7 +100,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// noteImport says on stderr what happened beside the ids.
+// noteImport prints notes about the import on stderr.
 func (g *Group) noteImport(res archive.ImportResult, kept rustjp.Kept) {
 	g.Con.Note("%s with %s imported", wording.Plural(len(res.Made), "conversation"), wording.Plural(res.Events, "event"))
 	if len(res.Same) > 0 {
@@ -132,7 +132,7 @@ func (g *Group) noteImport(res archive.ImportResult, kept rustjp.Kept) {
 	})
 }
 
-// sourcesOfImport reads all that is named, one after the other.
+// sourcesOfImport reads all named files and folders, one after the other.
 func (g *Group) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.Kept) iter.Seq2[archive.Piece, error] {
 	return func(yield func(archive.Piece, error) bool) {
 		for _, word := range words {
@@ -174,7 +174,8 @@ func (g *Group) sourceOfImport(ctx context.Context, word string, kept *rustjp.Ke
 	return archive.ReadLines(file, path), func() { _ = file.Close() }, nil
 }
 
-// interruptible is a reader that a pipe to which nobody writes does not keep beyond the end of ctx. It leaves the read behind then.
+// interruptible is a reader that returns when ctx ends, also from a pipe to which nobody writes.
+// The read itself keeps waiting.
 type interruptible struct {
 	ctx context.Context
 	r   io.Reader

@@ -28,7 +28,7 @@ type listOptions struct {
 	descending bool
 	limit      command.Maybe[int]
 	labels     []string
-	top        convstore.ID // of tree: the conversation to begin with, 0 = none
+	top        convstore.ID // first conversation of tree; 0 = all
 }
 
 func newListCommand(g *Group) *cli.Command {
@@ -161,7 +161,7 @@ func writeListLine(w *bufio.Writer, c convstore.Conversation, hidden bool) {
 	fmt.Fprintln(w)
 }
 
-// hiddenNote says how many children a listing leaves out.
+// hiddenNote returns how many children a listing omits.
 func hiddenNote(c convstore.Conversation, shown bool, before string) string {
 	if shown || c.HiddenChildren == 0 {
 		return ""
@@ -189,7 +189,7 @@ func (g *Group) printTable(cs []convstore.Conversation, hidden bool) error {
 	return g.Con.Text(func(w *bufio.Writer) error { return t.Write(w, g.Con.IO) })
 }
 
-// age is a duration ago in one unit.
+// age returns the time since then in one unit.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -202,8 +202,9 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// printTree draws conversations below their parents; those whose parent is not listed are at the edge. A conversation that is
-// deeper than maxIndent is drawn as if it were there, with its level: a chain of forks may be very long.
+// printTree draws conversations below their parents. Those whose parent is not listed are drawn as
+// roots. A conversation deeper than maxIndent is drawn at maxIndent with its level, because a chain
+// of forks may be very long.
 func (g *Group) printTree(cs []convstore.Conversation, hidden bool) error {
 	children := map[convstore.ID][]convstore.Conversation{}
 	listed := map[convstore.ID]bool{}
@@ -243,7 +244,7 @@ func (g *Group) printTree(cs []convstore.Conversation, hidden bool) error {
 	})
 }
 
-// treeText is a conversation in a tree: id, status, turns, profile, cost, title.
+// treeText returns the line of a conversation in a tree: id, status, turns, profile, cost, title.
 func treeText(c convstore.Conversation) string {
 	parts := []string{c.ID.String(), string(c.Status), wording.Plural(c.Turns, "turn")}
 	if c.Profile != "" {

@@ -84,8 +84,8 @@ func newRoot(ctx context.Context, g *Group, st *convstore.Store, o newOptions) (
 	return conv.ID, err
 }
 
-// newChild makes a conversation that its parent delegates to, by the one rule, and ends the delegation at once: its first run
-// will be a new one.
+// newChild makes a conversation that its parent delegates, if the rule allows it, and settles the
+// delegation at once. Its first run will be a new delegation.
 func newChild(ctx context.Context, g *Group, st *convstore.Store, o newOptions) (convstore.ID, error) {
 	if len(o.directives) == 0 {
 		return 0, exit.Usagef("--parent: the agent profile is missing").WithHint("name it with --cfg, as in --cfg agent/researcher")

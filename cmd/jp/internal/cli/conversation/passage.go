@@ -13,14 +13,15 @@ import (
 	"jp/convstore"
 )
 
-// passage is what is printed of one conversation: ranges of its turns, in order.
+// passage is the part of one conversation to print: ranges of its turns, in order.
 type passage struct {
 	id     convstore.ID
 	ranges []convstore.Range
 }
 
-// passages finds what words name: conversations, of which the turns are all's, and lines of a search (ID:TURN:SCOPE:m:TEXT), of
-// which it is the turn of the hit. - reads either from stdin, line by line. Every conversation comes once, every turn too.
+// passages returns the passages that words name. A word is a conversation, whose turns the flags
+// choose, or a line of a search (ID:TURN:SCOPE:m:TEXT), which chooses the turn of the hit. - reads
+// such words from stdin, one a line. Every conversation and every turn comes once.
 func (g *Group) passages(ctx context.Context, words []string, all convstore.Range) ([]passage, error) {
 	var out []passage
 	at := map[convstore.ID]int{}
@@ -93,7 +94,7 @@ func (p *passage) events(ctx context.Context, view convstore.View) iter.Seq2[con
 	}
 }
 
-// sort puts the turns in order; all of them leave nothing to add.
+// sort puts the turns in order. A range of all turns replaces the others.
 func (p *passage) sort() {
 	if slices.Contains(p.ranges, convstore.Range{}) {
 		p.ranges = []convstore.Range{{}}

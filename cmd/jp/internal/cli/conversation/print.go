@@ -98,8 +98,8 @@ func runPrint(ctx context.Context, g *Group, o printOptions, words []string) err
 	})
 }
 
-// scope returns the view of a command that takes --root-id. Ask for it before targets: a root that does not exist is told
-// before a target that does not.
+// scope returns the view of a command that takes --root-id. Call it before targets, so that an
+// error about the root comes before an error about a target.
 func (g *Group) scope(ctx context.Context, rootID command.Maybe[string]) (convstore.View, error) {
 	if rootID.Set {
 		return g.WS.Below(ctx, rootID.Value)

@@ -85,7 +85,8 @@ func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) e
 	return g.WS.PrintIDs(removed)
 }
 
-// allNamed refuses to remove a conversation without its children: nobody is asked about what will not be done.
+// allNamed refuses to remove a conversation without its children. It runs before the question, so
+// that jp asks only about what it can do.
 func allNamed(ctx context.Context, st *convstore.Store, c convstore.Conversation, named []convstore.ID) error {
 	children, err := st.List(ctx, convstore.Filter{Children: c.ID, Hidden: true, Archived: true})
 	if err != nil {

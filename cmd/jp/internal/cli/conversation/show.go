@@ -36,7 +36,7 @@ func newShowCommand(g *Group) *cli.Command {
 	})
 }
 
-// shown is what `show` adds to the keys of a listing.
+// shown has the keys of `show`: those of a listing and more.
 type shown struct {
 	Link        string                   `json:"link"`
 	Role        string                   `json:"role"`
@@ -46,22 +46,22 @@ type shown struct {
 	Tools       []string                 `json:"tools"`
 	Grant       *convstore.Grant         `json:"grant"`
 	Config      json.RawMessage          `json:"config"`
-	Imported    *convstore.Imported      `json:"imported"` // null when it was made here
+	Imported    *convstore.Imported      `json:"imported"` // null = made here
 	Ledger      ledger                   `json:"ledger"`
 	Delegations []delegationJSON         `json:"delegations"`
 	ChildList   []convstore.Conversation `json:"child_conversations"`
 }
 
-// ledger sums up what a conversation delegated.
+// ledger is a summary of what a conversation delegated.
 type ledger struct {
 	Calls   int             `json:"calls"`
 	Open    int             `json:"open"`
-	Usage   convstore.Usage `json:"usage"`    // of all its sub-agents, at any depth
+	Usage   convstore.Usage `json:"usage"`    // usage of all its sub-agents, at any depth
 	CostUSD *stream.USD     `json:"cost_usd"` // null when some price is unknown
 	Session account         `json:"session"`
 }
 
-// account is what the ledger says of a conversation in its present turn.
+// account is the state of a conversation's budget in its present turn.
 type account struct {
 	Tokens  amounts[int64]      `json:"tokens"`
 	CostUSD amounts[stream.USD] `json:"cost_usd"`
@@ -69,13 +69,13 @@ type account struct {
 
 // amounts are null where there is no limit.
 type amounts[T any] struct {
-	Limit *T `json:"limit"` // of a sub-agent its grant, at a root that of all sub-agents of the session
-	Run   *T `json:"run"`   // at a root, that of the whole run
+	Limit *T `json:"limit"` // limit: in a sub-agent its grant, at a root that of all sub-agents of the session
+	Run   *T `json:"run"`   // limit of the whole run, at a root
 	Own   T  `json:"own"`
-	Call  *T `json:"call"`  // at most, of a call that was begun and has not ended; it is charged if its process is gone; null = price unknown
-	Below T  `json:"below"` // settled by what it delegated
-	Open  *T `json:"open"`  // granted to what it delegated and not settled
-	Left  *T `json:"left"`  // that it may still hand down, before a sub-agent's share is taken of it
+	Call  *T `json:"call"`  // most that an unfinished model call may use; charged if its process died; null = price unknown
+	Below T  `json:"below"` // settled for what it delegated
+	Open  *T `json:"open"`  // granted to what it delegated, and not settled
+	Left  *T `json:"left"`  // amount that it may still grant; each sub-agent gets a share of it
 }
 
 // delegationJSON is one run as `show` publishes it.
@@ -86,7 +86,7 @@ type delegationJSON struct {
 	Kind    string          `json:"kind"`
 	Profile string          `json:"profile"`
 	Model   string          `json:"model"`
-	State   string          `json:"state"` // "open" until it has ended
+	State   string          `json:"state"` // "open" until the run has ended
 	Reason  string          `json:"reason"`
 	Started *time.Time      `json:"started_at"`
 	Ended   *time.Time      `json:"ended_at"`
@@ -163,7 +163,7 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 			Started: console.OrNil(d.Started), Ended: console.OrNil(d.Ended), Usage: d.Total.Usage, CostUSD: (*stream.USD)(d.Total.Cost()),
 		})
 		s.Ledger.Calls++
-		if d.Ended.IsZero() { // also one of which it shows how it ended: what it used is not settled yet
+		if d.Ended.IsZero() { // not settled yet, even if its end is known
 			s.Ledger.Open++
 			continue
 		}
@@ -264,7 +264,7 @@ func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) e
 	return nil
 }
 
-// callText says what a call that was begun has reserved; "" where there is none.
+// callText returns what an unfinished model call has reserved; "" = none.
 func (a account) callText() string {
 	if a.Tokens.Call == nil || *a.Tokens.Call == 0 {
 		return ""
@@ -273,7 +273,7 @@ func (a account) callText() string {
 		wording.Either(a.CostUSD.Call == nil, "cost unknown", wording.Dollars((*int64)(a.CostUSD.Call))))
 }
 
-// text says in a line what limits there are and what is left of them; "" where there are none.
+// text returns the limits and what is left of them, on one line; "" = no limits.
 func (a account) text(delegated bool) string {
 	tokens := func(n *int64) string { return term.Count(*n) }
 	usd := func(n *stream.USD) string { return wording.Dollars((*int64)(n)) }
@@ -302,7 +302,7 @@ func amountsText[T int64 | stream.USD](a amounts[T], unit, who string, delegated
 	return parts
 }
 
-// void names what came with an imported conversation and is not used.
+// void names the authority that an import brought and jp does not use.
 func void(v convstore.Void) string {
 	var parts []string
 	for _, p := range []struct {
@@ -322,7 +322,7 @@ func void(v convstore.Void) string {
 	return "; came with, and is not used: " + strings.Join(parts, ", ")
 }
 
-// limit shows a limit that may not be there.
+// limit returns the text of a limit, which may be nil.
 func limit(n *int64, show func(int64) string) string {
 	if n == nil {
 		return "unlimited"
@@ -330,5 +330,5 @@ func limit(n *int64, show func(int64) string) string {
 	return show(*n)
 }
 
-// short is the start of a hash.
+// short returns the start of a hash.
 func short(hash string) string { return hash[:min(len(hash), 12)] }

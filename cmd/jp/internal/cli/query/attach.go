@@ -22,8 +22,8 @@ import (
 	"jp/tools/proc"
 )
 
-// attach reads what the flags and the words of the command line add to the request, in the order of --attachment, then of
-// the words. A word @FILE is no word after --, where a program's words stand: those may come from a model.
+// attach reads the attachments of a request: first those of --attachment, then those of words
+// @FILE. After -- a word @FILE is literal, because a program may pass words of a model there.
 func (k *asking) attach(ctx context.Context, t *run.Task) error {
 	refs := k.o.attach
 	words := k.o.words[:min(k.plain, len(k.o.words))]
@@ -43,7 +43,7 @@ func (k *asking) attach(ctx context.Context, t *run.Task) error {
 		if len(a.Data) > 0 {
 			return exit.Usagef("%s: is an image, not a request", words[0]).WithHint("--attachment shows it to the model")
 		}
-		rest := strings.TrimPrefix(t.Text, words[0]) // what was piped in
+		rest := strings.TrimPrefix(t.Text, words[0]) // text from the pipe
 		t.Text, err = run.Clean(strings.TrimRight(a.Text, "\n") + rest)
 		if err == nil && strings.TrimSpace(t.Text) == "" {
 			err = exit.Usagef("%s: the file is empty", words[0])
@@ -80,7 +80,7 @@ func isFileWord(w string) bool {
 	return len(w) > 1 && w[0] == '@' && w[1] != '@' && !strings.ContainsAny(w, " \t\r\n")
 }
 
-// plainWord is a word of the query as it is meant.
+// plainWord returns the meaning of a word of the query: @@ is a literal @.
 func plainWord(w string) string {
 	if strings.HasPrefix(w, "@@") {
 		return w[1:]
@@ -88,7 +88,7 @@ func plainWord(w string) string {
 	return w
 }
 
-// errAttach is what is wrong with a word @FILE or an --attachment.
+// errAttach returns the error about a word @FILE or an --attachment.
 func errAttach(word string, err error) error {
 	if !strings.HasPrefix(word, "@") {
 		f := exit.Usagef("--attachment: %v", err)
@@ -128,7 +128,7 @@ func (k *asking) attachments(ctx context.Context, r *attach.Reader, ref string) 
 		return nil, &exit.Error{Code: "attachment", Status: exit.Failed, Msg: "--attachment: " + fetch.Error(), Err: err}
 	}
 	if e := console.Explain(err); e.Status != exit.Failed {
-		return nil, fmt.Errorf("--attachment %s: %w", ref, err) // of the store
+		return nil, fmt.Errorf("--attachment %s: %w", ref, err) // error of the store
 	}
 	return nil, errAttach(ref, err)
 }
@@ -138,7 +138,7 @@ const attachTimeout = time.Minute
 
 var errOutputLarge = fmt.Errorf("prints more than %d KiB; narrow it", attach.MaxOne>>10)
 
-// bounded keeps what a command writes.
+// bounded keeps the output of a command, up to a limit.
 type bounded struct{ b strings.Builder }
 
 func (w *bounded) Write(p []byte) (int, error) {
@@ -148,8 +148,9 @@ func (w *bounded) Write(p []byte) (int, error) {
 	return w.b.Write(p)
 }
 
-// attachOutput runs a command line of the user's with sh, where the user is and with the user's rights, but without a
-// terminal or stdin. stdout and stderr are attached as they come; a status other than 0 stands below them.
+// attachOutput runs a command line of the user with sh, in the working directory and with the
+// user's rights, but without a terminal or stdin. stdout and stderr are attached in the order in
+// which they come; a status other than 0 is written below them.
 func (k *asking) attachOutput(ctx context.Context, r *attach.Reader, ref, line string) (none convstore.Attachment, err error) {
 	if strings.TrimSpace(line) == "" {
 		return none, errors.New("cmd: names no command")
@@ -176,7 +177,8 @@ func (k *asking) attachOutput(ctx context.Context, r *attach.Reader, ref, line s
 	return r.Text(ref, text)
 }
 
-// attachTurns attaches turns of another conversation as `jp conversation print` shows them: ID, or ID:TURNS.
+// attachTurns attaches turns of another conversation as `jp conversation print` shows them: ID, or
+// ID:TURNS.
 func (k *asking) attachTurns(ctx context.Context, r *attach.Reader, ref, rest string) (none convstore.Attachment, err error) {
 	word, span, ranged := strings.Cut(rest, ":")
 	id, err := k.ws.Target(ctx, word)
@@ -198,7 +200,7 @@ func (k *asking) attachTurns(ctx context.Context, r *attach.Reader, ref, rest st
 	return r.Text("jp:"+id.String()+wording.Either(ranged, ":"+span, ""), b.String())
 }
 
-// printTurns writes the chosen turns as text for a reader that is no terminal.
+// printTurns writes the chosen turns as text, not for a terminal.
 func (k *asking) printTurns(ctx context.Context, out io.Writer, id convstore.ID, chosen convstore.Range) error {
 	w := bufio.NewWriter(out)
 	p := turns.Printer{W: w, IO: term.New(term.Options{}), Style: turns.Brief, Calls: map[string]convstore.ToolCall{}}

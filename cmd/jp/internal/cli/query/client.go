@@ -24,36 +24,37 @@ import (
 	"jp/convstore"
 )
 
-// A client is the program at the other end of `jp query --input-format stream-json --output-format stream-json`. It writes a
-// line for each message and each control request, keeps stdin open while it reads the answers, and closes it when it is done.
-// A message is one run, which ends in one result, whatever happens; the next one waits until then. Control requests are
-// answered as they come.
+// A client is the program at the other end of `jp query --input-format stream-json --output-format
+// stream-json`. It writes a line for each message and each control request, keeps stdin open while
+// it reads the answers, and closes it when it is done. A message is one run, which ends in one
+// result, whatever happens; the next one waits until then. Control requests are answered as they
+// come.
 type client struct {
 	group *Group
 
 	mu     sync.Mutex
-	o      options                 // of the next run
-	begun  bool                    // a message was read: Initialize would come too late
+	o      options                 // options of the next run
+	begun  bool                    // a message was read, so Initialize would come too late
 	spoken bool                    // a request was answered
-	cancel context.CancelCauseFunc // of the run that is under way; nil = none is
+	cancel context.CancelCauseFunc // cancels the present run; nil = none
 	queue  []stream.Input
-	waits  int           // bytes that the queue takes, about
-	end    error         // why nothing more is read: io.EOF, or what was wrong
-	news   chan struct{} // holds one: the queue or end changed
+	waits  int           // size of the queue in bytes, roughly
+	end    error         // reason why nothing more is read: io.EOF or an error
+	news   chan struct{} // receives a value when the queue or end changed; holds one
 	closed chan struct{} // closed when nothing more is read
 
-	asked   int // questions of ours
+	asked   int // number of questions sent to the client
 	replies map[string]chan<- stream.Reply
 
 	run clientRun
 }
 
-// clientRun is what the run of a message came to.
+// clientRun is the result of the run of a message.
 type clientRun struct {
 	in       stream.Input
-	id       convstore.ID // of its conversation; 0 = it came to none
+	id       convstore.ID // conversation of the run; 0 = it has none
 	answered bool         // its result was written
-	begun    bool         // a turn was begun, and used says what it used
+	begun    bool         // whether a turn was begun; if so, used has its usage
 	used     convstore.Budget
 }
 
@@ -102,7 +103,8 @@ func (g *Group) converse(ctx context.Context, o options) (last error) {
 // errLongLine is a line of a client that is longer than all of stdin may be.
 var errLongLine = fmt.Errorf("a line has more than %d MiB", console.StdinMax>>20)
 
-// read takes the lines of the client until there are no more or one is wrong. It may be left behind when jp ends.
+// read reads the lines of the client until stdin ends or a line is wrong. It may still wait for a
+// line when jp ends.
 func (c *client) read(in io.Reader) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, console.StdinMax)
@@ -155,11 +157,11 @@ func (c *client) take(line []byte) error {
 	}
 	c.waits += w
 	c.queue = append(c.queue, in)
-	c.tell()
+	c.wake()
 	return nil
 }
 
-// weight is about how many bytes a message takes while it waits.
+// weight returns the size of a waiting message in bytes, roughly.
 func weight(in stream.Input) int { return 256 + len(in.Text) + len(in.Message) }
 
 func (c *client) stop(err error) {
@@ -167,19 +169,19 @@ func (c *client) stop(err error) {
 	defer c.mu.Unlock()
 	c.end = err
 	close(c.closed)
-	c.tell()
+	c.wake()
 }
 
-// tell wakes next; c.mu is held.
-func (c *client) tell() {
+// wake wakes next; c.mu is held.
+func (c *client) wake() {
 	select {
 	case c.news <- struct{}{}:
 	default:
 	}
 }
 
-// next waits for a message, and returns it with the context of its run, which Interrupt ends. What was read before the input
-// ended is answered first.
+// next waits for a message and returns it with the context of its run, which Interrupt ends.
+// Messages that were read before the input ended are answered first.
 func (c *client) next(ctx context.Context) (context.Context, stream.Input, error) {
 	for {
 		if run, in, err := c.first(ctx); run != nil || err != nil {
@@ -193,7 +195,8 @@ func (c *client) next(ctx context.Context) (context.Context, stream.Input, error
 	}
 }
 
-// first takes the message that has waited longest; without one it returns no context and, when none will come, the reason.
+// first takes the message that has waited longest. If there is none it returns no context; if none
+// will come, it returns the reason.
 func (c *client) first(ctx context.Context) (context.Context, stream.Input, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +210,7 @@ func (c *client) first(ctx context.Context) (context.Context, stream.Input, erro
 	return ctx, in, nil
 }
 
-// control answers a request. An error ends the input.
+// control answers a control request. An error ends the input.
 func (c *client) control(r stream.Control) error {
 	answer := stream.Answer{ID: r.ID}
 	c.mu.Lock()
@@ -229,12 +232,12 @@ func (c *client) control(r stream.Control) error {
 	c.mu.Unlock()
 	err := c.write(answer.Line())
 	if r.Subtype == stream.Initialize && answer.Err != nil {
-		return answer.Err // nothing of what is asked next would be as the client wants it
+		return answer.Err // the client expects settings that later messages would not have
 	}
 	return err
 }
 
-// start takes over what Initialize asks for; c.mu is held.
+// start applies the settings of Initialize; c.mu is held.
 func (c *client) start(r stream.Control) error {
 	switch {
 	case r.Err != nil:
@@ -255,7 +258,8 @@ func (c *client) start(r stream.Control) error {
 	return nil
 }
 
-// interrupt stops the run that is under way, if any; c.mu is held. Its result comes when it has ended.
+// interrupt stops the present run, if any; c.mu is held. The result of the run comes when it has
+// ended.
 func (c *client) interrupt(queued bool) stream.Interrupted {
 	ids := []string{}
 	for _, in := range c.queue {
@@ -273,7 +277,7 @@ func (c *client) interrupt(queued bool) stream.Interrupted {
 	return stream.Interrupted{StillQueued: ids}
 }
 
-// again prepares the run of a further message, which goes on in the conversation of the first.
+// again prepares the run of a further message, which continues the conversation of the first.
 func (c *client) again() error {
 	o := &c.o
 	switch {
@@ -307,7 +311,8 @@ func (c *client) less(flag string, limit *command.Maybe[*int64], used *int64) er
 	return nil
 }
 
-// account notes what the run of the message has used, however it ended. Without a client it does nothing.
+// account records the usage of the run of the message, however the run ended. Without a client it
+// does nothing.
 func (c *client) account(ctx context.Context, ag *run.Agent) {
 	if c == nil {
 		return
@@ -319,7 +324,8 @@ func (c *client) account(ctx context.Context, ag *run.Agent) {
 	}
 }
 
-// answer runs a message. What fails before there is a result gets one nevertheless: the client waits for it.
+// answer runs a message. If it fails before there is a result, answer writes one, because the
+// client waits for it.
 func (c *client) answer(ctx context.Context, in stream.Input) error {
 	c.mu.Lock()
 	o := c.o
@@ -345,15 +351,16 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, session).Write(show.Failed(session, err)))
 }
 
-// oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:
-// the client may wait for an answer to it before it closes stdin.
+// oneMessage reads the one message of a client whose output format is not stream-json. It refuses a
+// line that is not a message at once, because the client may wait for an answer before it closes
+// stdin.
 func (k *asking) oneMessage(ctx context.Context) (string, error) {
 	type result struct {
 		text string
 		err  error
 	}
 	read := make(chan result, 1)
-	go func() { // is left behind with ctx
+	go func() { // keeps waiting for stdin when ctx has ended
 		var m stream.OneMessage
 		lines := bufio.NewScanner(k.con.IO.In)
 		lines.Buffer(nil, console.StdinMax)

@@ -25,9 +25,9 @@ type clientAsker struct {
 	client *client
 }
 
-// Ask puts the question whether a call may run; it is a tools.Prompter. What a model may see is not a question that the protocol
-// has. The client answers yes or no for this call: rules that it would add are not ours to keep, and arguments that it changed
-// are a no.
+// Ask asks whether a call may run; it is a tools.Prompter. The protocol cannot ask whether a model
+// may see a result. The client answers yes or no for this call. Rules that it adds are ignored; if
+// it changes the arguments, the answer is no.
 func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
 	no := func(format string, args ...any) (tools.Answer, error) {
 		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf(format, args...)}, nil
@@ -63,13 +63,13 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 // maxReason bounds the reason of a no, in bytes.
 const maxReason = 4 << 10
 
-// Question is that of ask_user, which clients have no request for.
+// Question is the question of ask_user. The protocol has no request for it.
 func (a clientAsker) Question(context.Context, string, string, []string) (string, error) {
 	return "", term.ErrNobody
 }
 
-// permit asks the client and waits for its reply. The error wraps tools.ErrNobody where it was not asked; a client that closes
-// stdin instead of answering has said no.
+// permit asks the client and waits for its reply. The error wraps tools.ErrNobody if the client was
+// not asked. If the client closes stdin without an answer, the answer is no.
 func (c *client) permit(ctx context.Context, p stream.Permission) (stream.Reply, error) {
 	reply := make(chan stream.Reply, 1)
 	c.mu.Lock()
@@ -107,7 +107,7 @@ func (c *client) permit(ctx context.Context, p stream.Permission) (stream.Reply,
 	}
 }
 
-// replied hands a reply to the question that waits for it. One that comes too late is left alone.
+// replied passes a reply to the question that waits for it. It ignores a reply that comes too late.
 func (c *client) replied(r stream.Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *client) replied(r stream.Reply) {
 	}
 }
 
-// stopRun stops the run that is under way.
+// stopRun stops the present run.
 func (c *client) stopRun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

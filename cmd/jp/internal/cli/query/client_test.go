@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestClientAhead: a client that writes and does not wait is read no further than it may be ahead. A message by itself, and the ones
-// that come when there is room again, are as large as a line may be.
+// TestClientAhead: a client that writes and does not wait is read no further than it may be ahead.
+// A message by itself, and the ones that come when there is room again, are as large as a line may
+// be.
 func TestClientAhead(t *testing.T) {
 	c := &client{news: make(chan struct{}, 1)}
 	take := func(size int) string {

@@ -17,25 +17,27 @@ import (
 	"jp/tools/files"
 )
 
-// A draft is a request that is being written in an editor. It lives in the state folder as
+// A draft is a request that is being written in an editor. It is in the state folder as
 //
 //	drafts/<hash of the workspace>/<n>/request.md
 //
-// until it was answered, so that neither an editor nor a provider that fails loses it. Whoever writes it holds a lock on the folder n;
-// one that was left behind is offered to the next who composes in this workspace.
+// until it was answered, so that it survives an editor or a provider that fails. The jp whose user
+// writes it holds a lock on the folder n. A draft without a lock is offered to the next --edit in
+// this workspace.
 type draft struct {
 	dir  *os.File // locked
 	path string
-	left time.Time // when it was left behind; zero = it is new
+	left time.Time // time of the last change of an earlier draft; zero = it is new
 }
 
-// maxDrafts bounds how many requests are composed, or left behind, in one workspace.
+// maxDrafts bounds the number of drafts of one workspace.
 const maxDrafts = 32
 
 // maxDraft bounds a request, in bytes, as stdin is.
 const maxDraft = console.StdinMax
 
-// takeDraft returns, with again, a draft of the workspace that was left behind and that nobody is writing; else a new one.
+// takeDraft returns a new draft. With again it first looks for an earlier draft of the workspace
+// that nobody is writing.
 func takeDraft(con *console.Console, workspace string, again bool) (*draft, error) {
 	state := con.StateDir()
 	if state == "" {
@@ -73,7 +75,8 @@ func takeDraft(con *console.Console, workspace string, again bool) (*draft, erro
 	return fresh, nil
 }
 
-// lockDraft takes the draft in dir; nil where somebody is writing it, or where there is none and none is to be made.
+// lockDraft locks the draft in dir; nil if somebody is writing it, or if there is none and none is
+// to be made.
 func lockDraft(dir string, make bool) (*draft, error) {
 	d := &draft{path: filepath.Join(dir, "request.md")}
 	if make {
@@ -110,7 +113,7 @@ func lockDraft(dir string, make bool) (*draft, error) {
 	return d, nil
 }
 
-// unfit says why what stands in the draft can be no request.
+// unfit returns the error that keeps the text of the draft from being a request.
 func (d *draft) unfit() error {
 	switch info, err := os.Stat(d.path); {
 	case err != nil:
@@ -123,7 +126,7 @@ func (d *draft) unfit() error {
 	return nil
 }
 
-// text is what was left behind, without what stands below the scissors.
+// text returns the text of an earlier draft without the part below the scissors.
 func (d *draft) text() (string, error) {
 	if err := d.unfit(); err != nil {
 		return "", err
@@ -136,7 +139,8 @@ func (d *draft) text() (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// write replaces what is in the draft, whole or not at all. What an editor has left in its place that is no file, a link or a pipe, goes.
+// write replaces the text of the draft, whole or not at all. If an editor put a link or a pipe in
+// its place, write removes that.
 func (d *draft) write(text string) error {
 	if info, err := os.Lstat(d.path); err == nil && !info.Mode().IsRegular() {
 		if err := os.RemoveAll(d.path); err != nil {
@@ -149,7 +153,8 @@ func (d *draft) write(text string) error {
 	return nil
 }
 
-// watch returns what reports whether somebody has saved the draft since: its file is another, or was written to.
+// watch returns a function that reports whether the draft was saved since: its file was replaced or
+// written.
 func (d *draft) watch() (saved func() bool, err error) {
 	// Time stamps are coarse: an editor may save within one tick.
 	if err := os.Chtimes(d.path, time.Time{}, time.Now().Add(-time.Minute)); err != nil {
@@ -165,11 +170,11 @@ func (d *draft) watch() (saved func() bool, err error) {
 	}, nil
 }
 
-// drop forgets the draft, and what an editor has put beside it.
+// drop removes the draft, and files that an editor put beside it.
 func (d *draft) drop() {
 	_ = os.RemoveAll(filepath.Dir(d.path))
 	d.release()
 }
 
-// release lets others have it.
+// release unlocks the draft.
 func (d *draft) release() { _ = d.dir.Close() }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDraftIsReplaced: what was left behind is whole until what takes its place is, so that neither a full disk nor a kill loses it.
+// TestDraftIsReplaced: what was left behind is whole until what takes its place is, so that neither
+// a full disk nor a kill loses it.
 func TestDraftIsReplaced(t *testing.T) {
 	top := t.TempDir()
 	d, err := lockDraft(filepath.Join(top, "1"), true)

@@ -25,12 +25,12 @@ import (
 // scissors ends the request in the file that is edited.
 const scissors = "# ------------------------ >8 ------------------------"
 
-// maxQuoted bounds what of the last answer stands in the file, in bytes.
+// maxQuoted bounds the part of the last answer that is quoted in the file, in bytes.
 const maxQuoted = 64 << 10
 
-// compose has the user write the request in an editor, when that is asked for, and returns its draft; nil when it is not. The
-// words and what is piped in stand in the file already. It runs before this jp has processes to look after: an editor may leave
-// some behind, and Ctrl-C is its own.
+// compose lets the user write the request in an editor and returns the draft; nil if no editor is
+// wanted. The file begins with the words and the piped text. compose runs before this jp starts
+// other processes, because an editor may leave processes behind, and handles Ctrl-C itself.
 func (k *asking) compose(ctx context.Context) (*draft, error) {
 	o := k.o
 	id, wanted, err := k.wantsEditor(ctx)
@@ -39,7 +39,7 @@ func (k *asking) compose(ctx context.Context) (*draft, error) {
 	}
 	line, err := k.editor()
 	if err != nil && !o.edit {
-		return nil, nil // what is missing is something to ask
+		return nil, nil // the caller reports that there is nothing to ask
 	}
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (k *asking) compose(ctx context.Context) (*draft, error) {
 		return nil, err
 	}
 	if !workspace.WithNone(o.directives) {
-		if _, err := k.ws.Gate.Pass(ctx); err != nil { // before somebody writes for nothing
+		if _, err := k.ws.Gate.Pass(ctx); err != nil { // before the user writes a text that could not be sent
 			return nil, err
 		}
 	}
@@ -69,7 +69,7 @@ func (k *asking) compose(ctx context.Context) (*draft, error) {
 	if errors.Is(err, errUnsaved) {
 		err = (&exit.Error{Code: "cancelled", Status: exit.Failed, Msg: "query: cancelled, " + err.Error()}).
 			WithHint("save it to send it as it is; an empty one is dropped")
-		if d.left.IsZero() { // the words are in the shell's history
+		if d.left.IsZero() { // a new draft has only words that the shell's history has too
 			d.drop()
 			return nil, err
 		}
@@ -85,8 +85,9 @@ func (k *asking) compose(ctx context.Context) (*draft, error) {
 	return d, nil
 }
 
-// wantsEditor reports whether the request is to be written in an editor, and in which conversation; 0 = a new one. Without --edit
-// that is so when somebody is at the terminal and there is nothing to ask and nothing to resume.
+// wantsEditor reports whether the request is to be written in an editor, and for which
+// conversation; 0 = a new one. Without --edit it is true if there is a terminal, nothing to ask and
+// nothing to resume.
 func (k *asking) wantsEditor(ctx context.Context) (id convstore.ID, wanted bool, err error) {
 	o := k.o
 	switch {
@@ -115,7 +116,7 @@ func (k *asking) wantsEditor(ctx context.Context) (id convstore.ID, wanted bool,
 	return id, err == nil && !run.Resumable(c.Status), err
 }
 
-// editor is the command line of the user's editor.
+// editor returns the command line of the user's editor.
 func (k *asking) editor() (string, error) {
 	m, err := k.ws.Machine()
 	if err != nil {
@@ -130,7 +131,8 @@ func (k *asking) editor() (string, error) {
 		WithHint("set JP_EDITOR, VISUAL or EDITOR, or editor.cmd in the user's config.toml; or give the question as words")
 }
 
-// belowScissors tells whoever writes what the request goes to: the conversation, and its last answer, as comments.
+// belowScissors returns the part below the scissors: the conversation that the request goes to, and
+// its last answer.
 func (k *asking) belowScissors(ctx context.Context, id convstore.ID) (string, error) {
 	lines := []string{"Write the request above. This line and all below it are not sent; an empty request", "cancels."}
 	if id == 0 {
@@ -214,11 +216,11 @@ func (k *asking) edit(d *draft, line, text, below string) (string, error) {
 	return run.Clean(text)
 }
 
-// errUnsaved is for an editor that was left without saving what it was given.
+// errUnsaved is the error for an editor that ended without saving.
 var errUnsaved = errors.New("nothing was saved in the editor")
 
-// runEditor runs a command line with a file behind it, as other programs do: by sh, in the foreground, with the terminal
-// if there is one.
+// runEditor runs a command line with a file as its last argument, as other programs do: by sh, in
+// the foreground, with the terminal if there is one.
 func (k *asking) runEditor(line, path string) error {
 	cmd := exec.Command("/bin/sh", "-c", line+` "$@"`, line, path)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = k.con.Env.Dir, k.con.Env.Environ, k.con.Env.Stderr, k.con.Env.Stderr
@@ -226,7 +228,7 @@ func (k *asking) runEditor(line, path string) error {
 		defer func() { _ = tty.Close() }()
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	}
-	// Caught and dropped, not ignored: the editor would inherit that.
+	// Signals are caught and dropped. If they were ignored, the editor would inherit that.
 	dropped := make(chan os.Signal, 1)
 	signal.Notify(dropped, syscall.SIGINT, syscall.SIGQUIT)
 	defer signal.Stop(dropped)
@@ -244,7 +246,8 @@ func (k *asking) runEditor(line, path string) error {
 	return nil
 }
 
-// end gives the draft up when the request was answered, as far as a limit let it, and keeps it otherwise, but not with --no-persist.
+// end removes the draft if the request was answered, also partially. Otherwise it keeps the draft,
+// except with --no-persist.
 func (d *draft) end(con *console.Console, err error) error {
 	if err == nil || console.Explain(err).Status == exit.Limit || con.Globals.NoPersist {
 		d.drop()

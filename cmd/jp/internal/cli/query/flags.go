@@ -39,9 +39,9 @@ type options struct {
 	sub        command.Maybe[bool]
 	maxSub     command.Maybe[int]
 	maxDepth   command.Maybe[int]
-	maxTokens  command.Maybe[*int64] // of this run; nil = unlimited
+	maxTokens  command.Maybe[*int64] // limit of this run; nil = unlimited
 	maxCost    command.Maybe[*int64] // nano-dollars
-	subTokens  command.Maybe[*int64] // of all sub-agents of a session
+	subTokens  command.Maybe[*int64] // limit of all sub-agents of a session
 	subCost    command.Maybe[*int64]
 	print      bool
 	schema     command.Maybe[string]
@@ -51,13 +51,13 @@ type options struct {
 	noEdit     bool
 	reasoning  string
 	thoughts   command.Maybe[string] // style.reasoning.display
-	composed   command.Maybe[string] // in an editor, from the words and stdin
+	composed   command.Maybe[string] // request from the editor, with the words and stdin
 	heads      headless
 	tape       record.Options
 	client     *client // client that sent the message; nil = the request came in another way
 }
 
-// flags are those of `jp query`, under the headings of its help.
+// flags returns the flags of `jp query`, under the headings of its help.
 func (o *options) flags() []*command.Option {
 	toggled := func(name, short, usage string, on bool) *command.Option {
 		f := &command.Option{Name: name, Short: []string{short}, Arg: "TOOL", Usage: usage}
@@ -137,7 +137,7 @@ func (o *options) flags() []*command.Option {
 	)
 }
 
-// request is what the flags say of a run; plain is how many of the words stand before --.
+// request returns the run.Request of the flags; plain is the number of words before --.
 func (o *options) request(plain int) run.Request {
 	r := run.Request{
 		ID: o.id, New: o.fresh, Fork: o.fork, RootID: o.rootID, Title: o.title, Hidden: o.hidden, Expires: o.tmp, Role: o.role,
@@ -155,8 +155,8 @@ func (o *options) request(plain int) run.Request {
 	return r
 }
 
-// limits are the flags for a command line that goes on within the limits of this one: they were those of its turn only. All values
-// are numbers, durations or one word, which a shell takes as they are.
+// limits returns the flags that give a resumed run the limits of this one, which are not stored.
+// All values are numbers, durations or one word, which need no quotes in a shell.
 func (o *options) limits() (line string) {
 	add := func(set bool, words string) {
 		if set {
@@ -182,7 +182,7 @@ func (o *options) limits() (line string) {
 	return line
 }
 
-// show.Options say what of a run is shown, and to whom.
+// showOptions returns what is shown of a run, and to whom.
 func (o *options) showOptions() show.Options {
 	s := show.Options{Partial: o.heads.partial}
 	if c := o.client; c != nil {

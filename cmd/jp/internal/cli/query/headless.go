@@ -15,21 +15,21 @@ import (
 	"jp/convstore"
 )
 
-// headless are flags as other agents have them in their headless mode. Those that mean the same under another name are
-// aliases of ours; the others stand here (docs/headless.md).
+// headless has the flags that other agent programs have in their headless mode. A flag with the
+// same meaning as a flag of jp is an alias of it; the others are here (docs/headless.md).
 type headless struct {
 	resume  command.Maybe[string]
 	recent  bool
 	fork    bool
 	allowed []string // each may hold several names; nil = no --allowedTools
 	denied  []string
-	prompts []string // that this run adds to the system prompt
+	prompts []string // sections that this run adds to the system prompt
 
-	partial     bool // the parts of a message are written as they come
-	replayUsers bool // the messages of a client are written once more
+	partial     bool // write the parts of a message as they come
+	replayUsers bool // write the messages of a client again
 	mode        command.Maybe[string]
 	sources     command.Maybe[string]
-	prompt      command.Maybe[string] // who is asked whether a tool may run: promptStdio
+	prompt      command.Maybe[string] // tool that answers questions of permission: promptStdio
 
 	only []string // the names in allowed; nil = no --allowedTools
 }
@@ -42,7 +42,7 @@ func permissionMode(mode string) error {
 	return nil
 }
 
-// headless reports whether nobody is there to be asked: a script or a client has started the run.
+// headless reports whether a script or a client started the run, so that no person can be asked.
 func (o *options) headless() bool { return o.print || o.input == inputStream }
 
 func headlessFlags(o *options) []*command.Option {
@@ -68,7 +68,7 @@ func headlessFlags(o *options) []*command.Option {
 	}
 }
 
-// inOurWords turns the flags of other agents into ours.
+// inOurWords turns flags of other agent programs into flags of jp.
 func (o *options) inOurWords() error {
 	h := o.heads
 	if err := command.OnlyOne(map[string]bool{
@@ -78,7 +78,7 @@ func (o *options) inOurWords() error {
 	}
 	switch {
 	case h.resume.Set:
-		if !workspace.IsTarget(h.resume.Value) { // new is none: there is nothing to go on with
+		if !workspace.IsTarget(h.resume.Value) { // "new" is not a target here
 			_, err := convstore.ParseID(h.resume.Value)
 			return err
 		}
@@ -89,7 +89,7 @@ func (o *options) inOurWords() error {
 		return exit.Usagef("--fork-session: needs --resume or --continue").WithHint("--fork forks this session's active conversation")
 	}
 	if o.headless() && !o.id.Set && !o.fork.Set && !o.rootID.Set {
-		o.fresh = true // whatever this session has active: scripts begin alike everywhere
+		o.fresh = true // a script does not depend on the active conversation
 	}
 	if h.mode.Set {
 		if err := permissionMode(h.mode.Value); err != nil {
@@ -127,7 +127,8 @@ func (h headless) sourceNames() []string {
 	return strings.FieldsFunc(h.sources.Value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// ForeignHint is what to say about a flag that c, nil at the top, does not have.
+// ForeignHint returns the hint for a flag that the command c does not have; c is nil before the
+// command.
 func ForeignHint(c *cli.Command, flag string) string {
 	switch {
 	case c != nil && c.Name == "query":
@@ -138,7 +139,8 @@ func ForeignHint(c *cli.Command, flag string) string {
 	return ""
 }
 
-// foreignFlag tells what stands here for a flag of other agents, "" for all others.
+// foreignFlag returns what jp has in place of a flag of other agent programs, "" for any other
+// flag.
 func foreignFlag(spelling string) string {
 	switch strings.TrimLeft(spelling, "-") {
 	case "dangerously-skip-permissions", "allow-dangerously-skip-permissions", "yolo", "full-auto", "approval-mode":

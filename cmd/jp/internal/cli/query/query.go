@@ -1,8 +1,8 @@
-// Package query is `jp query`: its flags, what it is asked (words, stdin, files, an editor), and a client that sends one message
-// after another.
+// Package query is `jp query`: its flags, the request (words, stdin, files, an editor), and a
+// client that sends several messages.
 //
-// A command line becomes a run.Request; package run opens it and package show shows it. A Group whose Guest is set carries out a
-// command line of a jp inside a tool, which may only delegate.
+// A command line becomes a run.Request; package run opens it and package show shows it. A Group
+// whose Guest is set carries out a command line of a jp inside a tool, which may only delegate.
 package query
 
 import (
@@ -32,7 +32,7 @@ import (
 type Group struct {
 	Env   *run.Env
 	Tree  *command.Tree
-	Guest *run.Guest // whom a jp inside a tool works for; nil for all others
+	Guest *run.Guest // set in a jp inside a tool, else nil
 }
 
 func New(g *Group) *cli.Command {
@@ -88,7 +88,7 @@ func New(g *Group) *cli.Command {
 	})
 }
 
-// check finds what the flags do not allow together.
+// check refuses flags that contradict one another.
 func (o *options) check(noPersist, streams bool) error {
 	isNew := o.fresh || o.id.Set && o.id.Value == "new"
 	switch {
@@ -119,7 +119,7 @@ func (o *options) check(noPersist, streams bool) error {
 	return nil
 }
 
-// flagDirectives are the specific flags as config, but for the model and how much it reasons.
+// flagDirectives returns the flags that set config, except --model and --reasoning.
 func (o *options) flagDirectives() []profiles.Directive {
 	var ds []profiles.Directive
 	add := func(flag, format string, args ...any) {
@@ -176,7 +176,7 @@ func (g *Group) run(ctx context.Context, o options) error {
 	return d.end(g.Env.Con, g.ask(ctx, o))
 }
 
-// asking reads what o asks; host is for commands whose output is attached.
+// asking returns what reads the request of o; host runs commands whose output is attached.
 func (g *Group) asking(o *options, host *proc.Host) *asking {
 	return &asking{con: g.Env.Con, ws: g.Env.WS, env: g.Env, host: host, o: o, plain: g.Tree.Plain}
 }
@@ -188,7 +188,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		return err
 	}
 	host := proc.NewHost(proc.Options{})
-	defer func() { _ = host.Close() }() // run closes it first and tells what went wrong
+	defer func() { _ = host.Close() }() // Run.Finish closes it first and returns the error
 	ctx, stop := g.Env.Con.WithSignals(ctx, host.Kill)
 	defer stop()
 	ctx, abandon := context.WithCancelCause(ctx)
@@ -245,7 +245,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	return g.Env.Tape.End(ctx, g.answer(ctx, r, s, o))
 }
 
-// answer lets an open run take its turn and shows what comes of it.
+// answer lets an open run take its turn and shows the result.
 func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options) error {
 	resume := r.Resumes()
 	if resume && !run.Resumable(r.Conv.Status) {
@@ -296,7 +296,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		g.Env.Con.Note("stopped; resume with: %s", r.Again())
 	}
 	if f := (*exit.Error)(nil); g.Env.Con.Globals.NoPersist && errors.As(failed, &f) {
-		f.Hint = "" // it names the conversation, which is gone
+		f.Hint = "" // the hint names the temporary conversation, which is removed
 	}
 	return errors.Join(failed, left)
 }
@@ -310,10 +310,10 @@ type timeUp struct{}
 
 func (timeUp) Error() string { return "--timeout: the time is up" }
 
-// Is makes it the end of a deadline.
+// Is reports that the error is the end of a deadline.
 func (timeUp) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// inTool is one delegation for a jp inside a tool, which the one rule decides.
+// inTool carries out a delegation for a jp inside a tool, if the rule allows it.
 func (g *Group) inTool(ctx context.Context, o options) error {
 	if g.Env.Con.Format() == console.FormatStream {
 		return exit.Refusedf("query: --format=stream-json is not for a jp inside a tool").WithHint("--format=json gives the result")

@@ -30,14 +30,14 @@ const (
 
 func inputFormats() []string { return []string{inputText, inputJSON, inputStream} }
 
-// asking reads what a run is asked.
+// asking reads the request of a run.
 type asking struct {
 	con   *console.Console
 	ws    *workspace.Workspace
-	host  *proc.Host // of commands whose output is attached
-	env   *run.Env   // for the conversation that the request goes to
+	host  *proc.Host // host of commands whose output is attached
+	env   *run.Env   // Env of the conversation that the request goes to
 	o     *options
-	plain int // words that stand before --
+	plain int // number of words before --
 }
 
 // task reads the words of the command line, stdin and --schema.
@@ -71,7 +71,8 @@ func (k *asking) task(ctx context.Context) (run.Task, error) {
 	return t, nil
 }
 
-// content is the words of the command line with what is piped in below them, or the task on stdin.
+// content returns the words of the command line with the piped text below them, or the task on
+// stdin.
 func (k *asking) content(ctx context.Context) (run.Task, error) {
 	if k.o.composed.Set {
 		return run.Task{Text: k.o.composed.Value}, nil
@@ -115,7 +116,7 @@ func (k *asking) content(ctx context.Context) (run.Task, error) {
 	return run.Task{Text: text}, err
 }
 
-// asked is the words of the command line as they are meant, joined.
+// asked returns the words of the command line, joined.
 func (k *asking) asked() string {
 	words := slices.Clone(k.o.words)
 	for i := range min(k.plain, len(words)) {
@@ -124,8 +125,8 @@ func (k *asking) asked() string {
 	return strings.Join(words, " ")
 }
 
-// readSchema is the value of --schema: JSON, or @ and the path of a file. Of a pipe it is read when somebody writes to it, and given
-// up with ctx; the goroutine that waits is left behind then.
+// readSchema returns the schema of --schema: JSON, or @ and the path of a file. If the file is a
+// pipe, it waits until somebody writes. When ctx ends it returns, but its goroutine keeps waiting.
 func (k *asking) readSchema(ctx context.Context, value string) (json.RawMessage, error) {
 	path, ok := strings.CutPrefix(value, "@")
 	if !ok {
@@ -146,7 +147,7 @@ func (k *asking) readSchema(ctx context.Context, value string) (json.RawMessage,
 			return
 		}
 		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, 1<<20)) // what is larger is refused as larger than a schema may be
+		b, err := io.ReadAll(io.LimitReader(f, 1<<20)) // a larger schema is refused later
 		read <- result{b, err}
 	}()
 	select {
