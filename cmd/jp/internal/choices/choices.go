@@ -1,8 +1,8 @@
-// Package choices is what there is to choose from: conversations, models, profiles, tools, MCP
-// servers and settings, as completion offers them to a shell and a session to an editor.
+// Package choices lists values to choose from: conversations, models, profiles, tools, MCP servers
+// and settings. Completion offers them in a shell, and a session offers them in an editor.
 //
-// Nothing is made, asked or waited for, and of a workspace that is not trusted only the store is
-// read. What cannot be read is not offered.
+// It makes nothing, asks nothing and waits for nothing. If a workspace is not trusted, it reads
+// only its store. It omits what it cannot read.
 package choices
 
 import (
@@ -28,20 +28,20 @@ const patience = 30 * time.Millisecond
 // limit is how many conversations are offered.
 const limit = 100
 
-// Choices are those of the workspace of one command.
+// Choices lists the values of the workspace of one command.
 type Choices struct {
 	con *console.Console
 	ws  *workspace.Workspace
 	set *servers.Set
 }
 
-// New returns Choices, which read nothing before they are asked.
+// New returns Choices. It reads nothing.
 func New(con *console.Console, ws *workspace.Workspace, set *servers.Set) *Choices {
 	return &Choices{con: con, ws: ws, set: set}
 }
 
-// For returns the values that begin with word and stand for what help calls arg: TARGET, PROFILE
-// and so on. The command does nothing else: it is made quiet, asks nobody and keeps nothing.
+// For returns the values that begin with word for an argument that help calls arg: TARGET, PROFILE
+// and so on. It makes the command quiet, so that it asks nobody and stores nothing.
 func (c *Choices) For(ctx context.Context, arg, word string) []command.Candidate {
 	c.con.Globals.Quiet, c.con.Globals.NonInteractive, c.con.Globals.NoPersist = true, true, true
 	c.ws.Patience = patience
@@ -61,7 +61,7 @@ func (c *Choices) For(ctx context.Context, arg, word string) []command.Candidate
 		out = settings("")
 	case "KEY=VALUE":
 		out = settings("=")
-	case "X": // of --cfg
+	case "X": // argument of --cfg
 		out = slices.Concat([]command.Candidate{
 			{Word: "NONE", Text: "start over: program defaults"},
 			{Word: "WORKSPACE", Text: "start over: the config of this workspace"},
@@ -71,16 +71,16 @@ func (c *Choices) For(ctx context.Context, arg, word string) []command.Candidate
 	return slices.DeleteFunc(out, func(v command.Candidate) bool { return !strings.HasPrefix(v.Word, word) || !typeable(v.Word) })
 }
 
-// typeable reports whether a shell can put a word on its line as it is: a file's name could be a
-// command.
+// typeable reports whether a shell can insert a word without quotes. The name of a file could
+// otherwise run a command.
 func typeable(word string) bool {
 	return word != "" && strings.IndexFunc(word, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=@+", r))
 	}) < 0
 }
 
-// conversations are the latest conversations, and the words that stand for some. An id that is
-// begun finds hidden ones too.
+// conversations returns the latest conversations, and words such as recent. The beginning of an id
+// finds hidden ones too.
 func (c *Choices) conversations(ctx context.Context, word string) []command.Candidate {
 	all := c.latest(ctx, len(word) > len("jp-c"))
 	if all == nil {
@@ -98,7 +98,7 @@ func (c *Choices) conversations(ctx context.Context, word string) []command.Cand
 	return out
 }
 
-// latest lists the latest conversations; nil when the store cannot be read now.
+// latest returns the latest conversations; nil if the store cannot be read now.
 func (c *Choices) latest(ctx context.Context, hidden bool) []convstore.Conversation {
 	st, err := c.ws.Store(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Choices) tools(ctx context.Context) []command.Candidate {
 	return out
 }
 
-// servers are the MCP servers of the user's config and of a workspace that is trusted.
+// servers returns the MCP servers of the user's config and of a trusted workspace.
 func (c *Choices) servers(ctx context.Context) []command.Candidate {
 	c.ws.Gate.PassUnasked(ctx)
 	all, err := c.set.All(ctx)
@@ -153,8 +153,8 @@ func (c *Choices) servers(ctx context.Context) []command.Candidate {
 	return out
 }
 
-// Models are the aliases, the models in use (the config's and those of the latest conversations)
-// and those of the built-in table that which takes.
+// Models returns the aliases, the models in use (of the config and the latest conversations), and
+// those of the built-in table for which `which` returns true.
 func (c *Choices) Models(ctx context.Context, which func(id string) bool) []command.Candidate {
 	var out []command.Candidate
 	seen := map[string]bool{"": true}
@@ -188,7 +188,7 @@ func (c *Choices) HasKey(id string) bool {
 	return ok && c.con.Getenv(b.KeyEnv(c.con.Getenv)) != ""
 }
 
-// settings are all keys of config, those with a name in them left out.
+// settings returns all keys of config, except those with a name in them.
 func settings(after string) []command.Candidate {
 	var out []command.Candidate
 	for _, s := range profiles.Settings() {

@@ -18,16 +18,16 @@ import (
 	"jp/tools"
 )
 
-// finding is what a linter says about one place.
+// finding is one mistake at one place.
 type finding struct {
-	File   string `json:"file"` // relative to the workspace where it is in it; "" for what is in no file
-	Line   int    `json:"line"` // 0 = the file as a whole
+	File   string `json:"file"` // relative to the workspace if the file is in it; "" = no file
+	Line   int    `json:"line"` // 0 = the whole file
 	Key    string `json:"key"`  // dotted; "" = none
 	Reason string `json:"reason"`
 	Hint   string `json:"hint"`
 }
 
-// add notes an error of a loader.
+// add adds an error of a loader.
 func (l *Linter) add(err error) {
 	if all, ok := err.(interface{ Unwrap() []error }); ok { // errors.Join
 		for _, e := range all.Unwrap() {
@@ -61,7 +61,7 @@ func (l *Linter) add(err error) {
 	}
 }
 
-// AddStart notes why a query would not start, where nothing that was found says so already.
+// AddStart adds the reason why a query would not start, unless a finding already says so.
 func (l *Linter) AddStart(err error) {
 	before := l.found
 	l.found = nil
@@ -82,12 +82,12 @@ func (l *Linter) AddStart(err error) {
 	l.found = before
 }
 
-// say notes a finding at the place of a setting.
+// say adds a finding at the place of a setting.
 func (l *Linter) say(at profiles.Position, key, reason, hint string) {
 	l.found = append(l.found, finding{File: l.ws.Relative(cmp.Or(at.File, at.Layer)), Line: at.Line, Key: key, Reason: reason, Hint: hint})
 }
 
-// splitPosition splits file:line; the line is 0 where there is none.
+// splitPosition splits file:line; the line is 0 if there is none.
 func splitPosition(pos string) (string, int) {
 	if i := strings.LastIndexByte(pos, ':'); i > 0 {
 		if n, err := strconv.Atoi(pos[i+1:]); err == nil {
@@ -97,7 +97,7 @@ func splitPosition(pos string) (string, int) {
 	return pos, 0
 }
 
-// Report writes what was found, in the order of the files and lines, each once.
+// Report writes the findings, sorted by file and line, each once.
 func (l *Linter) Report(con *console.Console) error {
 	slices.SortStableFunc(l.found, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason))

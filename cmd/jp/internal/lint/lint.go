@@ -1,10 +1,10 @@
-// Package lint says what is wrong with the config, the profiles and the tools of a workspace:
-// beside every mistake that loading would stop at, what an author may not have meant.
+// Package lint finds mistakes in the config, the profiles and the tools of a workspace: every
+// mistake that would stop loading, and settings that the author may not have meant.
 //
-// A [Linter] collects findings, each with file, line and key, and reports them in that order. It
-// reads files of a workspace that need not be trusted, and does nothing that they say: it starts no
-// program and asks nobody. Whether a query would start is found out by the caller, who adds what is
-// in the way with AddStart after everything else, so that nothing is said twice.
+// A [Linter] collects findings, each with file, line and key, and reports them in that order. The
+// workspace need not be trusted. A Linter starts no program of it and asks nobody. The caller finds
+// out whether a query would start and adds the reason last, with AddStart, so that nothing is
+// reported twice.
 package lint
 
 import (
@@ -43,11 +43,11 @@ type Linter struct {
 func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *Linter {
 	l := &Linter{ws: ws, env: env, src: src, files: files}
 	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
-	l.tools, _ = files.Tools() // mistakes are tool check's to report
+	l.tools, _ = files.Tools() // AllTools reports mistakes in them
 	return l
 }
 
-// configFile is a config file that makes an agent.
+// configFile is a config file of an agent.
 type configFile struct {
 	path string // absolute
 	main bool   // the workspace's config.toml
@@ -68,7 +68,7 @@ func (l *Linter) configs() []configFile {
 				paths = append(paths, p.Arg)
 			}
 		}
-	} else { // a broken config may have said where profiles are; here they are without one
+	} else { // the broken config may name other folders; use the default ones
 		for key := range l.files.Stamps {
 			if strings.HasPrefix(key, ".jp/config/") && path.Ext(key) == ".toml" {
 				paths = append(paths, filepath.Join(l.files.Root, filepath.FromSlash(key)))
@@ -90,8 +90,8 @@ func (l *Linter) configs() []configFile {
 	return list
 }
 
-// resolve returns the config that a file makes: that of the main agent, or that of a sub-agent
-// under the profile.
+// resolve returns the config of a file: that of the main agent, or that of a sub-agent under the
+// profile.
 func (l *Linter) resolve(at configFile) (*profiles.Resolved, error) {
 	var ds []profiles.Directive
 	if !at.main {
@@ -112,7 +112,7 @@ func (l *Linter) Agents() {
 	l.specializations()
 }
 
-// AllTools checks all definitions, and the tools that the config and the profiles enable. Where one
+// AllTools checks all definitions, and the tools that the config and the profiles enable. If one
 // cannot be read, the reason is a finding, and its tools are not checked.
 func (l *Linter) AllTools() {
 	l.definitions()
@@ -127,8 +127,8 @@ func (l *Linter) AllTools() {
 	l.specializations()
 }
 
-// ToolsUnder checks the tools that the config enables under directives. The error for a profile
-// that is not there wraps [profiles.ErrNotFound] and is no finding.
+// ToolsUnder checks the tools that the config enables under directives. If a profile does not
+// exist, the error wraps [profiles.ErrNotFound] and is not a finding.
 func (l *Linter) ToolsUnder(directives []profiles.Directive) error {
 	r, err := profiles.Resolve(l.src, directives, nil)
 	switch {
@@ -162,8 +162,8 @@ func (l *Linter) config(at configFile) {
 	l.agent(r, at)
 }
 
-// Profile checks the profile that --cfg finds by a name or path. The error for one that is not
-// there wraps [profiles.ErrNotFound] and is no finding.
+// Profile checks the profile that --cfg finds by a name or path. If it does not exist, the error
+// wraps [profiles.ErrNotFound] and is not a finding.
 func (l *Linter) Profile(name string) error {
 	p, err := profiles.Find(l.src, name)
 	switch {
@@ -197,8 +197,8 @@ func (l *Linter) profileAt(arg string) {
 	l.agent(r, at)
 }
 
-// load notes what is wrong with a file by itself and returns what it resolves to, nil when it does
-// not.
+// load adds the mistakes of a file and returns the config that it resolves to, nil if it does not
+// resolve.
 func (l *Linter) load(at configFile) *profiles.Resolved {
 	before := len(l.found)
 	if filepath.IsAbs(at.path) {
@@ -216,7 +216,7 @@ func (l *Linter) load(at configFile) *profiles.Resolved {
 	return r
 }
 
-// agent checks what an agent under r would be.
+// agent checks the agent of the config r.
 func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 	l.models(r)
 	l.enabled(r, at.main)
@@ -239,7 +239,7 @@ func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 	}
 }
 
-// exists reports whether a path of the workspace leads to a regular file.
+// exists reports whether a path in the workspace is a regular file.
 func (l *Linter) exists(name string) bool {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(l.files.Root, name)

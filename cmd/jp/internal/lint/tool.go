@@ -95,7 +95,7 @@ func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 	}
 }
 
-// runsJP says where every delegation of a tool that runs jp would be refused.
+// runsJP adds a finding if every delegation of a tool that runs jp would be refused.
 func (l *Linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at profiles.Position) {
 	if !slices.Contains(d.Access.JP, tools.VerbQuery) && !slices.Contains(d.Access.JP, tools.VerbFork) {
 		return
@@ -112,7 +112,8 @@ func (l *Linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at 
 	}
 }
 
-// tool checks one definition. child means that the tool is a sub-agent's, whom nobody answers.
+// tool checks one definition. child means that a sub-agent has the tool, so that nobody can answer
+// questions.
 func (l *Linter) tool(d tools.Definition, child bool, at place) {
 	say := func(key, reason, hint string) {
 		setting, _, _ := strings.Cut(key, "[")
@@ -122,7 +123,7 @@ func (l *Linter) tool(d tools.Definition, child bool, at place) {
 		}
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
-	too := "" // where else the permission has to be given
+	too := "" // other place that also has to give the permission
 	own, _, off := l.env.OffByUser(d)
 	if child && off {
 		d, too = d.WithPermissionsOf(own), " in your own config.toml too"
@@ -130,7 +131,7 @@ func (l *Linter) tool(d tools.Definition, child bool, at place) {
 	asks := d.Run == "" || d.Run == tools.RunAsk
 	if child {
 		const nobody = "nobody answers a sub-agent, and detached denies: "
-		meant := d.Detached.Run == tools.DetachedDeny && at("detached") != at("") // its author has said that a sub-agent does not get it
+		meant := d.Detached.Run == tools.DetachedDeny && at("detached") != at("") // the author denies it to sub-agents on purpose
 		if asks && denies(d.Detached.Run) && !meant {
 			say("run", nobody+"the tool can never run", `write run = "unattended"`+too+`, or leave the tool out`)
 		}

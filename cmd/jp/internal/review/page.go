@@ -15,29 +15,29 @@ import (
 	"jp/tools"
 )
 
-// Page is a workspace and what it would allow, as `jp trust` publishes it.
+// Page is the JSON form of a workspace and what it would allow.
 type Page struct {
 	Workspace string         `json:"workspace"`
 	Status    string         `json:"status"`     // trusted, changed, untrusted
 	TrustedAt *time.Time     `json:"trusted_at"` // null when there is no record
-	Record    string         `json:"record"`     // where the record is or would be
+	Record    string         `json:"record"`     // path of the record, which may not exist
 	Agents    []Agent        `json:"agents"`
-	Defined   []ToolGrant    `json:"defined"` // tools of .jp/tools that no agent above holds: your own config may enable them
+	Defined   []ToolGrant    `json:"defined"` // tools of .jp/tools that no agent above has; your own config may enable them
 	Skills    []string       `json:"skills"`
 	Texts     []string       `json:"instructions"`
-	Servers   []string       `json:"mcp_servers"` // "name: command or address", and what it reaches
+	Servers   []string       `json:"mcp_servers"` // lines "name: command or address", and what each reaches
 	Files     []trust.Change `json:"files"`       // all of them
 }
 
 // Agent is what one agent could do.
 type Agent struct {
-	Name     string         `json:"name"` // "main", or that of the profile
+	Name     string         `json:"name"` // "main", or the name of the profile
 	File     string         `json:"file"`
 	Model    string         `json:"model"`
-	Tools    []ToolGrant    `json:"tools"`    // what can do most comes first
+	Tools    []ToolGrant    `json:"tools"`    // tools, with those that can do most first
 	Profiles []string       `json:"profiles"` // profiles that it may delegate to
 	Settings []SettingGrant `json:"settings"` // other models, and limits above the default
-	Problem  string         `json:"problem"`  // why it cannot be used; "" = none
+	Problem  string         `json:"problem"`  // reason why the agent cannot be used; "" = none
 }
 
 // ToolGrant is one tool of an agent, and what it reaches.
@@ -45,15 +45,15 @@ type ToolGrant struct {
 	Name       string   `json:"name"`
 	Source     string   `json:"source"`
 	Run        string   `json:"run"`
-	Detached   string   `json:"detached"` // what becomes of a call that asks where nobody can be asked
-	Command    string   `json:"command"`  // of a local tool
-	Sandbox    string   `json:"sandbox"`  // of a program: auto, require, or off: it runs unconfined; "" = it is none
+	Detached   string   `json:"detached"` // answer to a call that asks when nobody can be asked
+	Command    string   `json:"command"`  // command of a local tool
+	Sandbox    string   `json:"sandbox"`  // sandbox of a program: auto, require, or off (unconfined); "" = not a program
 	Network    string   `json:"network"`
 	Access     string   `json:"access"` // "" = the tool's default
-	Env        []string `json:"env"`    // variables that it gets beside the usual ones
+	Env        []string `json:"env"`    // variables that it gets in addition to the usual ones
 	Held       Holder   `json:"held"`
 	JP         string   `json:"jp,omitempty"`
-	Unenforced []string `json:"unenforced,omitempty"` // what of its sandbox this system cannot enforce
+	Unenforced []string `json:"unenforced,omitempty"` // parts of its sandbox that this system cannot enforce
 }
 
 // Holder is who can call a tool.
@@ -63,10 +63,10 @@ type Holder string
 const (
 	ByAgent     Holder = "agent"
 	BySubAgents Holder = "sub-agents" // only those of llm_query and of specializations
-	ByNobody    Holder = "nobody"     // before something enables it
+	ByNobody    Holder = "nobody"     // until something enables it
 )
 
-// Page finds out what the workspace would allow.
+// Page returns what the workspace would allow.
 func (v *Reviewer) Page(j trust.Judgement) Page {
 	root := j.Files.Root
 	s := Page{
@@ -132,11 +132,11 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	return s
 }
 
-// disabled are the tools that a config names and does not enable, as far as something else gives
-// them to somebody: delegation.llm_query.tools gives them to sub-agents, a flag or another layer
-// may enable a program.
+// disabled returns the tools that a config names and does not enable, if an agent can have them in
+// another way: delegation.llm_query.tools gives them to sub-agents, and a flag or another layer may
+// enable a program.
 func (v *Reviewer) disabled(r *profiles.Resolved, c *trust.Files, known map[string]servers.Server) []ToolGrant {
-	files, _ := c.Tools() // what is wrong with them is the agent's problem, and is shown as that
+	files, _ := c.Tools() // mistakes in them are shown as the problem of the agent
 	var list []ToolGrant
 	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
 		if name == "*" || tools.Enabled(r.Tools[name].Values) {
@@ -144,7 +144,7 @@ func (v *Reviewer) disabled(r *profiles.Resolved, c *trust.Files, known map[stri
 		}
 		d, err := run.Define(name, r, files)
 		if err != nil {
-			continue // it cannot be used by anybody
+			continue // nobody can use it
 		}
 		switch g := granted(d, ByNobody, known); {
 		case slices.Contains(r.Config.Delegation.LLMQuery.Tools, name):
@@ -157,7 +157,7 @@ func (v *Reviewer) disabled(r *profiles.Resolved, c *trust.Files, known map[stri
 	return list
 }
 
-// defined are the tools of .jp/tools that none of the agents holds or could hold.
+// defined returns the tools of .jp/tools that no agent has or could have.
 func (v *Reviewer) defined(c *trust.Files, agents []Agent) []ToolGrant {
 	shown := map[string]bool{}
 	for _, a := range agents {
@@ -176,7 +176,7 @@ func (v *Reviewer) defined(c *trust.Files, agents []Agent) []ToolGrant {
 	return list
 }
 
-// granted is what a tool is and reaches.
+// granted returns what a tool is and reaches.
 func granted(d tools.Definition, by Holder, known map[string]servers.Server) ToolGrant {
 	shown := run.ShowTool(d, "", known)
 	return ToolGrant{
@@ -186,7 +186,7 @@ func granted(d tools.Definition, by Holder, known map[string]servers.Server) Too
 	}
 }
 
-// rank is lower for what can do more.
+// rank is lower for a tool that can do more.
 func (t ToolGrant) rank() int {
 	switch {
 	case t.off():

@@ -1,11 +1,11 @@
 // Package review is what a person sees of a workspace that is not trusted yet: what it would allow,
 // on the page of `jp trust` and of the question for trust.
 //
-// A Reviewer resolves config of the workspace's files as they are, trusted or not, for commands
-// that show or check them and do nothing that they say. It starts no server and runs no tool. A
-// Page is what it found: each agent with its tools and what these reach, other models and limits
-// that the config sets, skills, instructions, MCP servers, and every file with its state. Names and
-// texts of a workspace are data of strangers: what would not show is spelled out.
+// A Reviewer resolves the config of the workspace's files, trusted or not, for commands that only
+// show or check them. It starts no server and runs no tool. A Page has the result: each agent with
+// its tools and what these reach, other models and limits that the config sets, skills,
+// instructions, MCP servers, and every file with its state. Names and texts of a workspace come
+// from strangers: invisible characters are spelled out.
 package review
 
 import (
@@ -31,14 +31,13 @@ type Reviewer struct {
 	servers *servers.Set
 }
 
-// New returns a Reviewer. It reads nothing before it is asked.
+// New returns a Reviewer. It reads nothing.
 func New(con *console.Console, ws *workspace.Workspace, servers *servers.Set) *Reviewer {
 	return &Reviewer{con: con, ws: ws, servers: servers}
 }
 
-// Sources says where config comes from for commands that show or check the files of a workspace and
-// do nothing that they say. They need no trust, and get the workspace's files for it.
-// A note says so where the workspace is not trusted.
+// Sources returns the sources of config for commands that only show or check the files of a
+// workspace. The workspace need not be trusted. A note says so where the workspace is not trusted.
 func (v *Reviewer) Sources(ctx context.Context) (profiles.Sources, *trust.Files, error) {
 	src, j, err := v.Judged(ctx)
 	if err == nil && !j.OK() {
@@ -61,8 +60,8 @@ func (v *Reviewer) Judged(ctx context.Context) (profiles.Sources, trust.Judgemen
 	return v.ws.SourcesOf(j.Files), j, nil
 }
 
-// Resolve resolves config for a review, with the tools of c. Beside an error about tools there are
-// the config and the other tools.
+// Resolve resolves config for a review, with the tools of c. With an error about tools it also
+// returns the config and the other tools.
 func (v *Reviewer) Resolve(src profiles.Sources, c *trust.Files, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
 	r, err := profiles.Resolve(src, ds, nil)
 	if err != nil {

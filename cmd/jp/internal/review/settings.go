@@ -18,8 +18,8 @@ type SettingGrant struct {
 	Default any    `json:"default"` // null: none
 }
 
-// settingsShown are the other models that a config of the workspace names, and its limits above the
-// default. Those of the user's own config, and of programs that jp brings along, are not meant.
+// settingsShown returns the other models that a config of the workspace names, and its limits above
+// the default. It omits settings of the user's own config and of built-in profiles.
 func settingsShown(r *profiles.Resolved, userDir string) []SettingGrant {
 	defaults := map[string]any{}
 	for _, s := range profiles.Settings() {
@@ -56,7 +56,7 @@ func above(v, def any) bool {
 	return isLimit && hasDefault && a > b
 }
 
-// quantity is a number or a duration as a number.
+// quantity returns a number or a duration as a number.
 func quantity(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int64:

@@ -12,14 +12,16 @@ import (
 	"jp/tools/unseen"
 )
 
-// Bounds of a question, in rows of the screen: a flood must not push off it what stands before.
+// Bounds of a question, in rows of the screen: a long list must not push the lines before it off
+// the screen.
 const (
-	maxAsked    = 200 // in all
-	maxAskedOne = 12  // of one line
+	maxAsked    = 200 // rows of the whole question
+	maxAskedOne = 12  // rows of one line
 )
 
-// Text is the page that a person reads. Of a question it is what would change of the files, and no
-// more than a person will look at, on a screen of width columns; a width of 0 asks nothing.
+// Text returns the page for a person. With a width it is the text of a question on a screen of
+// width columns: only files that changed, and no more rows than a person will read. With width 0 it
+// is not a question.
 func (s Page) Text(width int) string {
 	lines := s.lines(width > 0)
 	for i, line := range lines {
@@ -42,8 +44,8 @@ func (s Page) Text(width int) string {
 	return strings.Join(rows, "\n") + "\n"
 }
 
-// lines are those of Text before they are made to show all. Names are quoted where they could pass
-// for something else.
+// lines returns the lines of Text before invisible characters are spelled out. Names are quoted if
+// they could be mistaken for something else.
 func (s Page) lines(asked bool) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -97,7 +99,7 @@ func (s Page) lines(asked bool) []string {
 	return lines
 }
 
-// unconfined says first what nothing confines.
+// unconfined warns of programs without a sandbox; it comes first.
 func (s Page) unconfined() []string {
 	var list []string
 	for _, agent := range s.Agents {
@@ -122,17 +124,17 @@ func (s Page) unconfined() []string {
 	return append([]string{servers.Unconfined}, list...)
 }
 
-// title names the agent.
+// title returns the name of the agent.
 func (s Agent) title() string {
 	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name))
 }
 
-// text says who holds a tool where that is not the agent.
+// text returns who has a tool if it is not the agent.
 func (h Holder) text() string {
 	return map[Holder]string{BySubAgents: "for sub-agents of llm_query and specializations only; ", ByNobody: "not enabled; "}[h]
 }
 
-// text is the tool on one line; what can do harm stands first, what its author wrote last.
+// text returns the tool on one line: what can do harm first, text of its author last.
 func (t ToolGrant) text() string {
 	line := wording.Either(t.off(), servers.Unconfined+"; ", "") + t.Held.text() + t.Source + ", " + t.Run
 	if t.Run == string(tools.RunAsk) && t.Detached == string(tools.DetachedAuto) {
@@ -153,7 +155,7 @@ func (t ToolGrant) text() string {
 	return line + wording.Either(t.JP == "", "", ", runs jp "+t.JP) + wording.Either(t.Command == "", "", ", runs: "+t.Command)
 }
 
-// words joins names so that none can pass for two.
+// words joins names so that no name looks like two.
 func words(names []string, between string) string {
 	list := make([]string, len(names))
 	for i, name := range names {
@@ -162,7 +164,7 @@ func words(names []string, between string) string {
 	return strings.Join(list, between)
 }
 
-// shortStamp is enough of a hash to compare by eye.
+// shortStamp returns enough of a hash to compare by eye.
 func shortStamp(stamp string) string {
 	if at := strings.LastIndex(stamp, "sha256:"); at >= 0 && len(stamp) >= at+19 {
 		return stamp[:at+19]

@@ -13,7 +13,7 @@ import (
 	"jp/convstore"
 )
 
-// Model returns s with a span for each call, all its attempts and waits included.
+// Model returns s with a span for each call, which includes all attempts and waits.
 func Model(s model.Stream, info model.Info) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -38,7 +38,7 @@ func Model(s model.Stream, info model.Info) model.Stream {
 	}
 }
 
-// asked is what is known of a call before it is made.
+// asked returns the attributes of a call that are known before it is made.
 func asked(info model.Info, r model.Request) []otel.Attr {
 	attrs := []otel.Attr{
 		otel.Str("gen_ai.operation.name", "chat"), otel.Str("gen_ai.provider.name", provider(info.Provider)), otel.Str("gen_ai.request.model", r.Model),
@@ -70,7 +70,7 @@ func asked(info model.Info, r model.Request) []otel.Attr {
 func Retries(o model.RetryOptions) model.RetryOptions {
 	notice, goes := o.Notice, o.Goes
 	o.Notice = func(ctx context.Context, r model.Retrying) {
-		kind := model.KindRateLimit // of others, whom the Gate has heard of
+		kind := model.KindRateLimit // rate limit of another process, known from the Gate
 		if r.Err != nil {
 			kind = r.Err.Kind
 		}
@@ -93,8 +93,8 @@ func Retries(o model.RetryOptions) model.RetryOptions {
 type chat struct {
 	span *otel.Span
 	text strings.Builder
-	said message         // complete when the call has ended, where content is captured
-	lost convstore.Usage // by attempts that failed
+	said message         // reply; complete when the call has ended; only if content is recorded
+	lost convstore.Usage // usage of attempts that failed
 	stop model.Stop
 	err  error
 }
@@ -124,7 +124,7 @@ func (c *chat) hear(p model.Part, err error) {
 	}
 }
 
-// forget drops what an attempt said that failed.
+// forget drops the reply of a failed attempt.
 func (c *chat) forget(l model.Lost) {
 	c.text.Reset()
 	c.said.Parts = nil
@@ -133,7 +133,7 @@ func (c *chat) forget(l model.Lost) {
 	}
 }
 
-// flush makes a part of the text that came.
+// flush turns the text so far into a part.
 func (c *chat) flush() {
 	if c.text.Len() > 0 {
 		c.said.Parts = append(c.said.Parts, part{Type: "text", Content: c.text.String()})
@@ -170,7 +170,7 @@ func (c *chat) end(ctx context.Context, r model.Request) {
 	said(c.span, r, c.said)
 }
 
-// finishReason is a Stop in the words of the conventions.
+// finishReason returns the conventions' word for a Stop.
 func finishReason(s model.Stop) string {
 	switch s {
 	case model.StopToolUse:

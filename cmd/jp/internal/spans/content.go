@@ -14,17 +14,18 @@ import (
 type message struct {
 	Role   string `json:"role"` // user, assistant or tool
 	Parts  []part `json:"parts"`
-	Finish string `json:"finish_reason,omitempty"` // of what a model said
+	Finish string `json:"finish_reason,omitempty"` // reason why a reply of a model ended
 }
 
-// part is a piece of a message. Type says which of the others are set: text and reasoning have Content, tool_call has ID, Name and
-// Arguments, tool_call_response ID and Response, image MediaType.
+// part is a piece of a message. Type says which of the others are set: text and reasoning have
+// Content, tool_call has ID, Name and Arguments, tool_call_response ID and Response, image
+// MediaType.
 type part struct {
 	Type      string `json:"type"`
 	Content   string `json:"content,omitempty"`
 	ID        string `json:"id,omitempty"`
 	Name      string `json:"name,omitempty"`
-	Arguments any    `json:"arguments,omitempty"` // json.RawMessage, or a string where it is no JSON
+	Arguments any    `json:"arguments,omitempty"` // json.RawMessage, or a string if it is not JSON
 	Response  string `json:"response,omitempty"`
 	MediaType string `json:"mime_type,omitempty"`
 }
@@ -43,8 +44,8 @@ func shorten(s string) string {
 	return brief.Prefix(strings.ToValidUTF8(s, "\uFFFD"), maxPiece) + "\n[cut: " + strconv.Itoa(len(s)) + " bytes]"
 }
 
-// said records what a model was sent, and what it said to that. Texts are cut, and of what was sent the oldest messages are left out
-// where all are too long for one attribute; jp.left_out_messages says how many.
+// said records the messages that a model was sent, and its reply. Texts are cut. If the messages
+// are too long for one attribute, the oldest are omitted; jp.left_out_messages counts them.
 func said(span *otel.Span, r model.Request, output message) {
 	var system []part
 	for _, s := range r.System {
@@ -59,7 +60,8 @@ func said(span *otel.Span, r model.Request, output message) {
 	list(span, "gen_ai.output.messages", "", []message{output.short()})
 }
 
-// list sets an attribute to a JSON array of as many of the last of all as have room, and another to how many are left out.
+// list sets an attribute to a JSON array of the last pieces that fit, and another attribute to the
+// number of omitted pieces.
 func list[T any](span *otel.Span, key, leftOut string, all []T) {
 	if len(all) == 0 {
 		return
@@ -75,14 +77,14 @@ func list[T any](span *otel.Span, key, leftOut string, all []T) {
 		from--
 		pieces[from] = piece
 	}
-	b, _ := json.Marshal(pieces[from:]) // of JSON
+	b, _ := json.Marshal(pieces[from:]) // cannot fail: the pieces are JSON
 	span.Set(otel.Str(key, string(b)))
 	if from > 0 && leftOut != "" {
 		span.Set(otel.Int(leftOut, int64(from)))
 	}
 }
 
-// short is a copy with its texts cut, and without the parts for which there is no room.
+// short returns a copy with shortened texts, without the parts that do not fit.
 func (m message) short() message {
 	parts, room := []part{}, maxContent-1024
 	for i, p := range m.Parts {
@@ -99,7 +101,7 @@ func (m message) short() message {
 	return m
 }
 
-// thread is a message in the form of the conventions. Of images only the type is told.
+// thread returns a message in the form of the conventions. An image is only its type.
 func thread(m model.Message) message {
 	out := message{Role: string(m.Role)}
 	for _, c := range m.Content {

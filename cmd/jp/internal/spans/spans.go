@@ -1,5 +1,5 @@
-// Package spans tells a collector what a run does: it watches the run from outside and builds spans of package otel. What it
-// watches knows nothing of it.
+// Package spans reports to a collector what a run does. It watches the run from outside and builds
+// spans of package otel. The packages that it watches do not know it.
 //
 //	Turn             around a turn of an agent.Loop      invoke_agent
 //	Model            around a model.Stream               chat
@@ -9,13 +9,13 @@
 //	Environ          in delegate.Delegator.Environ       puts these below the call
 //	Batch            around jp batch                     invoke_workflow
 //
-// A span finds the one that it is below in its context. In a context that is not traced each of these does nothing but what it is
-// around.
+// A span finds its parent in its context. In a context without a trace, each of these only does the
+// work that it is around.
 //
 // The names are those of the semantic conventions for generative AI as they stood in 2026
-// (github.com/open-telemetry/semantic-conventions-genai, status: development). What the conventions have no name for begins
-// with "jp.", and says it in the words of `jp trace`. What people, models and tools say is content, and kept only where the
-// environment asks for it.
+// (github.com/open-telemetry/semantic-conventions-genai, status: development). Names that the
+// conventions do not have begin with "jp." and use the words of `jp trace`. Texts of people, models
+// and tools are content, which is recorded only if the environment asks for it.
 package spans
 
 import (
@@ -35,8 +35,9 @@ import (
 
 const keyState = "jp.state"
 
-// Turn runs a turn of l in a span, and returns the span, which has ended: what is still done for the turn goes below it. All spans
-// below it name its conversation and its agent. A turn that is not run because there is nothing to resume has no span that is sent.
+// Turn runs a turn of l in a span and returns the ended span, so that later work for the turn can
+// go below it. All spans below it name its conversation and its agent. If there is nothing to
+// resume, no span is sent.
 func Turn(ctx context.Context, l *agent.Loop, run func(context.Context) (agent.Outcome, error)) (*otel.Span, agent.Outcome, error) {
 	ctx, span := otel.Start(ctx, named("invoke_agent", l.Profile), otel.Internal,
 		otel.Str("gen_ai.operation.name", "invoke_agent"), otel.Str("gen_ai.provider.name", provider(l.Provider)), otel.Str("gen_ai.request.model", l.Name))
@@ -54,7 +55,7 @@ func Turn(ctx context.Context, l *agent.Loop, run func(context.Context) (agent.O
 	return span, out, err
 }
 
-// ended says how a turn has ended.
+// ended records how a turn has ended.
 func ended(span *otel.Span, out agent.Outcome) {
 	span.Set(otel.Int("jp.turn", int64(out.Turn)))
 	used(span, out.Usage)
@@ -73,7 +74,8 @@ func ended(span *otel.Span, out agent.Outcome) {
 	state(span, string(out.State), out.Reason)
 }
 
-// Batch begins the span of a batch from a shell, which caller is the conversation of. end is told how it has ended.
+// Batch begins the span of a batch from a shell; caller is the conversation of the batch. Call end
+// with the way in which it ended.
 func Batch(ctx context.Context, caller convstore.ID) (_ context.Context, end func(convstore.TurnEnd)) {
 	const name = "jp batch"
 	ctx, span := otel.Start(ctx, named("invoke_workflow", name), otel.Internal,
@@ -108,12 +110,12 @@ func Call(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, fun
 			came = "error"
 			span.Fail(wording.Either(r.Refused, "refused", "error"), shorten(r.Text))
 		}
-		state(span, came, "") // unless Follow has said more
+		state(span, came, "") // unless Follow has recorded more
 		span.End()
 	}
 }
 
-// CallOf is Call where no turn is around it: a client calls on behalf of a conversation.
+// CallOf is Call without a turn around it: a client calls on behalf of a conversation.
 func CallOf(id convstore.ID) func(context.Context, tools.Tool, tools.Call) (context.Context, func(tools.Result)) {
 	return func(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, func(tools.Result)) {
 		ctx, told := Call(ctx, t, c)
@@ -122,8 +124,8 @@ func CallOf(id convstore.ID) func(context.Context, tools.Tool, tools.Call) (cont
 	}
 }
 
-// Follow says on the span of a call where its delegations are, and how it was answered. Of a sub-agent that was killed nothing else
-// says so.
+// Follow records on the span of a call which conversations it delegated, and how it was answered.
+// For a sub-agent that was killed this is the only record.
 func Follow(ctx context.Context, s delegate.Step) {
 	span := otel.Current(ctx)
 	switch {
@@ -156,7 +158,7 @@ func Follow(ctx context.Context, s delegate.Step) {
 	}
 }
 
-// Environ is the environment of a sub-agent whose spans are below that of the call.
+// Environ returns the environment of a sub-agent whose spans are below that of the call.
 func Environ(ctx context.Context, env []string) []string {
 	span := otel.Current(ctx)
 	if span == nil {
@@ -165,8 +167,8 @@ func Environ(ctx context.Context, env []string) []string {
 	return proc.Environ(env, append([]string{"*"}, span.Environ()...)...)
 }
 
-// state is how a span ended, in jp's words. The reason may be somebody else's words, and is content. Of several calls the first
-// counts.
+// state records how a span ended, in jp's words. The reason may be a text of a model or tool, so it
+// is content. If it is called several times, the first call counts.
 func state(span *otel.Span, state, reason string) {
 	span.Add(otel.Str(keyState, state))
 	if span.Capturing() {
@@ -178,17 +180,17 @@ func handedIn(s convstore.State) bool { return s == convstore.StateOK || s == co
 
 func conversation(id convstore.ID) otel.Attr { return otel.Str("gen_ai.conversation.id", id.String()) }
 
-// cost is one in nano-dollars.
+// cost returns a cost in nano-dollars.
 func cost(nano int64) otel.Attr { return otel.Float("jp.cost_usd", float64(nano)/1e9) }
 
-// status is that of the HTTP response that span failed with; 0 = none.
+// status returns the status of the HTTP response that the span failed with; 0 = none.
 func status(span *otel.Span, code int) {
 	if code != 0 {
 		span.Set(otel.Int("http.response.status_code", int64(code)))
 	}
 }
 
-// used says what span has used. The conventions count all input as input.
+// used records the usage of span. The conventions count cached input as input too.
 func used(span *otel.Span, u convstore.Usage) {
 	span.Set(otel.Int("gen_ai.usage.input_tokens", u.Input+u.CacheRead+u.CacheWrite), otel.Int("gen_ai.usage.output_tokens", u.Output))
 	if u.CacheRead > 0 {
@@ -199,7 +201,7 @@ func used(span *otel.Span, u convstore.Usage) {
 	}
 }
 
-// named is the name of a span: the operation and what it is of.
+// named returns the name of a span: the operation and its object.
 func named(operation, of string) string {
 	if of == "" {
 		return operation
@@ -207,7 +209,7 @@ func named(operation, of string) string {
 	return operation + " " + of
 }
 
-// provider is the conventions' name of a provider, its own where they have none.
+// provider returns the conventions' name of a provider, or its own name if they have none.
 func provider(name string) string {
 	switch name {
 	case "gemini":

@@ -42,8 +42,8 @@ func TestUntraced(t *testing.T) {
 	}
 }
 
-// TestContentBounds: long texts are cut, the oldest messages of a thread and the last parts of a message are left out, and what is
-// left is JSON.
+// TestContentBounds: long texts are cut, the oldest messages of a thread and the last parts of a
+// message are left out, and what is left is JSON.
 func TestContentBounds(t *testing.T) {
 	c := otlp.New(nil)
 	defer c.Close()

@@ -1,8 +1,8 @@
-// Package toolcall words a call of a tool for a person who is asked about it and does not sit at
-// the terminal: the user of an editor, or of a program that drives jp.
+// Package toolcall describes a call of a tool to a person who decides about it away from the
+// terminal: the user of an editor, or of a program that drives jp.
 //
-// What a model wrote is cleaned and cut here, so that the words fit a line. Arguments above
-// MaxShown are to be refused, not asked about: nobody sees all of them.
+// Texts of a model are cleaned and cut to fit a line. Callers refuse arguments longer than MaxShown
+// without a question, because nobody could see all of them.
 package toolcall
 
 import (
@@ -23,8 +23,8 @@ import (
 // MaxShown bounds a text of a call, in bytes: editors take messages of some megabytes.
 const MaxShown = 1 << 20
 
-// Args are the arguments that tools of jp have and that say what a call is about. The zero value is
-// that of a call that says nothing.
+// Args has those arguments of jp's tools that say what a call is about. The zero value is a call
+// without such arguments.
 type Args struct {
 	Path    string `json:"path"`
 	Line    int    `json:"start_line"`
@@ -37,8 +37,8 @@ type Args struct {
 	Query  string `json:"query"`
 }
 
-// ArgsOf reads the arguments of a call. It is false for those of local tools, whose names mean
-// anything, for what is too long to be shown, and for what does not fit.
+// ArgsOf reads the arguments of a call. It returns false for local tools, whose arguments can have
+// any meaning, for arguments that are too long to be shown, and for those that do not match.
 func ArgsOf(c convstore.ToolCall) (Args, bool) {
 	var a Args
 	if len(c.Arguments) > MaxShown || c.Source == tools.SourceLocal || json.Unmarshal(c.Arguments, &a) != nil {
@@ -47,7 +47,7 @@ func ArgsOf(c convstore.ToolCall) (Args, bool) {
 	return a, true
 }
 
-// Title is one line that says what a call is about: its tool, and a file, a query or the arguments.
+// Title returns one line about a call: its tool, and a file, a query or the arguments.
 func Title(c convstore.ToolCall) string {
 	switch a, _ := ArgsOf(c); {
 	case c.Source == tools.SourceBuiltin && a.Path != "":
@@ -58,13 +58,13 @@ func Title(c convstore.ToolCall) string {
 	return Line(c.Name, string(c.Arguments))
 }
 
-// Line is a name and a text of a model as one line.
+// Line returns a name and a text of a model as one line.
 func Line(name, what string) string {
 	const most = 120
 	return term.Cut(unseen.Fold(unseen.Spell(strings.TrimSpace(name+" "+brief.Prefix(strings.ToValidUTF8(what, "\uFFFD"), 16*most)))), most, true)
 }
 
-// Hidden says which characters of a JSON value do not show; "" = none.
+// Hidden returns the invisible characters of a JSON value; "" = none.
 func Hidden(raw json.RawMessage) string {
 	const most = 8
 	hidden := hiddenIn(raw)
@@ -74,7 +74,7 @@ func Hidden(raw json.RawMessage) string {
 	return fmt.Sprintf("holds %s: %s", wording.Plural(len(hidden), "invisible character"), strings.Join(hidden[:min(len(hidden), most)], " ")+wording.Either(len(hidden) > most, " ...", ""))
 }
 
-// hiddenIn are the characters that do not show in the texts of a JSON value.
+// hiddenIn returns the invisible characters in the texts of a JSON value.
 func hiddenIn(raw json.RawMessage) []string {
 	var hidden []string
 	dec := json.NewDecoder(bytes.NewReader(raw))

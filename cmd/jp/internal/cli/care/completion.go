@@ -39,7 +39,7 @@ func NewCompletion(g *Group) *cli.Command {
 	})
 }
 
-// Complete writes what could stand in place of the last word: WORD, a tab, what it means. Nothing
+// Complete writes the candidates for the last word, one a line: WORD, a tab, its meaning. No line
 // means file names.
 func (g *Group) Complete(words []string) error {
 	if len(words) == 0 {
@@ -48,7 +48,7 @@ func (g *Group) Complete(words []string) error {
 	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, c := range g.Tree.Candidates(words[:len(words)-1], words[len(words)-1], g.knownNow) {
 			if unseen.Spell(c.Word) != c.Word {
-				continue // a word of which not all shows would be more than one candidate, or another than it seems
+				continue // invisible characters could hide another word or a second candidate
 			}
 			fmt.Fprintln(w, c.Word+"\t"+term.Line(c.Text))
 		}
@@ -56,7 +56,7 @@ func (g *Group) Complete(words []string) error {
 	})
 }
 
-// knownNow are the values to choose from for a command line whose global flags are set.
+// knownNow returns the values to choose from, for a command line whose global flags are set.
 func (g *Group) knownNow(arg, word string) []command.Candidate {
 	g.Con.IO = g.Con.OpenIO()
 	return choices.New(g.Con, g.WS, g.Env.Servers).For(context.Background(), arg, word)

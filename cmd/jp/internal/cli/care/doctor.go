@@ -28,48 +28,48 @@ import (
 	"jp/tools/proc"
 )
 
-// examined is what doctor found.
+// examined has the findings of doctor.
 type examined struct {
 	OS      string   `json:"os"`
 	Sandbox sandbox  `json:"sandbox"`
 	Store   storeAt  `json:"store"`
 	Config  []string `json:"config"` // the user's own files that were read
-	Model   string   `json:"model"`  // of the user's own config; "" = none
+	Model   string   `json:"model"`  // model of the user's own config; "" = none
 	Keys    []string `json:"keys"`   // names of variables that are set, never a value
 
-	Adopts    bool            `json:"adopts"` // jp is the parent of what its children leave behind: nothing outlives it
-	Disk      *convstore.Disk `json:"disk"`   // of the store; null without one
-	Temp      *convstore.Disk `json:"temp"`   // of temporary files; null when they have no place
+	Adopts    bool            `json:"adopts"` // whether jp becomes the parent of orphans, so that nothing outlives it
+	Disk      *convstore.Disk `json:"disk"`   // disk of the store; null without a store
+	Temp      *convstore.Disk `json:"temp"`   // disk of temporary files; null without a folder for them
 	Providers []providerKey   `json:"providers"`
 	Terminal  terminalSeen    `json:"terminal"`
-	Traces    *otel.Plan      `json:"traces"` // null where the environment asks for none
+	Traces    *otel.Plan      `json:"traces"` // null = no traces are sent
 	Trust     string          `json:"trust"`  // trusted, changed, untrusted; "" outside a workspace
-	Query     string          `json:"query"`  // starts, or why none would; "" outside a workspace
+	Query     string          `json:"query"`  // "starts", or the reason why a query would not; "" outside a workspace
 
 	Errors []string `json:"errors"`
 }
 
-// providerKey tells whether a provider has its key.
+// providerKey says whether the key of a provider is set.
 type providerKey struct {
 	Name     string `json:"name"`
-	Variable string `json:"variable"` // that holds the key; "" = it needs none
-	Key      string `json:"key"`      // set, missing, withheld (its address is another layer's), none (it needs none)
+	Variable string `json:"variable"` // variable that holds the key; "" = no key is needed
+	Key      string `json:"key"`      // set, missing, withheld (another layer set the address), none (not needed)
 }
 
-// terminalSeen is what jp can show, and whether somebody can answer it.
+// terminalSeen says what jp can show on the terminal, and whether it can ask questions.
 type terminalSeen struct {
-	Out    bool `json:"out"` // stdout is one
+	Out    bool `json:"out"` // whether stdout is a terminal
 	Width  int  `json:"width"`
 	UTF8   bool `json:"utf8"`
 	Color  bool `json:"color"`
-	Answer bool `json:"answer"` // questions can be asked
+	Answer bool `json:"answer"` // whether questions can be asked
 }
 
 type sandbox struct {
 	LandlockABI int      `json:"landlock_abi"` // 0 = none
 	Seccomp     bool     `json:"seccomp"`
-	IOUring     bool     `json:"io_uring"` // a tool without a network can have it, and so sockets: the filter that refuses it is missing
-	Missing     []string `json:"missing"`  // what cannot be enforced
+	IOUring     bool     `json:"io_uring"` // whether a tool can use io_uring, and with it the network, because no filter refuses it
+	Missing     []string `json:"missing"`  // parts that cannot be enforced
 }
 
 type storeAt struct {
@@ -160,7 +160,7 @@ func (g *Group) examine(ctx context.Context) examined {
 			if i == 0 {
 				e.Query = console.Explain(err).Message
 			}
-			if e.Trust == "trusted" { // else there is nothing broken yet
+			if e.Trust == "trusted" { // otherwise nothing is broken yet
 				fail(err)
 			}
 		}
@@ -207,7 +207,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// byteCount writes a number of bytes for people.
+// byteCount returns a number of bytes for people.
 func byteCount(n int64) string {
 	for _, unit := range []struct {
 		size int64
@@ -220,7 +220,7 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// providerKeys looks up the key of each provider, those of jp's own and those that were configured.
+// providerKeys looks up the key of each built-in and configured provider.
 func (g *Group) providerKeys(configured map[string]profiles.Provider) []providerKey {
 	all := map[string]profiles.Provider{}
 	for _, b := range model.Builtins() {

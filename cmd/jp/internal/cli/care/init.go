@@ -115,7 +115,7 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	})
 }
 
-// trustInit trusts what was written, and says what stands beside it that was not.
+// trustInit trusts the files that init wrote, and prints a note if other files are not trusted.
 func (g *Group) trustInit(ctx context.Context, dir string, written map[string][]byte) {
 	err := g.WS.Gate.Written(ctx, dir, written)
 	if err == nil {

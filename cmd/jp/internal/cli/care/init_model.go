@@ -14,10 +14,10 @@ import (
 	"jp/profiles"
 )
 
-// candidatesListed is how many models a person chooses from by number; a server may have many more.
+// candidatesListed is the number of models in the list; a server may have many more.
 const candidatesListed = 12
 
-// chooseModel takes the flag, asks, or takes the best candidate.
+// chooseModel returns the model of the flag, of the answer, or the best candidate.
 func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
 	if o.model.Set {
 		if !isModel(o.model.Value) {
@@ -82,7 +82,7 @@ func isModel(id string) bool {
 	return err == nil
 }
 
-// modelQuestion asks for a model; its last line is the prompt.
+// modelQuestion returns the question for a model; its last line is the prompt.
 func (g *Group) modelQuestion(proposal string, found []model.Candidate) string {
 	switch {
 	case proposal != "":

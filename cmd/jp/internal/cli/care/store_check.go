@@ -68,7 +68,7 @@ func runSalvage(ctx context.Context, g *Group, st *convstore.Store, path string)
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path) // half of it would look like all of it
+			_ = os.Remove(path) // half of an export would look complete
 		}
 	}()
 	conversations, events, lost := 0, 0, 0

@@ -73,7 +73,7 @@ func runTrace(ctx context.Context, g *Group, output, word string) error {
 	})
 }
 
-// trace builds the trace of what word names.
+// trace builds the trace of the conversation that word names.
 func (g *Group) trace(ctx context.Context, word string) (*trace.Trace, error) {
 	st, err := g.WS.Store(ctx)
 	if err != nil {

@@ -69,14 +69,14 @@ func NewUsage(g *Group) *cli.Command {
 // tally adds up charges.
 type tally struct {
 	ModelCalls int             `json:"model_calls"`
-	Runs       *int            `json:"runs,omitempty"` // of sub-agents; not with --all
-	Tokens     int64           `json:"tokens"`         // as the ledger counts: input, cache writes and output
+	Runs       *int            `json:"runs,omitempty"` // runs of sub-agents; not with --all
+	Tokens     int64           `json:"tokens"`         // tokens as the ledger counts them: input, cache writes and output
 	Usage      convstore.Usage `json:"usage"`
-	CostUSD    *stream.USD     `json:"cost_usd"` // null when some price is unknown
+	CostUSD    *stream.USD     `json:"cost_usd"` // null if a price is unknown
 	Unpriced   int             `json:"unpriced"` // model calls, and runs of removed conversations, without a price
 	ModelMS    int64           `json:"model_ms"`
-	Lost       int             `json:"lost_calls"` // model calls whose process died: the most that they may have used is counted
-	Replayed   int             `json:"replayed"`   // model calls, and runs of removed conversations, that a recording answered: they cost nothing
+	Lost       int             `json:"lost_calls"` // model calls whose process died; counted with the most that they may have used
+	Replayed   int             `json:"replayed"`   // model calls, and runs of removed conversations, that a recording answered at no cost
 
 	nano int64
 	took time.Duration
@@ -102,7 +102,7 @@ func (t *tally) add(c convstore.Charge) {
 	}
 }
 
-// done fixes the sums for output.
+// done computes the sums for output.
 func (t *tally) done() {
 	t.ModelMS = t.took.Milliseconds()
 	if t.Unpriced == 0 {
@@ -110,7 +110,7 @@ func (t *tally) done() {
 	}
 }
 
-// period is what was used in a session, or ever.
+// period is the usage of one session or of all.
 type period struct {
 	Own      tally `json:"own"`
 	SubCalls tally `json:"sub_calls"`
@@ -150,7 +150,7 @@ func (p *period) done() {
 	p.Total.done()
 }
 
-// tallies are sums by a name.
+// tallies has sums by name.
 type tallies map[string]*tally
 
 func (m tallies) at(name string) *tally {
@@ -170,7 +170,7 @@ type named struct {
 
 func (n named) name() string { return *cmp.Or(n.Model, n.Profile, n.Day) }
 
-// list returns the sums by what they cost, or by name.
+// list returns the sums, sorted by cost or by name.
 func (m tallies) list(name func(*named, *string), byName bool) []named {
 	out := make([]named, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -291,7 +291,7 @@ func usageOf(s convstore.Spending) usageJSON {
 	return u
 }
 
-// usageColumns are those of every table of sums, after the name.
+// usageColumns has the columns of every table of sums, after the name.
 func usageColumns(name string) []term.Column {
 	return []term.Column{
 		{Title: name}, {Title: "calls", Right: true, Drop: 3}, {Title: "runs", Right: true, Drop: 2}, {Title: "input", Right: true},
@@ -352,7 +352,7 @@ func (g *Group) writeUsage(w *bufio.Writer, u usageJSON) error {
 	return nil
 }
 
-// writeLost says what is counted without being known, and what has cost nothing.
+// writeLost writes which calls are estimates, and which cost nothing.
 func writeLost(w *bufio.Writer, t tally) {
 	if t.Replayed > 0 {
 		fmt.Fprintf(w, "\n%s of replays: they cost nothing\n", wording.Plural(t.Replayed, "call"))
@@ -384,7 +384,7 @@ func writeTally(w *bufio.Writer, what, name string, t tally) {
 type usageAllJSON struct {
 	Since    *time.Time `json:"since"`
 	Total    tally      `json:"total"`
-	Days     []named    `json:"days"` // of local time
+	Days     []named    `json:"days"` // days in local time
 	Models   []named    `json:"models"`
 	Profiles []named    `json:"profiles"`
 }

@@ -3,9 +3,9 @@
 //
 // A [Group] is what they share; each verb has a file. Most read config as a run does, behind the
 // gate. profile ls, profile show and the checks review a workspace that need not be trusted; model
-// ls and model show leave one out that is not. What config set, config fmt and profile import write
-// is checked first and written under one lock. A trusted workspace stays trusted by that, with just
-// these bytes.
+// ls and model show ignore a workspace that is not trusted. config set, config fmt and profile
+// import check the new text first and write it under one lock. A trusted workspace stays trusted
+// with exactly these bytes.
 package config
 
 import (
@@ -58,7 +58,7 @@ func NewModel(g *Group) *cli.Command {
 	})
 }
 
-// builtinNames returns the names of the providers that jp brings along.
+// builtinNames returns the names of the built-in providers.
 func builtinNames() []string {
 	var names []string
 	for _, b := range model.Builtins() {

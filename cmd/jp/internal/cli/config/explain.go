@@ -19,21 +19,21 @@ import (
 	"jp/profiles"
 )
 
-// keyExplained is one key as `config explain` publishes it.
+// keyExplained is the JSON form of one key.
 type keyExplained struct {
 	Key     string       `json:"key"`
-	Kind    string       `json:"kind"` // kind of its values; "" for a table of keys
+	Kind    string       `json:"kind"` // type of its values; "" for a table of keys
 	Doc     string       `json:"doc"`
 	Default any          `json:"default"` // null for none
-	Value   any          `json:"value"`   // value that counts; null for a table
+	Value   any          `json:"value"`   // effective value; null for a table
 	Machine bool         `json:"machine"`
-	Layers  []layerValue `json:"layers"` // layers that say something about it, in the order in which they are read
+	Layers  []layerValue `json:"layers"` // layers that set it, in the order in which they are read
 }
 
-// layerValue is what one layer says about a key.
+// layerValue is the value of a key in one layer.
 type layerValue struct {
 	profiles.Origin
-	State string `json:"state"` // holds, covered (a later one says otherwise), dropped (a reset or the stored config took it out)
+	State string `json:"state"` // holds (in use), covered (a later layer sets it), dropped (by a reset or the stored config)
 }
 
 func newExplainCommand(g *Group) *cli.Command {
@@ -84,7 +84,7 @@ func runExplain(ctx context.Context, g *Group, o configOptions, args []string) e
 	return g.writeSettings(below)
 }
 
-// writeSettings lists settings with their defaults; what this workspace says does not matter.
+// writeSettings lists settings with their defaults, not with the values of this workspace.
 func (g *Group) writeSettings(list []profiles.Setting) error {
 	if g.Con.JSON() {
 		return g.Con.Document(list)
@@ -114,7 +114,7 @@ func explained(r *profiles.Resolved, s profiles.Setting) keyExplained {
 		switch l := &e.Layers[i]; {
 		case l.Dropped:
 			l.State = "dropped"
-		case l.Value == nil: // keys below it: tables are put together
+		case l.Value == nil: // keys below it: tables are merged
 			l.State = "holds"
 		case !held:
 			l.State, held, e.Value = "holds", true, l.Value

@@ -46,7 +46,7 @@ func newFormatCommand(g *Group) *cli.Command {
 
 func runFormat(ctx context.Context, g *Group, check, user bool, args []string) error {
 	if !check && !user {
-		if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
+		if _, err := g.WS.Gate.Pass(ctx); err != nil { // the question comes before the lock, so that others do not wait
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func runFormat(ctx context.Context, g *Group, check, user bool, args []string) e
 	}
 	var changed []editedFile
 	var texts [][]byte
-	for _, f := range files { // all of them before the first is written
+	for _, f := range files { // format all before the first is written
 		out, err := profiles.Format(f.old)
 		if err != nil {
 			var bad *profiles.Error
@@ -102,7 +102,7 @@ func runFormat(ctx context.Context, g *Group, check, user bool, args []string) e
 	return err
 }
 
-// formatted returns the files that the command line means, sorted by name.
+// formatted returns the files that the command line names, sorted by name.
 func (g *Group) formatted(ctx context.Context, check, user bool, args []string) ([]editedFile, error) {
 	if user {
 		f, err := g.userConfig()

@@ -10,14 +10,14 @@ import (
 	"jp/profiles"
 )
 
-// modelShown is a model as it is published. Prices are US dollars for a million tokens.
+// modelShown is the JSON form of a model. Prices are US dollars for a million tokens.
 type modelShown struct {
 	ID        string      `json:"id"`
 	Provider  string      `json:"provider"`
 	Aliases   []string    `json:"aliases"`
-	Status    string      `json:"status"`   // ready, no_key, script, or not_served: its server here does not have it
-	KeyEnv    string      `json:"key_env"`  // variable of its key; "" = none is sent
-	API       string      `json:"api"`      // chat or responses where the wire format is OpenAI's; "" otherwise
+	Status    string      `json:"status"`   // ready, no_key, script, or not_served (its server on this machine does not have it)
+	KeyEnv    string      `json:"key_env"`  // variable of its key; "" = no key is sent
+	API       string      `json:"api"`      // chat or responses with an API of OpenAI; "" otherwise
 	Endpoint  string      `json:"endpoint"` // base URL; "" for scripts
 	Local     bool        `json:"local"`
 	Window    *int        `json:"window"`     // tokens of input and output together; null = not known
@@ -31,7 +31,7 @@ type priceShown struct {
 	Output     stream.USD  `json:"output"`
 	CacheRead  stream.USD  `json:"cache_read"`
 	CacheWrite stream.USD  `json:"cache_write"`
-	Above      int64       `json:"above,omitempty"` // tokens of prompt from which Long holds
+	Above      int64       `json:"above,omitempty"` // prompt size in tokens above which Long applies
 	Long       *priceShown `json:"long,omitempty"`
 }
 
@@ -47,8 +47,8 @@ func showPrice(p *model.Price) *priceShown {
 	return s
 }
 
-// modelCatalog is what is known about models here: config, built-in table and the servers on this
-// machine.
+// modelCatalog has all known models: those of the config, the built-in table and the servers on
+// this machine.
 type modelCatalog struct {
 	getenv    func(string) string
 	config    profiles.Config

@@ -72,7 +72,7 @@ func writeModel(w *bufio.Writer, s modelShown) error {
 func dollarsText(u stream.USD) string {
 	s := strconv.FormatFloat(float64(u)/1e9, 'f', -1, 64)
 	if i := strings.IndexByte(s, '.'); i >= 0 && len(s)-i == 2 {
-		s += "0" // 0.5 is 0.50
+		s += "0" // print 0.5 as 0.50
 	}
 	return s
 }

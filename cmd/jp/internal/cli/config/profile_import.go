@@ -70,22 +70,22 @@ func newProfileImportCommand(g *Group) *cli.Command {
 	})
 }
 
-// imported is one file as `profile import` publishes it.
+// imported is the JSON form of one imported file.
 type imported struct {
 	File    string            `json:"file"`
 	Format  string            `json:"format"`
-	Profile string            `json:"profile"` // what --cfg takes
-	Path    string            `json:"path"`    // of the profile, below the workspace
+	Profile string            `json:"profile"` // value for --cfg
+	Path    string            `json:"path"`    // path of the profile, below the workspace
 	Model   string            `json:"model"`   // "" = none
 	Tools   []string          `json:"tools"`
-	Mapped  map[string]string `json:"mapped"` // names of tools in the file, and here
+	Mapped  map[string]string `json:"mapped"` // names of tools in the file, with their names in jp
 	LeftOut []string          `json:"left_out"`
 	Written bool              `json:"written"`
 	TOML    string            `json:"toml"`
 
 	data []byte
-	left []omission // as LeftOut
-	odd  string     // note on how the file had to be read; "" = as it should be
+	left []omission // parts of the file that the profile does not have
+	odd  string     // note if the file is not in the usual form; "" = it is
 }
 
 func runProfileImport(ctx context.Context, g *Group, o importOptions, args []string) error {
@@ -96,7 +96,7 @@ func runProfileImport(ctx context.Context, g *Group, o importOptions, args []str
 	if o.as.Set && (foreign.Agent{Name: o.as.Value}).ProfileName() != o.as.Value {
 		return exit.Usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
-	passed, err := g.WS.Gate.Pass(ctx) // asks before others have to wait
+	passed, err := g.WS.Gate.Pass(ctx) // the question comes before the lock, so that others do not wait
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func runProfileImport(ctx context.Context, g *Group, o importOptions, args []str
 	return nil
 }
 
-// writeImported writes what was made, or would be.
+// writeImported prints what was made, or would be made with --check.
 func (g *Group) writeImported(list []imported, check bool) error {
 	if g.Con.JSON() {
 		return g.Con.Document(list)
@@ -235,7 +235,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 	if im.Model == "" {
 		im.Model = o.model.Value
 		if !o.model.Set {
-			im.Model, _ = cfg.RequireModel() // without one the profile has none
+			im.Model, _ = cfg.RequireModel() // without a model in the config the profile has none
 		}
 		switch inPlace := wording.Either(o.model.Set, "--model", "that of the config"); {
 		case im.Model == "" && f.Model == "":
@@ -260,7 +260,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 }
 
 // chooseTools returns the tools of an agent whose file lists none: those of --tools, or those that
-// somebody answers.
+// the user answers.
 func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
 	if o.tools.Set {
 		return run.NamesIn("--tools", []string{o.tools.Value})
@@ -301,13 +301,13 @@ func heldTools(names []string) ([]foreign.Held, error) {
 	return held, nil
 }
 
-// foreignModel returns the id that a file's model has here, "" when none is known.
+// foreignModel returns the id in jp of a file's model, "" if it is unknown.
 func (g *Group) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
 		_, err := model.Lookup(id, g.Env.Providers(cfg))
 		return wording.Either(err == nil, id, "") // its provider may not be configured
 	}
-	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is that with a larger window
+	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is the same model with a larger window
 	switch {
 	case strings.HasPrefix(name, "claude-"):
 		return "anthropic/" + name
@@ -368,7 +368,7 @@ func (g *Group) writeImports(ctx context.Context, src profiles.Sources, list []i
 	return nil
 }
 
-// putImports makes the files; when one cannot be made, it removes those before it.
+// putImports makes the files. If one cannot be made, it removes those before it.
 func putImports(workspace string, list []imported) (err error) {
 	root, err := os.OpenRoot(filepath.Join(workspace, ".jp"))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 // omission is a part of a file that its profile does not have.
 type omission struct {
-	kind   string // tool, model and the like; "" where the reason says all
-	thing  string // its name; "" where there is only one
+	kind   string // tool, model and so on; "" if the reason is enough
+	thing  string // name; "" if there is only one
 	reason string
 }
 
@@ -27,8 +27,8 @@ func (l omission) String() string {
 	return name + ": " + l.reason
 }
 
-// noteImports says what was left out: each thing for one file; for several files a line for each
-// kind and reason.
+// noteImports prints what was left out. For one file it lists each thing; for several files it
+// prints a line for each kind and reason.
 func (g *Group) noteImports(list []imported) {
 	if len(list) == 1 || g.Con.Globals.Verbose > 0 {
 		for _, im := range list {

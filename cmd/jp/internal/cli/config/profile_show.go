@@ -19,14 +19,14 @@ import (
 	"jp/tools/unseen"
 )
 
-// profileShown is a profile as `show` publishes it.
+// profileShown is the JSON form of a profile.
 type profileShown struct {
 	profiles.Profile
 	SHA256   string           `json:"sha256"`
 	Model    string           `json:"model"` // "" when the profile names none
 	Tools    []run.ShownTool  `json:"tools"`
 	Profiles []string         `json:"profiles"` // profiles that it may start
-	Settings []profiles.Value `json:"settings"` // settings that it gives
+	Settings []profiles.Value `json:"settings"` // settings that it has
 }
 
 func newProfileShowCommand(g *Group) *cli.Command {

@@ -24,7 +24,7 @@ type settingWritten struct {
 	Value any    `json:"value"`
 	File  string `json:"file"`
 	Line  int    `json:"line"`
-	Holds bool   `json:"holds"` // true unless a later layer gives another value
+	Holds bool   `json:"holds"` // false if a later layer sets another value
 }
 
 func newSetCommand(g *Group) *cli.Command {
@@ -52,7 +52,7 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 		if _, err := g.WS.Root(); err != nil {
 			return err
 		}
-		if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
+		if _, err := g.WS.Gate.Pass(ctx); err != nil { // the question comes before the lock, so that others do not wait
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 		w := &written[i]
 		for _, o := range r.Origin(w.Key) {
 			if o.File == w.File {
-				w.Line = o.Line // the last line of it: a later setting may have moved it
+				w.Line = o.Line // the last line of the key: a later setting may have moved it
 			}
 			if !o.Dropped {
 				w.Holds = o.File == w.File
@@ -129,8 +129,8 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	})
 }
 
-// checkWritten resolves config as it would be with text in the place of file, and looks at the
-// models that it names and, in a workspace, at the tools that it enables.
+// checkWritten resolves the config with text as the content of file. It checks the models that the
+// config names and, in a workspace, the tools that it enables.
 func (g *Group) checkWritten(src profiles.Sources, c *trust.Files, file string, text []byte) (*profiles.Resolved, error) {
 	src.Instead = map[string][]byte{file: text}
 	r, err := profiles.Resolve(src, nil, nil)

@@ -23,7 +23,7 @@ type configOptions struct {
 	all        bool
 }
 
-// configShown is the resolved config as `config show` publishes it.
+// configShown is the JSON form of the resolved config.
 type configShown struct {
 	Workspace string           `json:"workspace"`
 	Layers    []profiles.Layer `json:"layers"`
@@ -70,8 +70,8 @@ func runShow(ctx context.Context, g *Group, o configOptions) error {
 	})
 }
 
-// writeValue writes one setting: key = value, origin. Values of people and profiles are data: JSON
-// keeps them on one line.
+// writeValue writes one setting: key = value, origin. Values are written as JSON, so that each is
+// on one line.
 func (g *Group) writeValue(w *bufio.Writer, v profiles.Value) {
 	text := "unset"
 	if v.Value != nil {

@@ -14,7 +14,7 @@ import (
 	"jp/tools"
 )
 
-// toolOptions say whose tools a command means.
+// toolOptions says whose tools a command shows.
 type toolOptions struct {
 	id         command.Maybe[string]
 	directives []profiles.Directive

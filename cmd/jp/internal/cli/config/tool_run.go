@@ -100,8 +100,8 @@ func runTool(ctx context.Context, g *Group, o toolOptions, name, args string) er
 	return g.writeToolResult(name, result)
 }
 
-// handTool joins a definition to the function that runs it. Tools that work on a conversation are
-// refused: there is none here.
+// handTool joins a definition to the function that runs it. It refuses tools that need a
+// conversation, because there is none.
 func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:
@@ -112,7 +112,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 		if d.Name == run.SkillTool {
 			return tools.Tool{Definition: d, Func: g.Env.ReadSkill(g.Env.Skills(ctx))}, nil
 		}
-		if _, err := g.WS.Store(ctx); err != nil { // no tool reaches its folder
+		if _, err := g.WS.Store(ctx); err != nil { // opens the store, so that its folder is closed to the tool
 			return tools.Tool{}, err
 		}
 		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: g.WS.Closed(), Sealed: g.WS.Sealed(), Growing: g.WS.Growing()}, d)
@@ -135,7 +135,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 		WithHint("`jp query` lets an agent call it")
 }
 
-// toolResult is the outcome as JSON.
+// toolResult is the JSON form of the outcome.
 type toolResult struct {
 	Tool    string `json:"tool"`
 	IsError bool   `json:"is_error"`

@@ -22,12 +22,11 @@ import (
 	"jp/tools/unseen"
 )
 
-// toolDetail is a tool of an agent as `tool show` publishes it: its definition, and what that means
-// on this machine.
+// toolDetail is the JSON form of a tool: its definition, and what it can reach on this machine.
 type toolDetail struct {
 	run.ShownTool
-	Reaches    []string        `json:"reaches"`    // "ro PATH" or "rw PATH": access, or the default that holds without it
-	Variables  []string        `json:"variables"`  // names of all variables that a local tool gets; a * at the end stands for any rest
+	Reaches    []string        `json:"reaches"`    // "ro PATH" or "rw PATH": its access, or the default access
+	Variables  []string        `json:"variables"`  // names of all variables that a local tool gets; a * at the end matches any rest
 	Unenforced []string        `json:"unenforced"` // parts of its sandbox that this system cannot enforce
 	Script     string          `json:"script"`     // shell text of a local tool; "" = none
 	ScriptFile string          `json:"script_file"`
@@ -127,7 +126,7 @@ func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
 	return err
 }
 
-// spelled returns a text with every character made visible and each line indented.
+// spelled returns a text with every character visible and each line indented.
 func spelled(text, indent string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

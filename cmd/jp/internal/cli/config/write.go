@@ -15,19 +15,19 @@ import (
 	"jp/tools/files"
 )
 
-// editedFile is a config file that jp changes for a person. A file of the workspace was trusted
-// with the old bytes and is trusted with the new ones; nothing else becomes trusted by that.
+// editedFile is a config file that jp changes for a person. A trusted file of the workspace stays
+// trusted with the new bytes. No other file becomes trusted.
 type editedFile struct {
 	group *Group
 	name  string // absolute path by which config names it
-	path  string // its place: the target where the user's own is a link
+	path  string // path to write: the target if the user's own file is a link
 	key   string // slash path below the workspace; "" = the user's own
 	old   []byte
 	mode  fs.FileMode
 	had   bool // whether it existed
 }
 
-// lockConfig keeps other jp from changing config files of this user until unlock.
+// lockConfig prevents other jp from changing config files of this user until unlock.
 func (g *Group) lockConfig(ctx context.Context) (unlock func(), err error) {
 	dir := g.Con.StateDir()
 	if dir == "" {
@@ -39,7 +39,7 @@ func (g *Group) lockConfig(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// userConfig is the user's config.toml, under lockConfig.
+// userConfig returns the user's config.toml. Needs lockConfig.
 func (g *Group) userConfig() (editedFile, error) {
 	dir := profiles.UserDir(g.Con.Env.Environ)
 	if dir == "" {
@@ -54,8 +54,8 @@ func (g *Group) userConfig() (editedFile, error) {
 	return f, f.read()
 }
 
-// workspaceConfig is a file of the workspace by its slash path below it, under lockConfig and in
-// the state that is trusted.
+// workspaceConfig returns a trusted file of the workspace by its slash path below the workspace.
+// Needs lockConfig.
 func (g *Group) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
 	f := editedFile{group: g, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
