@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -47,7 +48,8 @@ func crash() {
 	}))
 }
 
-// jp is the program itself. As a sub-agent in whose TMPDIR a file "deaf" stands, it does nothing and hears no signal.
+// jp is the program itself. As a sub-agent in whose TMPDIR a file "deaf" stands, it does nothing and hears no signal. One in whose
+// TMPDIR a file "lingers" stands when it begins keeps its run lock after its turn, until that file is gone.
 func jp() {
 	child := slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "--root-id=") })
 	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "deaf")); child && err == nil {
@@ -56,5 +58,33 @@ func jp() {
 			time.Sleep(time.Hour)
 		}
 	}
-	os.Exit(run())
+	linger := func() {}
+	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "lingers")); child && err == nil {
+		linger = lingers()
+	}
+	status := run()
+	linger()
+	os.Exit(status)
+}
+
+// lingers keeps what locks the run of this process and returns a function that waits until the file "lingers" is gone, as a run whose
+// tools do not end.
+func lingers() func() {
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, link := range fds {
+		if to, _ := os.Readlink(link); filepath.Base(to) == "runs" {
+			fd, _ := strconv.Atoi(filepath.Base(link))
+			if _, err := syscall.Dup(fd); err != nil {
+				os.Exit(1)
+			}
+		}
+	}
+	return func() {
+		for {
+			if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "lingers")); err != nil {
+				return
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
 }

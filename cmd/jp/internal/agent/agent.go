@@ -61,11 +61,13 @@ type Loop struct {
 
 	// Admit gets all calls of a reply before the first of them runs. Release is called after the
 	// last has ended. Repeat reports whether a tool answers a repeated call from the run that there
-	// is, so that a resumed turn may call it again. Recalled reports whether a call was answered
-	// so. All may be nil.
+	// is, so that a resumed turn may call it again. Await is called with the ids of the calls that
+	// are made again, and waits until that run has ended; its error leaves the turn as it is.
+	// Recalled reports whether a call was answered so. All may be nil.
 	Admit    func(context.Context, []tools.Call)
 	Release  func(context.Context)
 	Repeat   func(tool string) bool
+	Await    func(ctx context.Context, calls []string) error
 	Recalled func(call string) bool
 
 	// context of a turn that Send begins; its Tokens also bound that of a resumed turn
@@ -222,6 +224,15 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 				again = append(again, c)
 			} else {
 				lost = append(lost, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})
+			}
+		}
+		if l.Await != nil && len(again) > 0 {
+			ids := make([]string, len(again))
+			for i, c := range again {
+				ids[i] = c.ID
+			}
+			if err := l.Await(ctx, ids); err != nil {
+				return Outcome{}, err
 			}
 		}
 		if err := t.history.save(ctx, lost...); err != nil {

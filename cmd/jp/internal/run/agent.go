@@ -123,7 +123,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
 		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
-		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
+		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Await: d.Await, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(r.Conv)},
 	}
 	if loop.Synthesis, err = synthesis(cfg, set); err != nil {

@@ -194,6 +194,9 @@ func sumOf(items []delegate.Item) string {
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
 		caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
+		if err == nil {
+			err = b.await(ctx, caller)
+		}
 		var all []convstore.Delegation
 		for at := caller; err == nil; { // up to the root of its ledger
 			var list []convstore.Delegation
@@ -258,11 +261,24 @@ func (b *batch) leave(ctx context.Context, conv convstore.Conversation) error {
 	if err != nil {
 		return err
 	}
-	_, err = log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return nil, nil })
+	if err = b.await(ctx, conv.ID); err == nil {
+		_, err = log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return nil, nil })
+	}
 	if err == nil {
 		err = log.Append(ctx, run.At(convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; the batch goes on elsewhere"}))
 	}
 	return errors.Join(err, log.Close())
+}
+
+// await waits until the sub-agents of a caller have ended that earlier runs of this batch have left:
+// their answers may be stored by now.
+func (b *batch) await(ctx context.Context, caller convstore.ID) error {
+	scope, err := b.session.Store.Below(ctx, caller)
+	if err != nil {
+		return err
+	}
+	mine := func(call string) bool { return strings.HasPrefix(call, b.call()) }
+	return delegate.Await(ctx, scope, mine, func(del convstore.Delegation) { b.env.Con.Note("%s", delegate.Left(del)) })
 }
 
 // storedBelow notes the answers to queries of this batch that a caller has in the ledger of a root.
