@@ -32,7 +32,7 @@ await app.connectWith(acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toW
   const prompt = (text) => agent.request("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
   let r = await prompt("write");
   const kinds = seen.map((u) => u.sessionUpdate + (u.status ? " " + u.status : "")).join(", ");
-  expect("acp: session/prompt, with a question for leave", r.stopReason === "end_turn" && asked.join() === "fs_create_file new.txt", r, asked);
+  expect("acp: session/prompt, with a question for permission", r.stopReason === "end_turn" && asked.join() === "fs_create_file new.txt", r, asked);
   expect(
     "acp: session/update",
     kinds === "tool_call pending, tool_call_update in_progress, tool_call_update completed, agent_message_chunk, session_info_update",
