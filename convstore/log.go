@@ -121,17 +121,6 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	return t.Load(id)
 }
 
-// SetTitle changes the conversation's title.
-func (l *Log) SetTitle(ctx context.Context, title string) error {
-	return l.write(ctx, func(t *tx, r *record) error {
-		if r.Title == title {
-			return db.ErrUnchanged
-		}
-		r.Title = title
-		return t.Save(l.id, r)
-	})
-}
-
 // Retitle changes the conversation's title from was to title and appends events in the same
 // transaction. If the title is not was any more, it does neither and returns false.
 func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (changed bool, err error) {

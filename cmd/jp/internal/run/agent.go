@@ -219,9 +219,11 @@ func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
 	take := loop.Resume
 	if task.Text != "" {
 		if ag.run.Conv.Title == "" && ag.run.Resolved.Config.Conversation.FromQuery {
-			ag.free = delegate.Title(cmp.Or(task.Title, task.Text))
-			if err := ag.run.Log.SetTitle(ctx, ag.free); err != nil {
+			free := delegate.Title(cmp.Or(task.Title, task.Text))
+			if given, err := ag.run.Log.Retitle(ctx, "", free); err != nil {
 				return agent.Outcome{}, err
+			} else if given { // else a person has given one meanwhile
+				ag.free = free
 			}
 		}
 		loop.Fetch.Tool, loop.Fetch.Query = task.Fetch.Tool, task.Fetch.Query
