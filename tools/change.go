@@ -16,8 +16,8 @@ func changeParts(tool string, args map[string]any) []part {
 	if !ok {
 		return nil
 	}
-	known := map[string][]string{"fs_create_file": {"path", "content", "overwrite"}, "fs_modify_file": {"path", "edits"}}[tool]
-	if !onlyKeys(args, known) {
+	allowed := map[string][]string{"fs_create_file": {"path", "content", "overwrite"}, "fs_modify_file": {"path", "edits"}}[tool]
+	if !onlyKeys(args, allowed) {
 		return nil
 	}
 	parts := []part{shownArgument("path", path)}

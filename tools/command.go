@@ -114,8 +114,8 @@ func literalProgram(a interpreter.Argument) (string, error) {
 	return s, nil
 }
 
-// check calls known with each path in the command that is not a loop variable.
-func (c CommandLine) check(known func(*template.Path) error) error {
+// check calls visit with each path in the command that is not a loop variable.
+func (c CommandLine) check(visit func(*template.Path) error) error {
 	for _, a := range c.args {
 		err := template.EachPath(a.Argument, nil, func(p *template.Path, names []string) error {
 			for _, n := range names {
@@ -123,7 +123,7 @@ func (c CommandLine) check(known func(*template.Path) error) error {
 					return nil
 				}
 			}
-			return known(p)
+			return visit(p)
 		})
 		if err != nil {
 			return err

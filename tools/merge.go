@@ -7,15 +7,15 @@ package tools
 // A table changes the embedded definition of its name, or else the one in files. A file takes the
 // place of an embedded definition only where the table gives its source: the name of a tool that jp
 // brings along means that tool, whatever a workspace has in its files. A table is a whole
-// definition if there is no definition of its name, or if the table gives another source. The
-// table '*' is applied later: see WithDefaults. All errors are *DefinitionError.
+// definition if there is no definition of its name, or if the table gives another source. The table
+// '*' is applied later: see WithDefaults. All errors are *DefinitionError.
 func Define(name string, table map[string]any, pos func(key string) string, files map[string]Definition) (Definition, error) {
 	source, given := table[keySource].(string)
-	base, known := Embedded(name)
-	if !known || given && base.Declared() != source {
-		base, known = files[name]
+	base, found := Embedded(name)
+	if !found || given && base.Declared() != source {
+		base, found = files[name]
 	}
-	if known && (!given || base.Declared() == source) {
+	if found && (!given || base.Declared() == source) {
 		return Overlay(base, table, pos)
 	}
 	def, err := Decode(name, table, pos)

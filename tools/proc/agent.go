@@ -161,12 +161,12 @@ func checkInherited(name string, fd int) error {
 	return nil
 }
 
-// Bounds of an agent whose parent is gone. It may stop by itself within settleWait, and may write
+// Bounds of an agent whose parent is gone. It may stop by itself within stopWait, and may write
 // down the result within exitWait after everything below it was killed. Together they stay well
 // within a second.
 const (
-	settleWait = 300 * time.Millisecond
-	exitWait   = 150 * time.Millisecond
+	stopWait = 300 * time.Millisecond
+	exitWait = 150 * time.Millisecond
 )
 
 // Watch calls cancel, in a goroutine, when the parent is gone. The process then has a short time to
@@ -183,7 +183,7 @@ func (in *Inherited) Watch(cancel func()) {
 			return
 		}
 		cancel()
-		time.Sleep(settleWait)
+		time.Sleep(stopWait)
 		family.killAll(exitWait)
 		time.Sleep(exitWait)
 		os.Exit(129)

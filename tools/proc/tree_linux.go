@@ -209,7 +209,7 @@ const stopPasses = 10
 // collects none. It returns those that the kernel refuses to signal.
 func end(roots []int) (denied []int) {
 	self := os.Getpid()
-	known := map[int]bool{}
+	seen := map[int]bool{}
 	var found []member
 	var v view
 	for range stopPasses {
@@ -227,13 +227,13 @@ func end(roots []int) (denied []int) {
 				continue
 			}
 			walked[m.pid] = true
-			if !known[m.pid] {
+			if !seen[m.pid] {
 				if err := v.signal(m, unix.SIGSTOP); err == unix.EPERM {
 					denied = append(denied, m.pid)
 				} else if err != nil {
 					continue
 				}
-				known[m.pid], fresh = true, true
+				seen[m.pid], fresh = true, true
 				found = append(found, m)
 			}
 			// An unreadable list makes this pass see less; what was missed becomes a direct child

@@ -151,7 +151,7 @@ func (s *Text) checkBlock(b block) error {
 				ok = first != nil && second != nil && first.in == second.in
 			}
 			if !ok {
-				return b.at().Errorf("a branch of the block on %s does not parse alone where it stands: a block holds whole statements, whole words, or text between the same quotes", b.path)
+				return b.at().Errorf("a branch of the block on %s does not parse alone where it is: a block holds whole statements, whole words, or text between the same quotes", b.path)
 			}
 		}
 	}

@@ -76,9 +76,9 @@ func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at i
 // summaries name.
 func (k *compactor) conversations(ctx context.Context, at int) (list []convstore.CompactedConversation) {
 	seen := map[string]bool{}
-	known, err := k.history.log.Below().List(ctx, convstore.Filter{Children: k.history.log.ID(), Hidden: true, Archived: true, Descending: true, Limit: mostListed})
+	children, err := k.history.log.Below().List(ctx, convstore.Filter{Children: k.history.log.ID(), Hidden: true, Archived: true, Descending: true, Limit: mostListed})
 	if err == nil { // otherwise only those that are named
-		for _, c := range slices.Backward(known) {
+		for _, c := range slices.Backward(children) {
 			id := c.ID.String()
 			seen[id] = true
 			list = append(list, convstore.CompactedConversation{ID: id, Profile: c.Profile, Status: string(c.Status), Title: brief.Prefix(c.Title, 200)})

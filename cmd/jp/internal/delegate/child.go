@@ -52,7 +52,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	}
 	slot, err := p.slots.take(ctx, del, func() {
 		p.follow(ctx, Step{Phase: stream.Queued, Delegation: del})
-		f.tell(stream.Queued)
+		f.report(stream.Queued)
 	})
 	if err != nil {
 		e := unstarted()
@@ -69,7 +69,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	defer f.ready()
 
 	f.begun = time.Now()
-	f.tell(stream.Started)
+	f.report(stream.Started)
 	p.unpriced(del)
 	end := p.process(ctx, res, slot, r, f)
 	p.checkpoint(Ended)
@@ -256,16 +256,16 @@ func (f *follower) line(l stream.Line) {
 			}
 			f.cost = &sum
 		}
-		f.tell(stream.Running)
+		f.report(stream.Running)
 	case *stream.ToolCall:
 		f.tool = l.Name
 		f.lastTool = l.Name + " " + string(l.Arguments)
-		f.tell(stream.Running)
+		f.report(stream.Running)
 	case *stream.ToolResult:
 		f.tool = ""
 	case *stream.Wait:
 		if l.Reason == "" {
-			f.tell(stream.Running)
+			f.report(stream.Running)
 		} else {
 			f.emit(stream.Waiting, "", l.Reason)
 		}
@@ -276,7 +276,7 @@ func (f *follower) line(l stream.Line) {
 	}
 }
 
-func (f *follower) tell(phase string) { f.emit(phase, "", "") }
+func (f *follower) report(phase string) { f.emit(phase, "", "") }
 
 func (f *follower) end(s convstore.State, reason string) { f.emit(stream.Ended, string(s), reason) }
 

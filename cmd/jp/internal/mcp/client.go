@@ -136,7 +136,7 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 	case errors.As(a.err, &said):
 		return tools.Result{Text: fmt.Sprintf("MCP server %s: %s", c.server.Name, cleanText(said.Message)), IsError: true}, nil
 	case s.process != nil && !s.lost(a.err):
-		c.tell("an answer cannot be read: " + a.err.Error())
+		c.report("an answer cannot be read: " + a.err.Error())
 		return tools.Result{Text: fmt.Sprintf("MCP server %s: its answer is no result of a tool", c.server.Name), IsError: true}, nil
 	}
 	why := c.drop(s)
@@ -193,10 +193,10 @@ func (c *Client) drop(s *session) string {
 	return c.last
 }
 
-// tell passes a line to Tell, as short as one of stderr.
-func (c *Client) tell(text string) {
+// report passes a line to Tell, as short as one of stderr.
+func (c *Client) report(text string) {
 	if c.options.Tell != nil {
-		l := lines{tell: c.options.Tell}
+		l := lines{emit: c.options.Tell}
 		_, _ = l.Write([]byte(strings.ReplaceAll(text, "\n", " ") + "\n"))
 	}
 }

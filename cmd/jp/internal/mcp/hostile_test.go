@@ -119,7 +119,7 @@ func TestStderr(t *testing.T) {
 		t.Errorf("%d lines, %q ... %q", len(told), told[0], told[len(told)-1])
 	}
 	var lines lines
-	lines.tell = func(line string) { told = append(told, line) }
+	lines.emit = func(line string) { told = append(told, line) }
 	told = nil
 	for _, p := range []string{"a", "b\n\n \nc\x1b[2J\n", strings.Repeat("z", 2*maxLine) + "\nlast"} {
 		if n, err := lines.Write([]byte(p)); n != len(p) || err != nil {
@@ -193,8 +193,8 @@ func TestHTTPLarge(t *testing.T) {
 	}
 }
 
-// TestLoneSurrogate: half of a character that an escape names is U+FFFD, and the escape behind it is
-// still read. The SDK's JSON library decides that.
+// TestLoneSurrogate: half of a character that an escape names is U+FFFD, and the escape behind it
+// is still read. The SDK's JSON library decides that.
 func TestLoneSurrogate(t *testing.T) {
 	for escaped, want := range map[string]string{
 		`\ud800\n.`: "\uFFFD\n.", `\udc00\n.`: "\uFFFD\n.", `\ud800\"`: "\uFFFD\"", `\ud800\\n`: "\uFFFD\\n", `\ud800\u0041`: "\uFFFDA",

@@ -172,16 +172,16 @@ func unhurried(events []byte) []byte {
 	if !bytes.Contains(events, key) {
 		return events
 	}
-	kept := make([]byte, 0, len(events))
+	filtered := make([]byte, 0, len(events))
 	for line := range bytes.Lines(events) {
 		if value, is := bytes.CutPrefix(line, key); is {
 			if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil && n < minRetry {
 				continue
 			}
 		}
-		kept = append(kept, line...)
+		filtered = append(filtered, line...)
 	}
-	return kept
+	return filtered
 }
 
 // isEvents reports whether a response is read event by event, each of which is bounded. The body of

@@ -32,10 +32,10 @@ type process struct {
 	stderr *tail
 }
 
-// start runs the program of s, which is expanded, inside box if that is not nil. tell gets what it
+// start runs the program of s, which is expanded, inside box if that is not nil. emit gets what it
 // writes to stderr, line by line. It returns at once: the first message shows whether the program
 // could be started.
-func start(host Runner, s Server, box *proc.Confine, environ []string, tell func(string)) *process {
+func start(host Runner, s Server, box *proc.Confine, environ []string, emit func(string)) *process {
 	life, stop := context.WithCancel(context.Background())
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -51,13 +51,13 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, tell func
 		Path: s.Command, Args: append([]string{s.Command}, s.Args...), Env: proc.Environ(environ, append(allow, "JP_CALL_FD=none")...), Dir: s.Dir,
 		Stdin: inR, Stdout: outW, Stderr: p.stderr, Kind: proc.Tool, Confine: box,
 	}
-	last := &lines{tell: tell}
-	if tell != nil {
+	last := &lines{emit: emit}
+	if emit != nil {
 		spec.Stderr = io.MultiWriter(p.stderr, last)
 	}
 	go func() {
 		exit, err := host.Run(life, spec)
-		if tell != nil {
+		if emit != nil {
 			last.end() // nothing writes to it any more
 		}
 		if box != nil && errors.Is(err, fs.ErrPermission) {

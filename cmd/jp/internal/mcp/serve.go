@@ -25,9 +25,9 @@ type Service struct {
 	// ReadOnly reports whether a tool changes nothing but what is in jp's own store. A client may
 	// run such calls at the same time. nil = no tool is like that.
 	ReadOnly func(tools.Tool) bool
-	// Call carries out one call. It may call tell with its progress in a few words, from any
+	// Call carries out one call. It may call progress with its progress in a few words, from any
 	// goroutine, until it returns. When the client cancels the call, ctx ends.
-	Call func(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result
+	Call func(ctx context.Context, name string, args json.RawMessage, progress func(string)) tools.Result
 	// Texts lists the texts that there are now. Read returns one.
 	Texts func(ctx context.Context) ([]Text, error)
 	Read  func(ctx context.Context, uri string) (string, error)

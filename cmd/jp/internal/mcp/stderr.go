@@ -36,16 +36,16 @@ func (t *tail) text() string {
 	return strings.TrimSpace(cleanText(string(t.b)))
 }
 
-// lines passes what is written to it to tell, line by line, as much as a person would read.
+// lines passes what is written to it to emit, line by line, as much as a person would read.
 type lines struct {
-	tell func(string)
-	line []byte // beginning of a line that has not ended
-	told int
+	emit  func(string)
+	line  []byte // beginning of a line that has not ended
+	count int
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	n := len(p)
-	for l.told <= maxLines {
+	for l.count <= maxLines {
 		before, after, ended := bytes.Cut(p, []byte("\n"))
 		l.line = append(l.line, before[:min(len(before), maxLine-len(l.line))]...)
 		if !ended {
@@ -61,11 +61,11 @@ func (l *lines) Write(p []byte) (int, error) {
 func (l *lines) end() {
 	text := strings.TrimSpace(cleanText(string(l.line)))
 	l.line = l.line[:0]
-	if text == "" || l.told > maxLines {
+	if text == "" || l.count > maxLines {
 		return
 	}
-	if l.told++; l.told > maxLines {
+	if l.count++; l.count > maxLines {
 		text = "(more is left out)"
 	}
-	l.tell(text)
+	l.emit(text)
 }

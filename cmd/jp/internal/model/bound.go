@@ -26,10 +26,10 @@ const (
 // and the bound of what was not in the counted one. The zero value is ready to use. Not safe for
 // concurrent use.
 type Meter struct {
-	last  pieces // pieces of the latest request that was counted; nil = none was
-	bound int64  // bound of its tokens
-	told  int64
-	texts map[string]int64 // bounds of long texts, which are in every request
+	last    pieces // pieces of the latest request that was counted; nil = none was
+	bound   int64  // bound of its tokens
+	counted int64
+	texts   map[string]int64 // bounds of long texts, which are in every request
 }
 
 // pieces are the parts of a request, with the number of times that each is there.
@@ -50,7 +50,7 @@ func (m *Meter) Bound(r Request) Bound {
 	}
 	more := m.bounds(all, m.last)
 	whole.Tokens, more.Tokens = m.scaled(whole.Tokens), m.scaled(more.Tokens)
-	return Bound{Tokens: min(whole.Tokens, m.told+more.Tokens), Hard: m.told + more.Hard}
+	return Bound{Tokens: min(whole.Tokens, m.counted+more.Tokens), Hard: m.counted + more.Hard}
 }
 
 // leastShare is the least part of its bound that a request can count. A server that reports less is
@@ -62,16 +62,16 @@ func (m *Meter) Learn(r Request, u convstore.Usage) {
 	u = clamp(u)
 	m.last = piecesOf(r)
 	m.bound = m.bounds(m.last, nil).Tokens
-	m.told = max(u.Input+u.CacheRead+u.CacheWrite, m.bound/leastShare)
+	m.counted = max(u.Input+u.CacheRead+u.CacheWrite, m.bound/leastShare)
 }
 
 // scaled returns a bound, made larger where the model counted more tokens than the bound of its
 // latest request allowed.
 func (m *Meter) scaled(tokens int64) int64 {
-	if m.told <= m.bound || m.bound == 0 {
+	if m.counted <= m.bound || m.bound == 0 {
 		return tokens
 	}
-	return int64(math.Ceil(float64(tokens) * float64(m.told) / float64(m.bound)))
+	return int64(math.Ceil(float64(tokens) * float64(m.counted) / float64(m.bound)))
 }
 
 func piecesOf(r Request) pieces {
@@ -117,10 +117,10 @@ func piecesOf(r Request) pieces {
 	return all
 }
 
-// bounds bounds the pieces that are not in known.
-func (m *Meter) bounds(all, known pieces) (b Bound) {
+// bounds bounds the pieces that are not in counted.
+func (m *Meter) bounds(all, counted pieces) (b Bound) {
 	for p, n := range all {
-		if n -= known[p]; n <= 0 {
+		if n -= counted[p]; n <= 0 {
 			continue
 		}
 		tokens, hard := p.kind, p.kind

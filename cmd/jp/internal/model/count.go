@@ -31,7 +31,7 @@ func Count(s Stream) Stream {
 					}
 					return
 				case p.Usage != nil:
-					c.told = p
+					c.reported = p
 					continue
 				case p.Stop != "":
 					if u, _ := c.used(nil); !yield(u, nil) {
@@ -51,7 +51,7 @@ func Count(s Stream) Stream {
 type counter struct {
 	request  Request
 	progress progress
-	told     Part // of the usage
+	reported Part // of the usage
 
 	said   int64 // bytes of text and reasoning
 	pieces int64 // bytes of calls, as they came in pieces
@@ -70,18 +70,18 @@ func (c *counter) hear(p Part) {
 // used.
 func (c *counter) used(err error) (Part, bool) {
 	u := convstore.Usage{}
-	if c.told.Usage != nil {
-		u = *c.told.Usage
+	if c.reported.Usage != nil {
+		u = *c.reported.Usage
 	}
 	output := c.said + max(c.pieces, c.calls)
 	if err == nil && u.Input+u.CacheRead+u.CacheWrite > 0 && (u.Output > 0 || output == 0) {
 		// the count of a whole reply is exact, unless input or output is missing
-		return c.told, true
+		return c.reported, true
 	}
 	if err != nil && u == (convstore.Usage{}) && output == 0 && !c.progress.billed(err) {
 		return Part{}, false
 	}
-	p := Part{Usage: &u, Cost: c.told.Cost}
+	p := Part{Usage: &u, Cost: c.reported.Cost}
 	if u.Input+u.CacheRead+u.CacheWrite == 0 {
 		u.Input, p.Estimated = c.request.Estimate(), true
 	}

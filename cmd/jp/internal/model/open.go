@@ -250,7 +250,7 @@ func (p Providers) resolve(id string) (Info, target, error) {
 		info.API = cmp.Or(t.api, apiOf(t.url, name))
 	}
 	info.Local = t.format == "script" || loopback(t.url)
-	if k, ok := known(id); ok {
+	if k, ok := tableEntry(id); ok {
 		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price
 	} else if t.format == "script" || (info.Local || provider == "ollama") && !strings.HasSuffix(name, "cloud") {
 		// Models of Ollama named "...:cloud" or "...-cloud" run on another machine, for money.

@@ -87,9 +87,9 @@ type entry struct {
 	price          Price
 }
 
-// known finds exact ids only: a model that is not in the table has no price, and never that of a
-// similar one.
-func known(id string) (entry, bool) {
+// tableEntry finds exact ids only: a model that is not in the table has no price, and never that of
+// a similar one.
+func tableEntry(id string) (entry, bool) {
 	for name, e := range knownModels {
 		if name == id {
 			return e, true

@@ -45,13 +45,13 @@ func (t *Tape) write(ctx context.Context) error {
 	about := script.Recorded{Version: version.Version}
 	if ctx.Err() != nil {
 		about.Stopped = context.Cause(ctx).Error()
-		kept := entries[:0]
+		remaining := entries[:0]
 		for _, e := range entries {
 			if !e.Hang { // it was cut off, and the rest with it
-				kept = append(kept, e)
+				remaining = append(remaining, e)
 			}
 		}
-		entries = kept
+		entries = remaining
 	}
 	if len(entries) == 0 {
 		t.con.Note("nothing was recorded: no model has answered")

@@ -81,7 +81,7 @@ func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass
 
 	bound, cancel := context.WithTimeoutCause(ctx, g.most, errMost)
 	defer cancel()
-	pass, err := g.stand(ctx, bound, path, waits)
+	pass, err := g.waitTurn(ctx, bound, path, waits)
 	switch {
 	case err == nil:
 		return pass, nil
@@ -95,13 +95,13 @@ func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass
 	return model.Pass{At: g.now(), Open: true}, nil
 }
 
-// stand waits in the line, and then for the time of the request, until bound ends, which is before
-// ctx ends.
-func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Duration)) (model.Pass, error) {
-	told := false
-	tell := func(d time.Duration) {
-		if !told {
-			told = true
+// waitTurn waits in the line, and then for the time of the request, until bound ends, which is
+// before ctx ends.
+func (g *Gate) waitTurn(ctx, bound context.Context, path string, waits func(time.Duration)) (model.Pass, error) {
+	notified := false
+	notify := func(d time.Duration) {
+		if !notified {
+			notified = true
 			waits(d)
 		}
 	}
@@ -115,7 +115,7 @@ func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Du
 		return model.Pass{}, err
 	}
 	if wait > 0 {
-		tell(wait)
+		notify(wait)
 	}
 	began := g.now()
 	line, err := openOwn(path+lineExt, os.O_RDWR|os.O_CREATE)
@@ -141,7 +141,7 @@ func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Du
 		if err := inTime(ctx, wait, g.now()-began); err != nil {
 			return model.Pass{}, err
 		}
-		tell(wait)
+		notify(wait)
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:

@@ -38,8 +38,8 @@ type textPart struct {
 	Refusal string `json:"refusal,omitempty"`
 }
 
-// kept is a reasoning item as model.Reasoning.Opaque holds it, to be sent back.
-type kept struct {
+// reasoningItem is a reasoning item as model.Reasoning.Opaque holds it, to be sent back.
+type reasoningItem struct {
 	Type      string     `json:"type"`
 	ID        string     `json:"id"`
 	Summary   []textPart `json:"summary"`
@@ -166,7 +166,7 @@ func (r *response) reasoning(i item) bool {
 		return false
 	}
 	r.thought.Reset()
-	raw, err := json.Marshal(kept{Type: "reasoning", ID: i.ID, Summary: append([]textPart{}, i.Summary...), Content: i.Content, Encrypted: i.Encrypted})
+	raw, err := json.Marshal(reasoningItem{Type: "reasoning", ID: i.ID, Summary: append([]textPart{}, i.Summary...), Content: i.Content, Encrypted: i.Encrypted})
 	if err != nil {
 		return r.fails(r.config.Bad(model.KindStream, "%v", err))
 	}

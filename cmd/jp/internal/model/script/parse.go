@@ -425,7 +425,7 @@ func captures(table map[string]any) (map[string]capture, error) {
 		}
 		if c.constant != "" || c.workspace {
 			if fields, _ := table[name].(map[string]any); len(fields) > 1 {
-				return nil, fmt.Errorf("capture %s: text and workspace stand alone", name)
+				return nil, fmt.Errorf("capture %s: text and workspace cannot be combined with other keys", name)
 			}
 			out[name] = c
 			continue

@@ -35,12 +35,12 @@ func ParseRecording(name string, data []byte) (*Script, error) {
 }
 
 // Replay follows a recording in the workspace dir: each request is answered by the rule that was
-// recorded for it, or with an error that says where the run differs. told is called with both: the
-// number of the rule, or the error. The requests come from a Trail.
-func (s *Script) Replay(dir string, told func(rule int, err error)) model.Stream {
+// recorded for it, or with an error that says where the run differs. report is called with both:
+// the number of the rule, or the error. The requests come from a Trail.
+func (s *Script) Replay(dir string, report func(rule int, err error)) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
-			s.run(ctx, request{Request: r, dir: dir, told: told}, Provider, yield)
+			s.run(ctx, request{Request: r, dir: dir, report: report}, Provider, yield)
 		}
 	}
 }

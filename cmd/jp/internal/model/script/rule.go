@@ -66,7 +66,7 @@ type request struct {
 	variant string
 	dir     string // of the workspace; "" = not known
 	// the number of the rule that answers, or why none does; nil = nobody
-	told func(rule int, err error)
+	report func(rule int, err error)
 }
 
 // latest returns the texts of the messages after the assistant's last one.

@@ -172,13 +172,13 @@ var errConsumer = errors.New("the consumer stopped")
 
 // answer yields a reply. A nil error means that it is complete or not wanted any more.
 func (s *Script) answer(ctx context.Context, r request, provider string, yield func(model.Part, error) bool) error {
-	if r.told == nil {
-		r.told = func(int, error) {}
+	if r.report == nil {
+		r.report = func(int, error) {}
 	}
 	bad := func(format string, args ...any) error {
 		err := &model.Error{Provider: provider, Kind: model.KindBadRequest, Final: true,
 			Message: s.name + ": " + fmt.Sprintf(format, args...)}
-		r.told(0, err)
+		r.report(0, err)
 		return err
 	}
 	if err := r.Check(); err != nil {
@@ -211,7 +211,7 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 	if err != nil {
 		return bad("%s: %v", rule.title(), err)
 	}
-	r.told(rule.number, nil)
+	r.report(rule.number, nil)
 	model.Sent(ctx)
 
 	part := func(p model.Part) error {

@@ -333,7 +333,7 @@ func TestParseErrors(t *testing.T) {
 		{"[captures]\na = '('\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: error parsing regexp: missing closing ): `(`"},
 		{"[captures]\na = { match = 1 }\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: pattern is missing"},
 		{"[captures]\na = { pattern = 'x', match = 0 }\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: match has a wrong value"},
-		{"[captures]\na = { pattern = 'x', text = 'y' }\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: text and workspace stand alone"},
+		{"[captures]\na = { pattern = 'x', text = 'y' }\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: text and workspace cannot be combined with other keys"},
 		{"[captures]\na = { workspace = 'y' }\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: workspace has a wrong value"},
 		{"[captures]\na = { workspace = false }\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: pattern is missing"},
 		{"[captures]\na = { pattern = 'x', nth = 1 }\n[[rule]]\ntext = 'x'", "s.toml:1: capture a: unknown key nth"},

@@ -74,12 +74,12 @@ func (t *Trail) Below(call, query string) string {
 	defer t.mu.Unlock()
 	sum := sha256.Sum256([]byte(WithoutIDs(query)))
 	name := "=" + hex.EncodeToString(sum[:4])
-	place, known := t.calls[call]
-	if known {
+	place, ok := t.calls[call]
+	if ok {
 		name = place
 	} else if i := strings.LastIndexByte(call, '#'); i >= 0 {
-		place, known = t.calls[call[:i]]
-		if known || strings.HasPrefix(call, shellBatch) {
+		place, ok = t.calls[call[:i]]
+		if ok || strings.HasPrefix(call, shellBatch) {
 			name = place + call[i:]
 		}
 	} else if i := strings.LastIndexByte(call, '/'); i >= 0 {
