@@ -243,9 +243,9 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 		case im.Model == "":
 			leave("model", f.Model, "not known here; set assistant.model, or give --model")
 		case f.Model != "":
-			leave("model", f.Model, fmt.Sprintf("not known here; %s stands in its place, %s", im.Model, inPlace))
+			leave("model", f.Model, fmt.Sprintf("not known here; %s is used instead, %s", im.Model, inPlace))
 		case !o.model.Set:
-			leave("model", "", fmt.Sprintf("that of whoever calls; %s stands in its place, %s", im.Model, inPlace))
+			leave("model", "", fmt.Sprintf("that of whoever calls; %s is used instead, %s", im.Model, inPlace))
 		}
 	}
 	if f.Reasoning != "" && !slices.Contains(effort.Levels(), f.Reasoning) {

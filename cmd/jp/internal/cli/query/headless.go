@@ -144,13 +144,13 @@ func ForeignHint(c *cli.Command, flag string) string {
 func foreignFlag(spelling string) string {
 	switch strings.TrimLeft(spelling, "-") {
 	case "dangerously-skip-permissions", "allow-dangerously-skip-permissions", "yolo", "full-auto", "approval-mode":
-		return "what a tool may do unasked stands in its definition: run and detached; no flag lifts that"
+		return "what a tool may do unasked is in its definition: run and detached; no flag lifts that"
 	case "system-prompt", "agent", "agents":
 		return "a profile holds prompt, model and tools of an agent: --cfg NAME"
 	case "tools":
 		return "--allowedTools keeps only what it names of the tools that the config enables"
 	case "add-dir":
-		return "what a tool can reach stands in its access.fs"
+		return "what a tool can reach is in its access.fs"
 	case "session-id":
 		return "jp names conversations itself: session_id in json and stream-json; --resume ID goes on"
 	case "mcp-config", "strict-mcp-config":
