@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type Page struct {
 type Agent struct {
 	Name     string         `json:"name"` // "main", or the name of the profile
 	File     string         `json:"file"`
+	OnTop    bool           `json:"on_top"` // as a person loads it on top of the main agent's config: what differs
 	Model    string         `json:"model"`
 	Tools    []ToolGrant    `json:"tools"`    // tools, with those that can do most first
 	Profiles []string       `json:"profiles"` // profiles that it may delegate to
@@ -94,7 +96,11 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 	}
 	for _, p := range found {
 		if p.Source == "workspace" {
-			s.Agents = append(s.Agents, v.agent(src, j.Files, p.Name, v.ws.Relative(p.Arg), run.UnderNone(p.Arg)))
+			alone := v.agent(src, j.Files, p.Name, v.ws.Relative(p.Arg), run.UnderNone(p.Arg))
+			s.Agents = append(s.Agents, alone)
+			if a, differs := v.layered(src, j.Files, alone, p.Arg); differs {
+				s.Agents = append(s.Agents, a)
+			}
 		}
 	}
 	for _, f := range s.Files {
@@ -122,14 +128,49 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	}
 	s.Model = r.Config.Assistant.Model
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
-	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
 	known := v.servers.In(c)
 	for _, d := range defs {
 		s.Tools = append(s.Tools, granted(d, ByAgent, known))
 	}
 	s.Tools = append(s.Tools, v.disabled(r, c, known)...)
 	slices.SortStableFunc(s.Tools, func(a, b ToolGrant) int { return a.rank() - b.rank() })
+	s.Settings = append(s.Settings, settingsShown(r, v.without(ds), src.UserDir, s.Tools)...)
 	return s
+}
+
+// without are the values that directives would give if there were no workspace: those of the user's
+// own config, and of NONE the defaults.
+func (v *Reviewer) without(ds []profiles.Directive) map[string]any {
+	base := map[string]any{}
+	for _, s := range profiles.Settings() {
+		base[s.Key] = s.Default
+	}
+	base["delegation.max_depth"] = int64(1)
+	if len(ds) > 0 {
+		return base
+	}
+	r, err := profiles.Resolve(v.ws.UserSources(), nil, nil)
+	if err != nil {
+		return base // the user's own config is broken, which every command says
+	}
+	for _, k := range r.Keys() {
+		if !k.Default {
+			base[k.Key] = k.Value
+		}
+	}
+	return base
+}
+
+// layered are the tools of a profile that are something else when a person loads it on top of the
+// config of the workspace, as --cfg does, than when an agent starts it.
+func (v *Reviewer) layered(src profiles.Sources, c *trust.Files, alone Agent, arg string) (Agent, bool) {
+	a := v.agent(src, c, alone.Name, alone.File, []profiles.Directive{{Flag: "--cfg", Text: arg}})
+	a.OnTop, a.Settings, a.Profiles = true, []SettingGrant{}, []string{}
+	a.Tools = slices.DeleteFunc(a.Tools, func(t ToolGrant) bool {
+		i := slices.IndexFunc(alone.Tools, func(o ToolGrant) bool { return o.Name == t.Name })
+		return i < 0 || t.Held != ByAgent || reflect.DeepEqual(alone.Tools[i], t)
+	})
+	return a, len(a.Tools) > 0
 }
 
 // disabled returns the tools that a config names and does not enable, if an agent can have them in
@@ -159,16 +200,20 @@ func (v *Reviewer) disabled(r *profiles.Resolved, c *trust.Files, known map[stri
 
 // defined returns the tools of .jp/tools that no agent has or could have.
 func (v *Reviewer) defined(c *trust.Files, agents []Agent) []ToolGrant {
-	shown := map[string]bool{}
-	for _, a := range agents {
-		for _, t := range a.Tools {
-			shown[t.Name+"\x00"+t.Command] = true
+	said := func(g ToolGrant) bool {
+		for _, a := range agents {
+			for _, t := range a.Tools {
+				if t.covers(g) {
+					return true
+				}
+			}
 		}
+		return false
 	}
 	files, _ := c.Tools()
 	list := []ToolGrant{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if g := granted(files[name], ByNobody, v.servers.In(c)); !shown[name+"\x00"+g.Command] {
+		if g := granted(files[name], ByNobody, v.servers.In(c)); !said(g) {
 			list = append(list, g)
 		}
 	}
@@ -184,6 +229,14 @@ func granted(d tools.Definition, by Holder, known map[string]servers.Server) Too
 		Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
 		Unenforced: servers.ReachOfTool(d, known).Unenforced,
 	}
+}
+
+// covers reports whether a tool that is shown does all that another one of its name could do.
+func (t ToolGrant) covers(o ToolGrant) bool {
+	unasked := t.Run == string(tools.RunUnattended)
+	return t.Name == o.Name && t.Source == o.Source && t.Command == o.Command && t.JP == o.JP &&
+		(t.off() || t.Sandbox == o.Sandbox && t.Network == o.Network && t.Access == o.Access) && slices.Equal(t.Env, o.Env) &&
+		(unasked || t.Run == o.Run && (t.Detached == o.Detached || t.Detached == string(tools.DetachedAuto)))
 }
 
 // rank is lower for a tool that can do more.

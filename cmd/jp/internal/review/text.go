@@ -109,6 +109,13 @@ func (s Page) unconfined() []string {
 			}
 		}
 	}
+	for _, agent := range s.Agents {
+		for _, g := range agent.Settings {
+			if _, key, ok := ofTool(g.Key); ok && key == "sandbox" && g.Value == string(tools.SandboxOff) {
+				list = append(list, "  whatever tool of "+agent.title()+" gets "+g.text())
+			}
+		}
+	}
 	for _, t := range s.Defined {
 		if t.off() {
 			list = append(list, fmt.Sprintf("  tool %s of .jp/tools%s", t.Name, wording.Either(t.Command == "", "", ": "+t.Command)))
@@ -126,7 +133,7 @@ func (s Page) unconfined() []string {
 
 // title returns the name of the agent.
 func (s Agent) title() string {
-	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name))
+	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name)) + wording.Either(s.OnTop, " on top of the main agent", "")
 }
 
 // text returns who has a tool if it is not the agent.
