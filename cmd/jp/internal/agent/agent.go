@@ -59,6 +59,10 @@ type Loop struct {
 	// conversation, whose caller has set them.
 	Limits *convstore.Limits
 
+	// Change is what this run changes in the config of the conversation. It is stored with the first
+	// step of the turn; nil = nothing.
+	Change *convstore.ConfigDelta
+
 	// Admit gets all calls of a reply before the first of them runs. Release is called after the
 	// last has ended. Repeat reports whether a tool answers a repeated call from the run that there
 	// is, so that a resumed turn may call it again. Await is called with the ids of the calls that
@@ -211,6 +215,11 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	if l.Change != nil {
+		if err := h.save(ctx, *l.Change); err != nil {
+			return Outcome{}, err
+		}
+	}
 	if l.Limits != nil {
 		if err := l.Log.Limit(ctx, *l.Limits); err != nil {
 			return Outcome{}, err
@@ -256,6 +265,9 @@ func (l *Loop) open(h *history, msg convstore.UserMessage) (*turn, error) {
 	form, err := parseForm(msg.Schema) // before anything is stored
 	if err != nil {
 		return nil, err
+	}
+	if l.Change != nil {
+		h.add(*l.Change)
 	}
 	h.begin(convstore.TurnStart{Limits: l.Limits}, msg)
 	return l.newTurn(h, form), nil

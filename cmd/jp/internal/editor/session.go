@@ -160,7 +160,6 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	}
 	defer r.Close(ctx)
 	v.run = r
-	s.options.applied(chosen)
 	ctx, cancel, _ := r.WithDeadline(ctx)
 	defer cancel()
 	defer func() {
@@ -191,6 +190,7 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	if err != nil {
 		return "", err
 	}
+	s.options.applied(chosen)
 	if left := r.Finish(ctx, out); left != nil {
 		own.Con.Warn("%v", left)
 	}

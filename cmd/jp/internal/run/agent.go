@@ -118,9 +118,9 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	policy := tools.NewPolicy(ag.prompter())
 	loop := &agent.Loop{
 		Log: r.Log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
-		System:  slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
-		Tools:   tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel, Around: spans.Call},
-		Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
+		System: slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
+		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel, Around: spans.Call},
+		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
 		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Await: d.Await, Recalled: d.Recalled,

@@ -74,7 +74,8 @@ func (o *opening) continueChild(ctx context.Context) error {
 	if taken := o.Log.Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
 		return exit.Refusedf("conversation %s: its config was changed meanwhile", o.Conv.ID).WithHint("try it again")
 	}
-	return o.record(ctx, stored.JSON)
+	o.change, err = o.changed(ctx, stored.JSON)
+	return err
 }
 
 // reserve reserves a run of a sub-conversation that a person continues. The rule is the same, and

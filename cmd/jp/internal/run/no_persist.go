@@ -59,7 +59,8 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
 		return err
 	}
-	return o.record(ctx, stored.JSON)
+	o.change, err = o.changed(ctx, stored.JSON)
+	return err
 }
 
 // lone refuses tools that delegate, also by a jp inside the tool: conversations of sub-agents have

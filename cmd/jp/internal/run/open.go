@@ -126,28 +126,27 @@ func (o *opening) open(ctx context.Context) error {
 	if err := o.resolve(ctx, stored.JSON, directives); err != nil {
 		return err
 	}
-	return o.record(ctx, stored.JSON)
+	o.change, err = o.changed(ctx, stored.JSON)
+	return err
 }
 
-// record stores what directives and flags changed in the config of a conversation that is
-// continued.
-func (o *opening) record(ctx context.Context, before []byte) error {
+// changed returns what directives and flags change in the config of a conversation that is
+// continued; nil = nothing.
+func (o *opening) changed(ctx context.Context, before []byte) (*convstore.ConfigDelta, error) {
 	after := o.Resolved.Stored()
 	named := o.named()
 	if bytes.Equal(before, after) && named == nil {
-		return nil
+		return nil, nil
 	}
 	model, config, err := o.accept(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	delta, err := profiles.Delta(before, after)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return o.Log.Append(ctx, convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: convstore.ConfigDelta{
-		Delta: delta, Reset: o.Resolved.ResetKind, Resolved: config, Model: model, Named: named,
-	}})
+	return &convstore.ConfigDelta{Delta: delta, Reset: o.Resolved.ResetKind, Resolved: config, Model: model, Named: named}, nil
 }
 
 // named returns the profile that directives give to a conversation that is continued; nil = no

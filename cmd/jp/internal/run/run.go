@@ -36,6 +36,7 @@ type Run struct {
 	Began     time.Time
 
 	req     Request
+	change  *convstore.ConfigDelta // change of the stored config; nil = none
 	made    bool                   // reports whether this run made the conversation
 	scope   convstore.Scope        // scope of a delegation by a person
 	hand    *convstore.Reservation // delegation by a person, settled by Finish; nil = none
