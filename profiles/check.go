@@ -43,7 +43,7 @@ func (c *checker) walk(s *schema, tree map[string]any, parents []string) {
 		next, v := s.below(k), tree[k]
 		switch {
 		case next == nil:
-			const enough = 100 // a file can have very many, and each is compared with every known key
+			const enough = 100 // a file can have very many unknown keys, and each is compared with every known key
 			hint := ""
 			if len(c.errs) < enough {
 				hint = c.schema.suggestion(parts)

@@ -113,7 +113,7 @@ type Style struct {
 // Providers is everything under [providers]. All but the aliases are machine settings.
 type Providers struct {
 	Aliases map[string]string    // name -> provider/model
-	LLM     map[string]Provider  // by name; only those that somebody configured
+	LLM     map[string]Provider  // by name; only those in the config
 	Prices  map[string]Price     // by exact provider/model
 	MCP     map[string]MCPServer // by name
 }

@@ -18,7 +18,7 @@ type Edited struct {
 
 // Edit returns the TOML text data with one more setting, or another value of it. d is an assignment
 // as --cfg has it, key=value or key:=json. Everything else keeps its bytes: comments, order, how
-// values are written. Edit makes sure that the result says what data said, and d besides. Whether
+// values are written. Edit checks that the result has the same settings as data, and d. Whether
 // that is a good config is for Resolve to say.
 //
 // Errors are *Error: with d.Flag as the layer for what is wrong with d, else without a file.

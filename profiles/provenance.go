@@ -8,7 +8,7 @@ import (
 )
 
 // Origin returns the layers that set key or something below it, in order; the last one that was not
-// dropped counts. It is empty for a key that nobody set, and for a text that is no key.
+// dropped counts. It is empty for a key that is not set, and for a text that is not a key.
 func (r *Resolved) Origin(key string) []Origin {
 	parts, ok := tomldoc.SplitKey(key)
 	if !ok {

@@ -119,7 +119,7 @@ func table() []setting {
 			doc:   "share of the window that a request may fill"},
 		{key: "conversation.compact.window", kind: whole, def: int64(0), check: between(0, 100_000_000),
 			field: func(c *Config, _ []string) any { return &c.Conversation.Compact.Window },
-			doc:   "tokens of the model's window; 0 = as known of the model, and no limit for one of which nothing is known"},
+			doc:   "tokens of the model's window; 0 = the window that is known for the model, or no limit if none is known"},
 		{key: "conversation.title.from_query", kind: truth, def: true,
 			field: func(c *Config, _ []string) any { return &c.Conversation.FromQuery },
 			doc:   "the first line of the first query becomes the title"},
@@ -267,8 +267,8 @@ func (s *schema) below(part string) *schema {
 	return s.any
 }
 
-// survives reports whether resets leave these keys: it is no setting of a conversation, or a table
-// without any.
+// survives reports whether resets keep these keys: they are not settings of a conversation, or a
+// table without such settings.
 func (s *schema) survives() bool {
 	if s.row != nil {
 		return s.row.class != stored
@@ -281,9 +281,8 @@ func (s *schema) survives() bool {
 	return s.any == nil || s.any.survives()
 }
 
-// find returns the row that holds the key at parts and how many parts lead to it: all of them, or
-// fewer below a tool's table. Without a row the key is unknown or, with true, a table of known
-// keys.
+// find returns the row of the key at parts and how many parts belong to it: all of them, or fewer
+// below a tool's table. If there is no row, known reports whether parts is a table of known keys.
 func (s *schema) find(parts []string) (row *setting, n int, known bool) {
 	for i, p := range parts {
 		if s = s.below(p); s == nil {

@@ -257,7 +257,7 @@ func oneOf(words ...string) func(any) error {
 	}
 }
 
-// hinted is the error of a check that knows what to try.
+// hinted is the error of a check, with a hint about what to try.
 type hinted struct{ msg, hint string }
 
 func (h *hinted) Error() string { return h.msg }

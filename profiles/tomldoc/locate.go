@@ -129,7 +129,7 @@ func locate(src string) (*Mark, error) {
 	return root, nil
 }
 
-// errSyntax ends the reading; the decoder says what is wrong.
+// errSyntax ends the scan; the decoder returns the error itself.
 var errSyntax = errors.New("not valid TOML")
 
 type locator struct {

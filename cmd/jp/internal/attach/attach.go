@@ -32,7 +32,7 @@ const (
 type Reader struct {
 	Dir       string       // folder of relative paths, absolute; "" = it does not exist any more
 	Workspace string       // folder whose .gitignore files count for all folders in it
-	Notice    func(string) // gets what was left out of a folder; never nil
+	Notice    func(string) // called with what was left out of a folder; never nil
 
 	used   int // bytes of text so far
 	images int // bytes of images so far

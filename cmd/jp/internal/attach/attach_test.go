@@ -142,7 +142,7 @@ func TestURL(t *testing.T) {
 		{ref: base + "/mapped", err: base + "/mapped: " + errPrivate.Error()},
 		{ref: "http://example.com/", err: "http://example.com/: http is read from this machine only; use https"},
 		{ref: "file:///etc/passwd", err: "file:///etc/passwd: only https is read"},
-		{ref: "https://user:secret@example.com/", err: "the address holds a user or a password, which would be stored"},
+		{ref: "https://user:secret@example.com/", err: "the address has a user or a password, which would be stored"},
 		{ref: "https:///x", err: "https:///x: names no host"},
 		// Values of a query may be secrets.
 		{ref: base + "/text?token=SECRET", want: base + "/text?token=...|text/markdown|# é\n"},

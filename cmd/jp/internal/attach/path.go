@@ -25,7 +25,7 @@ func (r *Reader) File(path string) (convstore.Attachment, error) {
 		return convstore.Attachment{}, named(path, err)
 	}
 	defer func() { _ = f.Close() }()
-	// keep has an error for what is larger, which depends on its kind
+	// keep returns the error for a larger file, which depends on its kind
 	b, err := io.ReadAll(io.LimitReader(f, MaxImage+1))
 	if err != nil {
 		return convstore.Attachment{}, named(path, err)

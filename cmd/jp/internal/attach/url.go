@@ -54,7 +54,7 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	case err != nil:
 		return none, fmt.Errorf("%q: is no address", name)
 	case u.User != nil:
-		return none, errors.New("the address holds a user or a password, which would be stored")
+		return none, errors.New("the address has a user or a password, which would be stored")
 	case u.Scheme != "https" && u.Scheme != "http":
 		return none, fmt.Errorf("%s: only https is read", name)
 	case u.Hostname() == "":

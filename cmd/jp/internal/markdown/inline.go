@@ -24,7 +24,7 @@ const (
 
 const reset = "\x1b[0m"
 
-// sgr returns the sequence that turns on a style where none is on.
+// sgr returns the sequence that turns on a style when no style is on.
 func (s style) sgr() string {
 	var codes []string
 	for _, c := range []struct {

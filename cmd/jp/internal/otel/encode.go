@@ -18,7 +18,7 @@ import (
 //	KeyValue                   1 key  2 AnyValue {1 string, 2 bool, 3 int, 4 double, 5 ArrayValue {1 AnyValue}}
 const (
 	statusError   = 2
-	flagHasRemote = 0x100 // of flags, whose lowest byte is that of TRACEPARENT: the next bit is known
+	flagHasRemote = 0x100 // bit of flags above the byte that TRACEPARENT has: flagRemote is valid
 	flagRemote    = 0x200 // the parent is another process's
 	scopeName     = "jp"
 )
@@ -83,7 +83,7 @@ func protoAttrs(b []byte, field int, attrs []Attr) []byte {
 	return b
 }
 
-// protoValue is an AnyValue, in which a zero counts: it tells what there is.
+// protoValue encodes an AnyValue, in which a zero is written too: the field says which type it is.
 func protoValue(b []byte, value any) []byte {
 	switch v := value.(type) {
 	case string:
@@ -135,9 +135,9 @@ func fixed64(b []byte, field int, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(tag(b, field, 1), n)
 }
 
-// rejected is how many spans a collector says that it did not take, in the answer to a request that
-// went well: ExportTraceServiceResponse {1 partial_success {1 rejected_spans}}. What cannot be read
-// says nothing.
+// rejected returns the number of spans that a collector rejected, by its answer to a successful
+// request: ExportTraceServiceResponse {1 partial_success {1 rejected_spans}}. An answer that cannot
+// be read counts as 0.
 func rejected(body []byte) (n int) {
 	fields(body, func(field int, _ uint64, partial []byte) {
 		if field == 1 {
@@ -151,7 +151,7 @@ func rejected(body []byte) (n int) {
 	return n
 }
 
-// fields tells the fields of a message until one cannot be read.
+// fields yields the fields of a message until one cannot be read.
 func fields(b []byte, each func(field int, value uint64, bytes []byte)) {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)

@@ -39,7 +39,7 @@ func parseLink(parent, state string) (l link, ok bool) {
 	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' || parent[:2] == "ff" {
 		return link{}, false
 	}
-	// A later version may say more behind another dash.
+	// A later version may have more fields after another dash.
 	if len(parent) > 55 && (parent[:2] == "00" || parent[55] != '-') {
 		return link{}, false
 	}

@@ -1,16 +1,16 @@
 // Package otel sends spans to an OpenTelemetry collector, over OTLP/HTTP (send.go, encode.go) as
-// the variables OTEL_* say (settings.go). Package spans says what they are of.
+// the variables OTEL_* say (settings.go). Package spans decides what the spans are.
 //
 //	Tracer.Into(ctx) ... Start(ctx) -> Span -> End -> queue, bounded -> one goroutine, one POST at a time -> collector
 //	                                                             Close: what is left, within the time of its context
 //
-// It is not OpenTelemetry's SDK, whose packages each process would pay for before main begins; here
-// nothing runs before the first span. A context carries the Tracer, and below a span that span;
-// Start in a context with neither returns a nil *Span, which takes every call and does nothing. So
-// what records spans asks nobody whether it should.
+// It does not use OpenTelemetry's SDK, whose packages would slow down the start of each process.
+// Here nothing runs before the first span. A context carries the Tracer, and below a span that
+// span; Start in a context with neither returns a nil *Span, which takes every call and does
+// nothing. So code that records spans need not ask whether tracing is on.
 //
-// Nothing here fails or delays a run: what cannot be sent is dropped and counted, and Close tells
-// how much that was.
+// Nothing here fails or delays a run: spans that cannot be sent are dropped and counted, and Close
+// returns how many there were.
 package otel
 
 import (
@@ -29,7 +29,7 @@ type Tracer struct {
 	Env     func(name string) string // the environment
 	Version string                   // of this program
 	PID     int                      // of this process
-	Warn    func(text string)        // told, at the first span, of settings that cannot be followed; nil = nobody
+	Warn    func(text string)        // called at the first span with settings that cannot be followed; nil = not called
 
 	once  sync.Once
 	set   *settings // nil = nothing is recorded
@@ -37,19 +37,19 @@ type Tracer struct {
 	queue queue
 }
 
-// Asked reports whether the environment asks for traces. It costs next to nothing.
+// Asked reports whether the environment asks for traces. It is fast.
 func Asked(env func(string) string) bool {
 	return env(varEndpoint) != "" || env(varTracesEndpoint) != "" || env(varExporter) != ""
 }
 
 // Plan is what would become of a trace, by the environment alone.
 type Plan struct {
-	URL      string   `json:"url"`      // where it is sent; "" = nowhere
-	Content  bool     `json:"content"`  // with what is said
+	URL      string   `json:"url"`      // address of the collector; "" = nothing is sent
+	Content  bool     `json:"content"`  // with queries, answers, arguments and results
 	Problems []string `json:"problems"` // settings that cannot be followed
 }
 
-// Look reads the environment and connects to nobody.
+// Look reads the environment and makes no connection.
 func Look(env func(string) string) Plan {
 	set, problems := readSettings(env, "", 0)
 	p := Plan{Problems: append([]string{}, problems...)}
@@ -77,7 +77,7 @@ func With(ctx context.Context, s *Span) context.Context {
 	return context.WithValue(ctx, contextKey{}, s)
 }
 
-// Current is the span that the context is in, nil where there is none.
+// Current returns the span of the context; nil = none.
 func Current(ctx context.Context) *Span {
 	s, _ := ctx.Value(contextKey{}).(*Span)
 	return s
@@ -87,8 +87,8 @@ func Current(ctx context.Context) *Span {
 // be made.
 func Traced(ctx context.Context) bool { return ctx.Value(contextKey{}) != nil }
 
-// Start begins a span below that of the context, else below the one that TRACEPARENT names, else at
-// the top of a new trace. The context it returns is in the span. Whoever begins a span ends it.
+// Start begins a span below the span of the context, else below the one that TRACEPARENT names,
+// else at the top of a new trace. The returned context has the new span. The caller must end it.
 func Start(ctx context.Context, name string, kind Kind, attrs ...Attr) (context.Context, *Span) {
 	var s *Span
 	switch at := ctx.Value(contextKey{}).(type) {
@@ -143,7 +143,7 @@ func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	t.once.Do(func() {}) // what was not begun by now is not recorded
+	t.once.Do(func() {}) // spans that begin later are not recorded
 	if t.set == nil {
 		return nil
 	}
@@ -178,7 +178,7 @@ type Span struct {
 	start  int64
 
 	mu            sync.Mutex
-	end           int64 // 0 = it goes on
+	end           int64 // 0 = not ended
 	attrs         []Attr
 	shared        []Attr
 	events        []event
@@ -331,8 +331,8 @@ func (s *Span) Event(name string, attrs ...Attr) {
 	s.events = append(s.events, e)
 }
 
-// Fail says that s ends in an error of a kind, one word of few that there are. The message is
-// content, and kept only where content is captured. Of several calls the first counts.
+// Fail records that s ends in an error. The kind is one of a few words. The message is content, and
+// is recorded only if content is captured. Of several calls the first counts.
 func (s *Span) Fail(kind, message string) {
 	if !s.change() {
 		return
@@ -358,12 +358,12 @@ func (s *Span) End() {
 	s.tracer.queue.add(s)
 }
 
-// Capturing reports whether what is said may be recorded: queries, answers, arguments and results.
+// Capturing reports whether content may be recorded: queries, answers, arguments and results.
 func (s *Span) Capturing() bool { return s.records() && s.tracer.set.content }
 
-// Environ are the variables that make the spans of another process those below s. Where the
-// collector does not answer they tell that process to send none, so that not each of them waits for
-// it.
+// Environ returns the variables with which the spans of another process are below s. If the
+// collector does not answer, they turn off the spans of that process, so that not every process
+// waits for the collector.
 func (s *Span) Environ() []string {
 	if s == nil {
 		return nil

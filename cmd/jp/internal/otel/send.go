@@ -23,20 +23,20 @@ const (
 	maxAnswer      = 64 << 10
 )
 
-// How long to wait after a request that went well, so that spans go together, and after one that
-// did not.
+// How long to wait after a successful request, so that several spans are sent together, and after a
+// failed one.
 const (
 	pauseGood = time.Second
 	pauseBad  = 5 * time.Second
 	pauseMost = time.Minute
 )
 
-// slow is how long a request may be under way before sub-agents are told that the collector does
-// not answer.
+// slow is how long a request may take before sub-agents are started without tracing, because the
+// collector does not answer.
 const slow = time.Second
 
-// queue holds spans that have ended until they are sent. What ends first is sent at once: so the
-// connection stands, or is known not to, when the run ends.
+// queue holds spans that have ended until they are sent. The first span that ends is sent at once:
+// so the connection is open, or has failed, before the run ends.
 type queue struct {
 	set    *settings
 	ctx    context.Context // of requests; close ends it
@@ -50,16 +50,16 @@ type queue struct {
 	bytes   int
 	started bool      // run was, or nothing is to start it any more
 	asking  bool      // an empty request is to find out whether the collector answers
-	since   time.Time // when the request that is under way began, zero while none is
+	since   time.Time // start of the open request; zero = none
 	closing bool      // close was called
 	closed  bool      // nothing is taken any more
 	lost    int
 	cause   error // of the latest loss
-	why     error // of the last request, nil after one that went well
+	why     error // error of the last request; nil = it succeeded
 	final   bool  // no other request would go better
 }
 
-// LostError tells of spans that were not sent.
+// LostError says how many spans were not sent, and why.
 type LostError struct {
 	Spans int
 	URL   string
@@ -121,9 +121,9 @@ func (q *queue) add(s *Span) {
 	}
 }
 
-// failing reports whether the last request went wrong, or is not answered for long. Where nothing
-// was sent so far it begins to find out: each of the processes that ask could wait for a collector
-// that is not there.
+// failing reports whether the last request failed or has had no answer for long. If nothing was
+// sent yet, it starts a request to find out, because otherwise each process below could wait for a
+// collector that is not there.
 func (q *queue) failing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,7 +234,7 @@ func (q *queue) close(ctx context.Context) error {
 	}
 	if started {
 		close(q.quit)
-		defer context.AfterFunc(ctx, q.cancel)() // ends the request that is under way
+		defer context.AfterFunc(ctx, q.cancel)() // ends the open request
 		<-q.done
 	}
 	q.mu.Lock()
@@ -253,7 +253,7 @@ func (q *queue) close(ctx context.Context) error {
 type postError struct {
 	text  string
 	again bool          // it may go well later
-	after time.Duration // as long as the collector asks to wait
+	after time.Duration // wait that the collector asked for
 	err   error
 }
 
@@ -261,8 +261,8 @@ func (e *postError) Error() string { return e.text }
 
 func (e *postError) Unwrap() error { return e.err }
 
-// post sends one request. refused counts the spans that the collector did not take of one that went
-// well. The error is a *postError, and shows nothing of headers or of the answer.
+// post sends one request. refused is the number of spans that the collector rejected although the
+// request succeeded. The error is a *postError, and shows nothing of headers or of the answer.
 func (s *settings) post(ctx context.Context, spans []*Span) (refused int, err error) {
 	data := encode(s, spans)
 	if s.gzip {

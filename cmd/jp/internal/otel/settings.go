@@ -38,12 +38,12 @@ type settings struct {
 	sample   sampler
 }
 
-// sampler decides whether a trace that begins in this process is recorded. called tells that caller
-// is there.
+// sampler decides whether a trace that begins in this process is recorded. called says that there
+// is a caller.
 type sampler func(caller link, called bool, trace traceID) bool
 
-// readSettings reads the environment. Settings that cannot be followed are told; where no trace
-// could be sent as they ask, or none is wanted, there are no settings.
+// readSettings reads the environment. It reports settings that cannot be followed. If no trace can
+// be sent as they ask, or none is wanted, it returns no settings.
 func readSettings(env func(string) string, version string, pid int) (*settings, []string) {
 	r := reader{env: env}
 	s := &settings{scope: version}
@@ -68,7 +68,7 @@ func readSettings(env func(string) string, version string, pid int) (*settings, 
 	return s, r.warnings
 }
 
-// reader collects what is wrong.
+// reader collects what is wrong with the settings.
 type reader struct {
 	env      func(string) string
 	off      bool
@@ -87,8 +87,8 @@ func (r *reader) refuse(format string, a ...any) {
 	r.off = true
 }
 
-// otlp returns a setting of the exporter and the variable that it stands in: that of traces, else
-// that of all signals.
+// otlp returns a setting of the exporter and the name of its variable: the one for traces, else the
+// one for all signals.
 func (r *reader) otlp(name string) (value, from string) {
 	from = "OTEL_EXPORTER_OTLP_TRACES_" + name
 	if value = strings.TrimSpace(r.env(from)); value == "" {
@@ -361,8 +361,7 @@ func (r *reader) ratio(from string) float64 {
 	return f
 }
 
-// ratio records a share of all traces, by their ids, as OpenTelemetry's SDK for Go does: who asks of the same trace gets the
-// same answer.
+// ratio records a share of all traces, chosen by their ids, as OpenTelemetry's SDK for Go does: all processes choose the same traces.
 func ratio(share float64) sampler {
 	return func(_ link, _ bool, trace traceID) bool {
 		return share >= 1 || binary.BigEndian.Uint64(trace[8:])>>1 < uint64(share*(1<<63))

@@ -26,8 +26,8 @@ import (
 	"jp/tools/files"
 )
 
-// A Tape is the part of this process in recording or replaying a tree of runs. All processes of the
-// tree share a folder that no tool reaches, which the environment of sub-agents names:
+// A Tape records or replays the runs of this process, as a part of a tree of runs. All processes of
+// the tree share a folder that no tool reaches, which the environment of sub-agents names:
 //
 //	recording.toml   of a replay: the recording as it was when the first run began
 //	part-*           one for each process: a line of JSON for each reply
@@ -53,7 +53,7 @@ type Tape struct {
 // The variables that name the tape to a sub-agent. They count if another jp started this one, and
 // reach no tool.
 const (
-	tapeVariable = "JP_TAPE"     // what is done, ":" and the folder
+	tapeVariable = "JP_TAPE"     // "record" or "replay", ":" and the folder
 	runVariable  = "JP_TAPE_RUN" // which run of the tree this is
 )
 

@@ -54,7 +54,7 @@ func Refuse(con *console.Console, command string) error {
 }
 
 // Files returns the files that flags, or else variables, name for a request; "" is none. who are
-// the words of the command line that say who answers it.
+// the words of the command line that name the model.
 func Files(con *console.Console, o Options, request string, who ...string) (record, replay string, err error) {
 	if !o.record.Set && !o.replay.Set {
 		for name, to := range map[string]*command.Maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {

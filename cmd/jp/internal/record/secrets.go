@@ -80,7 +80,7 @@ func (c *cover) clean(text string) string {
 		var b strings.Builder
 		from, n := 0, 0
 		for part := range strings.SplitSeq(plain.text, want) {
-			if n > 0 { // part is behind a secret
+			if n > 0 { // part comes after a secret
 				start, end := plain.span(n-len(want), n)
 				b.WriteString(text[from:start] + "[" + name + "]")
 				from = end
@@ -142,7 +142,8 @@ func unescaped(text string) plainText {
 	return p
 }
 
-// escapedRune reads the text behind the backslash of an escape; 0 = it is none.
+// escapedRune returns the character of the text after the backslash of an escape; 0 = not an
+// escape.
 func escapedRune(s string) (r rune, used int) {
 	if k := strings.IndexByte(`"/bfnrt`, s[0]); k >= 0 {
 		return rune("\"/\b\f\n\r\t"[k]), 1

@@ -31,8 +31,8 @@ import (
 // ErrClosed is returned by writes to a stdout whose reader has gone.
 var ErrClosed = errors.New("stdout: closed by its reader")
 
-// OutError says that a write to stdout failed, for another reason than that nobody reads it.
-// Earlier writes have succeeded.
+// OutError says that a write to stdout failed, for another reason than a closed reader. Earlier
+// writes have succeeded.
 type OutError struct{ Err error }
 
 func (e *OutError) Error() string { return "stdout: " + e.Err.Error() }
@@ -40,7 +40,7 @@ func (e *OutError) Error() string { return "stdout: " + e.Err.Error() }
 // Unwrap returns the system's error.
 func (e *OutError) Unwrap() error { return e.Err }
 
-// ErrUnread is returned by writes to a stdout that nobody reads, after Bound.
+// ErrUnread is returned, after Bound, by writes to a stdout that is not read.
 var ErrUnread = errors.New("stdout: nobody reads it")
 
 // IO is a process's standard streams and what they can show. Its fields are read-only after New.
@@ -112,9 +112,9 @@ func (s *IO) Text(text string) string {
 	return text
 }
 
-// Bound lets writes to Out and Err fail that nobody has read some time after ctx ended, so that a
-// reader that does not read cannot hold up a deadline or a signal. Before that a write takes as
-// long as its reader does.
+// Bound makes writes to Out and Err fail if they are not read within some time after ctx ended, so
+// that a reader that does not read cannot delay a deadline or a signal. Before that, a write takes
+// as long as its reader.
 func (s *IO) Bound(ctx context.Context) {
 	for _, o := range s.outputs() {
 		o.mu.Lock()
@@ -188,8 +188,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return 0, o.err
 }
 
-// write writes within the bound. Where it gives up, its goroutine stays behind in the write:
-// nothing can interrupt a write to a pipe.
+// write writes within the bound. If it gives up, its goroutine stays in the write: nothing can
+// interrupt a write to a pipe.
 func (o *output) write(p []byte) (int, error) {
 	if o.bound == nil {
 		return o.w.Write(p)
@@ -251,7 +251,7 @@ func size(o Options, s *IO) (width, height int) {
 	return width, height
 }
 
-// colors follows no-color.org, and else bixense.com/clicolors.
+// colors follows no-color.org, then bixense.com/clicolors.
 func colors(environ []string, terminal bool) bool {
 	if lookup(environ, "NO_COLOR") != "" {
 		return false

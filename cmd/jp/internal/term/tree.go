@@ -37,7 +37,7 @@ type drawn struct {
 	width int
 }
 
-// node is what is known of one sub-agent.
+// node is one sub-agent in the tree.
 type node struct {
 	last stream.Delegation
 	at   time.Time // time of last
@@ -176,7 +176,7 @@ func (t *Tree) draw(show bool) {
 		fmt.Fprintf(&b, "\x1b[%dA\r", up)
 	}
 	if up > len(t.drawn) {
-		b.WriteString("\x1b[J") // else rows that the terminal has wrapped stay joined
+		b.WriteString("\x1b[J") // otherwise rows that the terminal wrapped stay joined
 		up = 0
 	}
 	t.drawn = nil

@@ -14,9 +14,9 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// The page and what stands in it. It takes no text but as data: the trace is JSON in an element
-// that is no script, and page.js puts it on the page as text only. Its policy lets nothing load and
-// nothing run but these two, named by their hashes.
+// The page and its parts. All text of a trace is data: the trace is JSON in an element that is not
+// a script, and page.js puts it on the page only as text. Its policy lets nothing load and nothing
+// run but these two, named by their hashes.
 var (
 	//go:embed page.html
 	pageHTML string
@@ -26,8 +26,8 @@ var (
 	pageJS string
 )
 
-// HTML writes the trace as one page that stands alone: no network, light and dark, for mouse and
-// keyboard.
+// HTML writes the trace as one page that needs no network. It is light or dark, and works with
+// mouse and keyboard.
 func (t *Trace) HTML(w io.Writer) error {
 	var data bytes.Buffer
 	if err := json.NewEncoder(&data).Encode(t); err != nil { // escapes <, > and &: nothing in it ends the element

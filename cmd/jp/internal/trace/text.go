@@ -190,7 +190,7 @@ func (t *Trace) bar(s *Span, width int, utf8 bool) string {
 	return strings.Repeat(" ", at) + strings.Repeat(full, min(n, width-at))
 }
 
-// color tells good from bad, and models from tools.
+// color returns the color of a span: good and bad, models and tools differ.
 func color(s *Span) string {
 	switch s.State {
 	case "ok":

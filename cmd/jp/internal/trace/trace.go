@@ -4,9 +4,8 @@
 //
 // Traps:
 //
-//   - A delegation stands for the tool call that ordered it and for the turn that its child ran: one span, not three.
-//   - Times come from events, which may be imported and say anything. A span never ends before it starts, and what has not
-//     ended is drawn to the moment of the last thing known of it.
+//   - A delegation, the tool call that made it and the turn that its child ran are one span, not three.
+//   - Times come from events, which may be imported and say anything. A span never ends before it starts. A span that has not ended is drawn until the last event in it.
 //   - Names, reasons and texts are a model's or a tool's. Every form escapes them for what it is read by.
 package trace
 
@@ -84,7 +83,7 @@ type Span struct {
 	nano       int64
 }
 
-// Run is what is known of a delegation beside its span.
+// Run has the data of a delegation that are not in its span.
 type Run struct {
 	Caller       convstore.ID `json:"caller_id"`
 	Call         string       `json:"call"`
@@ -159,7 +158,7 @@ func Build(src Source) (*Trace, error) {
 	}
 	for _, s := range b.spans {
 		if s.Kind == Delegation && s.parent == nil && b.here[s.Run.Caller].ID == 0 {
-			s.parent = b.byTurn[place{s.Run.Caller, s.callerTurn}] // its tool call went with the caller
+			s.parent = b.byTurn[place{s.Run.Caller, s.callerTurn}] // its tool call was removed with the caller
 		}
 	}
 	return b.trace(), nil
@@ -212,7 +211,7 @@ type reading struct {
 	pending map[string]*Span // calls without a result, by id
 }
 
-// event makes the span of one event, or goes on with those that there are.
+// event makes the span of an event, or adds the event to an existing span.
 func (b *builder) event(at *reading, ev convstore.Event) {
 	if at.holder != nil && at.holder.End == nil && ev.Time.After(at.holder.until) {
 		at.holder.until = ev.Time
@@ -311,8 +310,8 @@ func (b *builder) add(parent *Span, c convstore.Conversation, ev convstore.Event
 	return &s
 }
 
-// modelState tells calls that did not come to their end: lost with their process, charged in full,
-// cut off, or attempts that were repeated.
+// modelState returns the state of a call by its stop reason. A call that was lost with its process
+// was charged in full. A call that was cut off, or an attempt that was repeated, is an error.
 func modelState(stop string) string {
 	switch stop {
 	case "lost":

@@ -32,8 +32,8 @@ func (w *Workspace) Closed() []string {
 
 // Sealed are the files and folders that no tool writes. These are files of the user's own config
 // outside of its folder (its files extend them, or a link in it leads there), and every link on the
-// way to a closed folder or to one of these. A program that writes one of them decides what the
-// config says.
+// way to a closed folder or to one of these. A program that writes one of them could change the
+// config.
 func (w *Workspace) Sealed() []string {
 	var list []string
 	for _, dir := range w.Closed() {
