@@ -163,7 +163,7 @@ func TestClient(t *testing.T) {
 	c.say("and")
 	c.say("dropped")
 	for _, test := range []struct{ request, want string }{
-		{`"subtype":"set_model","model":"x"`, "set_model: is not supported here; --model of a run that goes on with --resume"},
+		{`"subtype":"set_model","model":"x"`, "set_model: is not supported here; --model sets the model of the next run, with --resume"},
 		{`"subtype":"rewind_files"`, "rewind_files: is not supported here"},
 		{`"subtype":"set_permission_mode","mode":"default"`, ""},
 		{`"subtype":"set_permission_mode","mode":"bypassPermissions"`,

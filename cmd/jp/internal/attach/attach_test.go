@@ -50,7 +50,7 @@ func TestPath(t *testing.T) {
 		{path: "empty", want: "empty|text/plain|\n"},
 		{path: "full", want: "full|text/plain|" + strings.Repeat("x", MaxOne) + "\n"},
 		{path: "d", want: "d/.gitignore|text/plain|*.log\n\nd/b.go|text/plain|b\nd/e/c.go|text/plain|c\n",
-			note: "d/pic and 1 more below d: left out, they are no text"},
+			note: "d/pic and 1 more below d: left out: not texts"},
 		{path: "./d/e", want: "d/e/c.go|text/plain|c\n"},
 		{path: "", err: "the path is empty"},
 		{path: "none", err: "none: no such file or directory"},

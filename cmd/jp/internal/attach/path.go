@@ -74,9 +74,9 @@ func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment,
 	case len(list) == 0:
 		return nil, fmt.Errorf("%s: holds no file of text", path)
 	case len(left) == 1:
-		r.Notice(left[0] + ": left out, it is no text")
+		r.Notice(left[0] + ": left out: not a text")
 	case len(left) > 1:
-		r.Notice(fmt.Sprintf("%s and %d more below %s: left out, they are no text", left[0], len(left)-1, path))
+		r.Notice(fmt.Sprintf("%s and %d more below %s: left out: not texts", left[0], len(left)-1, path))
 	}
 	return list, nil
 }

@@ -126,12 +126,12 @@ func elsewhere(path []*cli.Command, word string) string {
 	}
 	return map[string]string{
 		"jp ls": "did you mean `jp conversation ls`?", "jp history": "`jp conversation ls` lists what was asked", "jp log": "`jp conversation print` shows what was said",
-		"jp resume": "`jp query --id ID` goes on with a conversation", "jp continue": "`jp query` goes on with this terminal's conversation",
+		"jp resume": "`jp query --id ID` continues a conversation", "jp continue": "`jp query` continues this terminal's conversation",
 		"jp agents": "`jp profile ls` lists the agents", "jp agent": "`jp profile ls` lists the agents", "jp skills": "`jp tool show skill` lists the skills", "jp login": "keys are in the environment: `jp doctor` says which",
 		"jp grep": "did you mean `jp conversation grep`?", "jp print": "did you mean `jp conversation print`?", "jp show": "did you mean `jp conversation show`?", "jp new": "`jp query --new` begins a conversation",
 		"jp run": "`jp query` asks; `jp tool run` runs a tool", "jp edit": "did you mean `jp conversation edit`?", "jp rm": "did you mean `jp conversation rm`?",
 		"jp conversation rename": "`jp conversation edit ID --title T` does", "jp conversation title": "`jp conversation edit ID --title T` does",
-		"jp conversation log": "did you mean print?", "jp conversation resume": "`jp query --id ID` goes on with one",
+		"jp conversation log": "did you mean print?", "jp conversation resume": "`jp query --id ID` continues one",
 		"jp config get": "`jp config explain KEY` shows one setting, `jp config show` all", "jp config list": "did you mean show?", "jp config ls": "did you mean show?",
 		"jp config check": "did you mean `jp check`?", "jp config unset": "take its line out of the file that `jp config explain KEY` names, then `jp trust`",
 		"jp config edit":   "`jp config set KEY=VALUE` changes a setting; the file is .jp/config.toml, and after an editor `jp trust`",

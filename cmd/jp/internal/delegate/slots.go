@@ -72,7 +72,7 @@ func (t *treeSlots) resume(ctx context.Context) {
 	own, err := t.slots.Take(ctx, nil)
 	if err != nil {
 		if ctx.Err() == nil {
-			t.warn("it goes on without a slot of its own: %v", err)
+			t.warn("it continues without a slot of its own: %v", err)
 		}
 		return
 	}

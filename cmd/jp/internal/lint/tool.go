@@ -32,7 +32,7 @@ func (l *Linter) model(r *profiles.Resolved, key, name string) {
 	case info.Provider == "script" && !l.exists(strings.SplitN(info.Name, "#", 2)[0]):
 		l.say(at, key, fmt.Sprintf("there is no file %s in the workspace", info.Name), "")
 	case info.Price == nil && (info.Provider == "anthropic" || info.Provider == "openai"):
-		l.say(at, key, fmt.Sprintf("%s is no model that this jp knows: its price is unknown", info.ID),
+		l.say(at, key, fmt.Sprintf("%s is not a model that this jp knows: its price is unknown", info.ID),
 			"providers.llm.prices in your own config.toml gives it one")
 	}
 }

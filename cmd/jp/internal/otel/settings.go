@@ -219,7 +219,7 @@ func (r *reader) millis(name string, otherwise time.Duration) time.Duration {
 	}
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n <= 0 {
-		r.warn("%s: %q is no number of milliseconds above 0; it is %d", from, value, otherwise.Milliseconds())
+		r.warn("%s: %q is not a number of milliseconds above 0; it is %d", from, value, otherwise.Milliseconds())
 		return otherwise
 	}
 	return time.Duration(n) * time.Millisecond
@@ -231,7 +231,7 @@ func (r *reader) headers() http.Header {
 	h := http.Header{}
 	for i, pair := range pairs(value) {
 		if pair.bad || !headerName(pair.key) || strings.ContainsFunc(pair.value, func(c rune) bool { return c < ' ' && c != '\t' || c > '~' }) {
-			r.warn("%s: entry %d is no NAME=VALUE of a header; it is left out", from, i+1)
+			r.warn("%s: entry %d is not NAME=VALUE of a header; it is left out", from, i+1)
 			continue
 		}
 		h.Set(pair.key, pair.value)
@@ -307,7 +307,7 @@ func (r *reader) resource(version string, pid int) []Attr {
 	}
 	for i, p := range all {
 		if p.bad {
-			r.warn("%s: entry %d is no KEY=VALUE; it is left out", from, i+1)
+			r.warn("%s: entry %d is not KEY=VALUE; it is left out", from, i+1)
 			continue
 		}
 		set(Str(text(p.key), p.value))
@@ -355,7 +355,7 @@ func (r *reader) ratio(from string) float64 {
 	}
 	f, err := strconv.ParseFloat(value, 64)
 	if err != nil || math.IsNaN(f) || f < 0 || f > 1 {
-		r.warn("%s: %q is no number from 0 to 1; it is 1", from, value)
+		r.warn("%s: %q is not a number from 0 to 1; it is 1", from, value)
 		return 1
 	}
 	return f

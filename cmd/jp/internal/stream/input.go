@@ -127,7 +127,7 @@ func (m *OneMessage) Add(line []byte) error {
 	case in.Reply != nil:
 		err = errors.New("an answer came, and nothing was asked")
 	case in.Text != "" && m.text != "":
-		err = errors.New("one message is one run; the next goes on with --resume")
+		err = errors.New("jp answers one message here; send the next with --resume")
 	}
 	if err != nil {
 		return fmt.Errorf("line %d: %w", m.n, err)

@@ -17,7 +17,7 @@ func TestOneMessage(t *testing.T) {
 		{"other keys, empty lines, CRLF", "\r\n" + `{"type":"user","uuid":"x","parent_tool_use_id":null,"session_id":"s","message":{"role":"user","content":"a"}}` + "\r\n\n", "a", ""},
 		{"says nothing", `{"type":"keep_alive"}` + "\n" + user(`"a"`), "a", ""},
 		{"nothing", "\n \n", "", "no message; want one line of type user"},
-		{"two", user(`"a"`) + "\n" + user(`"b"`), "", "line 2: one message is one run; the next goes on with --resume"},
+		{"two", user(`"a"`) + "\n" + user(`"b"`), "", "line 2: jp answers one message here; send the next with --resume"},
 		{"a request", `{"type":"control_request","request_id":"1","request":{"subtype":"interrupt"}}`, "", "line 1: a control request is answered with --output-format stream-json only"},
 		{"a request without an id", `{"type":"control_request"}`, "", "line 1: control_request: request_id is missing"},
 		{"a request without a kind", `{"type":"control_request","request_id":"1"}`, "", "line 1: control_request 1: request: has no subtype"},

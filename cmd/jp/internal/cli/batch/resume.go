@@ -83,7 +83,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 			Status string  `json:"status"`
 		}
 		if err := json.Unmarshal(raw, &row); err != nil || row.Status == "" {
-			return exit.Usagef("--resume %s: row %d: is no row of a batch", path, place+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
+			return exit.Usagef("--resume %s: row %d: is not a row of a batch", path, place+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
 		}
 		if place >= len(b.items) {
 			return exit.Usagef("--resume %s: has more rows than stdin has queries", path)
@@ -265,7 +265,7 @@ func (b *batch) leave(ctx context.Context, conv convstore.Conversation) error {
 		_, err = log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return nil, nil })
 	}
 	if err == nil {
-		err = log.Append(ctx, run.At(convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; the batch goes on elsewhere"}))
+		err = log.Append(ctx, run.At(convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}))
 	}
 	return errors.Join(err, log.Close())
 }

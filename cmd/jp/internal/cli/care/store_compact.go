@@ -40,7 +40,7 @@ func newStoreCompact(g *Group) *cli.Command {
 			case before.Size == 0:
 				text = "not made yet"
 			case after.Size == before.Size:
-				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", console.Mebibytes(after.Size))
+				text = fmt.Sprintf("not changed: %s, and a new copy would not be smaller", console.Mebibytes(after.Size))
 			}
 			_, err = fmt.Fprintf(g.Con.IO.Out, "%s: %s\n", st.Path(), text)
 			return err

@@ -227,7 +227,7 @@ func (c *client) control(r stream.Control) error {
 			c.o.heads.mode = command.Given(r.Mode)
 		}
 	default:
-		answer.Err = exit.Usagef("%s: is not supported here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
+		answer.Err = exit.Usagef("%s: is not supported here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model sets the model of the next run, with --resume", ""))
 	}
 	c.mu.Unlock()
 	err := c.write(answer.Line())

@@ -147,7 +147,7 @@ func (k *asking) belowScissors(ctx context.Context, id convstore.ID) (string, er
 	if err != nil {
 		return "", err
 	}
-	lines = append(lines, "", strings.TrimSpace(fmt.Sprintf("It goes on in %s  %s", id, term.Line(c.Title))))
+	lines = append(lines, "", strings.TrimSpace(fmt.Sprintf("This request continues %s  %s", id, term.Line(c.Title))))
 	var events []convstore.Event
 	for e, err := range store.Events(ctx, id, convstore.LastTurns(1)) {
 		if err != nil {
