@@ -96,10 +96,8 @@ func TestBatchResumedWhileItsSubAgentEnds(t *testing.T) {
 			s.leave(cmd)
 			batch = append(batch, "--resume", "none.jsonl")
 			_, over := s.waits(batch...)
-			if on == "its own" {
-				if out, code := s.jp(batch...); code != 5 {
-					t.Errorf("resumed twice at the same time: %d %s, want 5", code, out)
-				}
+			if out, code := s.jp(batch...); code != 5 {
+				t.Errorf("resumed twice at the same time: %d %s, want 5", code, out)
 			}
 			end()
 			out, code := over()
@@ -179,5 +177,43 @@ func TestBatchResumedWhileItsSubAgentWorks(t *testing.T) {
 	}
 	if c := s.all()["escape"]; len(s.subAgents()) != 2 || c.Status != "ok" {
 		t.Errorf("%d sub-agents, the last %s, want 2 and ok", len(s.subAgents()), c.Status)
+	}
+}
+
+// TestBatchOfARootResumedWhileItRuns: a batch that works on behalf of a conversation is not gone on with before it has ended.
+func TestBatchOfARootResumedWhileItRuns(t *testing.T) {
+	s := killSite(t)
+	if out, code := s.jp("query", "--new", "hello"); code != 0 {
+		t.Fatal(out)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "none.jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	batch := []string{"batch", "-q", "-c", "agent/child", "--root-id", s.conversations()[0].ID.String()}
+	s.stdin = "\"quick one\"\n\"escape\"\n"
+	cmd, _ := s.start(nil, append([]string{"jp"}, batch...)...)
+	s.loose()
+	batch = append(batch, "--resume", "none.jsonl")
+	if out, code := s.jp(batch...); code != 5 || !strings.Contains(out, ": busy: held by process ") {
+		t.Errorf("resumed while it runs: %d %s, want 5", code, out)
+	}
+	if n := len(s.subAgents()); n != 2 {
+		t.Errorf("%d sub-agents, want 2", n)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("exit 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for range 2 { // the second finds all of it
+		out, code := s.jp(batch...)
+		if list := rows(t, out); code != 0 || len(list) != 2 || list[0].Text != "quick answer" || list[1].Text != "back again" {
+			t.Errorf("resumed: %d %s", code, out)
+		}
+		if n := len(s.subAgents()); n != 3 {
+			t.Errorf("%d sub-agents, want 3", n)
+		}
 	}
 }

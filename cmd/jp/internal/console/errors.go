@@ -42,6 +42,7 @@ func Explain(err error) Report {
 		as(&r, err, explainNotFound) ||
 		as(&r, err, explainScope) ||
 		as(&r, err, explainBusy) ||
+		as(&r, err, explainClaim) ||
 		as(&r, err, explainChildren) ||
 		as(&r, err, explainCycle) ||
 		as(&r, err, explainPattern) ||
@@ -96,6 +97,10 @@ func explainScope(r *Report, e *convstore.ScopeError) {
 
 func explainBusy(r *Report, e *convstore.BusyError) {
 	r.is("busy", exit.Busy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
+}
+
+func explainClaim(r *Report, _ *convstore.ClaimError) {
+	r.is("busy", exit.Busy, "wait for what runs there to end, or stop that")
 }
 
 func explainChildren(r *Report, _ *convstore.ChildrenError) {

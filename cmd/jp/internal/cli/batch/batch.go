@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -193,7 +194,12 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		if err := s.Store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
 			return err
 		}
-		b := &batch{env: env, session: s, o: o, items: items, total: len(items), sum: sumOf(items)}
+		b := &batch{env: env, session: s, o: o, items: items, total: len(items), sum: sumOf(items), line: convstore.NewEventID()}
+		defer func() {
+			for _, c := range b.claims {
+				_ = c.Close()
+			}
+		}()
 		if o.resume.Set {
 			defer func() { b.earlier.close() }()
 			if err := b.resume(ctx, o.resume.Value); err != nil {
@@ -227,6 +233,9 @@ type batch struct {
 	earlier *earlier
 	places  []int
 	written int
+
+	line   string      // begins the calls of this run, unless it goes on with another one
+	claims []io.Closer // what keeps others from going on with the same runs; held to the end
 
 	parallel int
 	most     convstore.Budget // of one line
@@ -269,6 +278,11 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			return nil, err
 		}
 		scope, caller = st.Scope, st.Caller
+		if b.earlier == nil || b.earlier.line == "" {
+			if err := b.claimLine(ctx, root, b.line); err != nil {
+				return nil, err
+			}
+		}
 		b.parallel = caller.Limits.MaxParallel
 		if b.o.parallel.Set {
 			b.parallel = b.o.parallel.Value

@@ -168,12 +168,12 @@ func (b *batch) newCall() string {
 	if b.earlier != nil && b.earlier.line != "" {
 		return b.call() + b.earlier.line + "-" + convstore.NewEventID()
 	}
-	return b.call() + convstore.NewEventID()
+	return b.call() + b.line
 }
 
 // lineOf is what the calls of a run, and of those that went on with it, begin with after call.
-func (b *batch) lineOf(del convstore.Delegation) string {
-	rest, _ := strings.CutPrefix(del.Call, b.call())
+func (b *batch) lineOf(call string) string {
+	rest, _ := strings.CutPrefix(call, b.call())
 	rest, _, _ = strings.Cut(rest, "#")
 	line, _, _ := strings.Cut(rest, "-")
 	return line
@@ -193,36 +193,7 @@ func sumOf(items []delegate.Item) string {
 // with.
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
-		caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
-		if err == nil {
-			err = b.await(ctx, caller)
-		}
-		var all []convstore.Delegation
-		for at := caller; err == nil; { // up to the root of its ledger
-			var list []convstore.Delegation
-			if list, err = b.session.Store.Delegations(ctx, at); err != nil {
-				break
-			}
-			all = append(all, list...)
-			var conv convstore.Conversation
-			if conv, err = b.session.Store.Get(ctx, at); err != nil || conv.Link != convstore.DelegationLink {
-				break
-			}
-			at = conv.Parent
-		}
-		if err != nil {
-			return err
-		}
-		// The same queries may have been asked on behalf of it before, by runs that this one does
-		// not go on with.
-		var latest time.Time
-		for _, del := range all {
-			if delegate.PlaceOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
-				latest, b.earlier.line = del.Reserved, b.lineOf(del)
-			}
-		}
-		b.stored(ctx, all, caller)
-		return nil
+		return b.findStoredFor(ctx)
 	}
 	list, err := b.session.Store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
 	if err != nil {
@@ -232,6 +203,11 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	for _, c := range list {
 		runs[c.ID] = c
 		b.earlier.below = max(b.earlier.below, c.ID)
+	}
+	if b.earlier.below != 0 {
+		if err := b.claim(ctx, b.earlier.below, "--resume"); err != nil { // until this run ends, which comes after it
+			return err
+		}
 	}
 	seen := map[convstore.ID]bool{}
 	for _, id := range append([]convstore.ID{b.earlier.below}, below...) {
@@ -249,6 +225,73 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 		}
 	}
 	return nil
+}
+
+// findStoredFor is findStored on behalf of an existing conversation.
+func (b *batch) findStoredFor(ctx context.Context) error {
+	caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
+	if err != nil {
+		return err
+	}
+	if err := b.claim(ctx, caller, "--resume of batch "+b.sum); err != nil {
+		return err
+	}
+	all, err := b.ledger(ctx, caller)
+	if err != nil {
+		return err
+	}
+	// The same queries may have been asked on behalf of it before, by runs that this one does not
+	// go on with.
+	var latest time.Time
+	for _, del := range all {
+		if delegate.PlaceOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
+			latest, b.earlier.line = del.Reserved, b.lineOf(del.Call)
+		}
+	}
+	if b.earlier.line == "" {
+		return nil
+	}
+	if err := b.claimLine(ctx, caller, b.earlier.line); err != nil {
+		return err
+	}
+	if err := b.await(ctx, caller); err != nil {
+		return err
+	}
+	if all, err = b.ledger(ctx, caller); err == nil {
+		b.stored(ctx, all, caller)
+	}
+	return err
+}
+
+// ledger lists the delegations of the ledgers of a conversation and of those above it.
+func (b *batch) ledger(ctx context.Context, at convstore.ID) (all []convstore.Delegation, err error) {
+	for {
+		list, err := b.session.Store.Delegations(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+		conv, err := b.session.Store.Get(ctx, at)
+		if err != nil || conv.Link != convstore.DelegationLink {
+			return all, err
+		}
+		at = conv.Parent
+	}
+}
+
+// claim keeps other batches from something about a conversation until this one ends.
+func (b *batch) claim(ctx context.Context, of convstore.ID, what string) error {
+	held, err := b.session.Store.Claim(ctx, of, what)
+	if err == nil {
+		b.claims = append(b.claims, held)
+	}
+	return err
+}
+
+// claimLine claims what the calls of a run with --root-id, and of those that go on with it, begin
+// with: such a run has no conversation of its own, whose run lock would say that it has not ended.
+func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string) error {
+	return b.claim(ctx, caller, "batch "+line)
 }
 
 // leave ends an earlier run that was killed: what it left open is settled. One that still runs is
@@ -277,7 +320,9 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 	if err != nil {
 		return err
 	}
-	mine := func(call string) bool { return strings.HasPrefix(call, b.call()) }
+	mine := func(call string) bool {
+		return strings.HasPrefix(call, b.call()) && (b.earlier.line == "" || b.lineOf(call) == b.earlier.line)
+	}
 	return delegate.Await(ctx, scope, mine, func(del convstore.Delegation) { b.env.Con.Note("%s", delegate.Left(del)) })
 }
 
@@ -293,7 +338,7 @@ func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) erro
 func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller convstore.ID) {
 	for _, del := range list {
 		place := delegate.PlaceOf(del, b.call()) - 1
-		if line := b.earlier.line; line != "" && b.lineOf(del) != line {
+		if line := b.earlier.line; line != "" && b.lineOf(del.Call) != line {
 			continue
 		}
 		if place < 0 || place >= b.total || del.Caller != caller || del.State != convstore.StateOK || b.earlier.known(place) {
