@@ -97,6 +97,7 @@ func (s *session) begin(ctx context.Context, setup acp.Setup) error {
 		return err
 	}
 	defer r.Close(ctx)
+	r.Keep()
 	s.id, s.fresh = r.Conv.ID, true
 	s.options.learn(ctx, own, r.Conv, r.Resolved)
 	return nil

@@ -232,6 +232,9 @@ func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
 		}
 	}
 	ag.span, out, err = spans.Turn(ctx, loop, take)
+	if err == nil {
+		ag.run.Keep()
+	}
 	if errors.Is(err, agent.ErrNothingToResume) {
 		err = ErrNothing() // another run has ended the turn meanwhile
 	}

@@ -93,7 +93,8 @@ func (r *Run) Unarchive(ctx context.Context) error {
 }
 
 // Close releases the conversation and the slot. If a person's delegation has not ended, Close
-// settles it as failed, or withdraws it if the run did nothing.
+// settles it as failed, or withdraws it if the run did nothing. A conversation that this run has
+// made and in which no turn has begun is removed, unless it is kept.
 func (r *Run) Close(ctx context.Context) {
 	if r.hand != nil {
 		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
@@ -111,6 +112,7 @@ func (r *Run) Close(ctx context.Context) {
 	if r.Log != nil {
 		_ = r.Log.Close()
 	}
+	r.unmake(ctx)
 	if r.remove != nil {
 		r.remove()
 	}
@@ -142,18 +144,23 @@ func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 	r.hand = nil
 }
 
-// Unmake removes the empty conversation that this run has made.
-func (r *Run) Unmake(ctx context.Context) {
-	if !r.made {
+// Keep keeps the conversation that this run has made, although no turn begins in it.
+func (r *Run) Keep() { r.made = false }
+
+// unmake removes the conversation that this run has made, if no turn has begun in it. Its lock is
+// free by then.
+func (r *Run) unmake(ctx context.Context) {
+	if !r.made || r.remove != nil { // a temporary store is removed whole
 		return
 	}
-	if err := r.Log.Close(); err != nil {
-		r.env.Con.Warn("%s: %v", r.Conv.ID, err)
+	ctx = context.WithoutCancel(ctx)
+	conv, err := r.Store.Get(ctx, r.Conv.ID)
+	if err == nil && conv.Turns == 0 {
+		_, err = r.Store.Remove(ctx, r.Conv.ID, convstore.RemoveOptions{})
 	}
-	if _, err := r.Store.Remove(context.WithoutCancel(ctx), r.Conv.ID, convstore.RemoveOptions{}); err != nil {
+	if err != nil {
 		r.env.Con.Warn("%s: it is empty and could not be removed: %v", r.Conv.ID, err)
 	}
-	r.Log, r.made = nil, false
 }
 
 // Expire settles runs that died and removes expired conversations. Its errors are warnings. With -v

@@ -249,12 +249,10 @@ func (g *Group) ask(ctx context.Context, o options) error {
 func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options) error {
 	resume := r.Resumes()
 	if resume && !run.Resumable(r.Conv.Status) {
-		r.Unmake(ctx)
 		return run.ErrNothing()
 	}
 	ag, err := r.Agent(ctx)
 	if err != nil {
-		r.Unmake(ctx)
 		return err
 	}
 	if err := r.Unarchive(ctx); err != nil {
