@@ -200,6 +200,37 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// An interrupt that comes with the first message, or while its run opens, stops that message alone: what waits is answered.
+func TestClientInterruptEarly(t *testing.T) {
+	message := func(text string) string {
+		return `{"type":"user","uuid":"` + text + `","message":{"role":"user","content":"` + text + `"},"parent_tool_use_id":null}`
+	}
+	const interrupt = `{"type":"control_request","request_id":"stop","request":{"subtype":"interrupt"}}`
+	s := clientSite(t)
+	s.gate()
+	for n := range 20 {
+		c := s.clientRun()
+		if n%2 == 0 {
+			c.send(message("wait"), interrupt, message("and"))
+		} else {
+			c.send(message("wait"), message("and"))
+			c.send(interrupt)
+		}
+		var states []any
+		for range 3 { // the answer to the request and the first result come in any order
+			if o := c.until("result", "control_response"); o["type"] == "result" {
+				states = append(states, o["status"])
+			}
+		}
+		if want := []any{"cancelled", "ok"}; !slices.Equal(states, want) {
+			t.Errorf("%d: results %v, want %v", n, states, want)
+		}
+		if status := c.end(); status != 0 {
+			t.Errorf("%d: status %d, want 0", n, status)
+		}
+	}
+}
+
 // A request that cannot be granted ends the input, not what runs. What is left of a budget is all that the next one has.
 func TestClientQueue(t *testing.T) {
 	s := clientSite(t)

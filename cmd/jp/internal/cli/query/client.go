@@ -37,6 +37,8 @@ type client struct {
 	begun  bool                    // a message was read, so Initialize would come too late
 	spoken bool                    // a request was answered
 	cancel context.CancelCauseFunc // cancels the present run; nil = none
+	taken  bool                    // a message was taken from the queue
+	early  bool                    // the first message is interrupted before it is taken
 	queue  []stream.Input
 	waits  int           // size of the queue in bytes, roughly
 	end    error         // reason why nothing more is read: io.EOF or an error
@@ -87,14 +89,14 @@ func (g *Group) converse(ctx context.Context, o options) (last error) {
 		if last != nil {
 			g.Env.Con.Fail(last)
 		}
-		if err == nil && runs > 0 {
+		if err == nil && runs > 0 && c.run.id != 0 {
 			err = c.again()
 		}
 		if err != nil {
 			return err
 		}
 		last = c.answer(run, in)
-		if c.run.id == 0 || ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*console.SignalError)) {
+		if c.run.id == 0 && !c.unbegun(last) || ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*console.SignalError)) {
 			return last
 		}
 	}
@@ -195,6 +197,12 @@ func (c *client) next(ctx context.Context) (context.Context, stream.Input, error
 	}
 }
 
+// unbegun reports whether the run of a message was interrupted before it had a conversation. The
+// messages that wait are answered all the same: the next one begins as this one would have.
+func (c *client) unbegun(failed error) bool {
+	return errors.Is(failed, errInterrupted) && !c.group.Env.Con.Globals.NoPersist && c.group.Env.Tape == nil
+}
+
 // first takes the message that has waited longest. If there is none it returns no context; if none
 // will come, it returns the reason.
 func (c *client) first(ctx context.Context) (context.Context, stream.Input, error) {
@@ -207,6 +215,10 @@ func (c *client) first(ctx context.Context) (context.Context, stream.Input, erro
 	c.queue = c.queue[1:]
 	c.waits -= weight(in)
 	ctx, c.cancel = context.WithCancelCause(ctx)
+	if c.early {
+		c.cancel(errInterrupted)
+	}
+	c.taken, c.early = true, false
 	return ctx, in, nil
 }
 
@@ -267,8 +279,11 @@ func (c *client) interrupt(queued bool) stream.Interrupted {
 			ids = append(ids, in.UUID)
 		}
 	}
-	if c.cancel != nil {
+	switch {
+	case c.cancel != nil:
 		c.cancel(errInterrupted)
+	case !c.taken && len(c.queue) > 0 && !queued:
+		c.early = true // it came with the first message, whose run is about to begin
 	}
 	if queued {
 		c.queue, c.waits = nil, 0
