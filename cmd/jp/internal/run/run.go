@@ -100,6 +100,7 @@ func (r *Run) Close(ctx context.Context) {
 		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
 		if err := r.scope.Withdraw(context.WithoutCancel(ctx), r.hand, o); err != nil {
 			r.env.Con.Warn("%s: settle: %v", r.Conv.ID, err)
+			_ = r.hand.Release() // the next process that writes to this ledger settles it
 		}
 		r.hand = nil
 	}
@@ -137,6 +138,7 @@ func (r *Run) releaseSlot() {
 func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 	if settled, err := r.scope.Settle(ctx, r.hand, o); err != nil {
 		r.env.Con.Warn("%s: settle: %v", r.Conv.ID, err)
+		_ = r.hand.Release() // as in Close
 	} else {
 		r.settled = &settled.Total
 		delegate.LogEnd(r.env.Con.Logger(), settled)

@@ -1,10 +1,15 @@
 package run
 
 import (
+	"context"
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 )
 
@@ -29,6 +34,41 @@ func TestCloseUnmakes(t *testing.T) {
 		var gone *convstore.NotFoundError
 		if _, err := store.Get(t.Context(), r.Conv.ID); !errors.As(err, &gone) {
 			t.Errorf("locked %v: %v, want that it is gone", locked, err)
+		}
+	}
+}
+
+// TestUnsettledFreesLock: a delegation by a person that cannot be settled, here since the store is away, does not hold its lock.
+func TestUnsettledFreesLock(t *testing.T) {
+	for name, end := range map[string]func(*Run, context.Context){
+		"Close":  (*Run).Close,
+		"settle": func(r *Run, ctx context.Context) { r.settle(ctx, convstore.Outcome{State: convstore.StateOK}) },
+	} {
+		dir := filepath.Join(t.TempDir(), "store")
+		store, err := convstore.Open(dir, convstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := store.Create(t.Context(), convstore.New{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scope, err := store.Below(t.Context(), root.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := scope.Reserve(t.Context(), func(convstore.Standing) ([]convstore.Child, error) {
+			return []convstore.Child{{Call: "hand-1", Profile: "child"}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(dir, dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+		end(&Run{site: site{Store: store, env: &Env{Con: &console.Console{IO: &term.IO{Err: io.Discard}}}}, scope: scope, hand: res[0], Conv: res[0].Child}, t.Context())
+		if res[0].LockFile() != nil {
+			t.Errorf("%s: the lock is held", name)
 		}
 	}
 }
