@@ -32,12 +32,12 @@ type Run struct {
 	Log       *convstore.Log
 	Conv      convstore.Conversation // conversation as it was when it was opened
 	Resolved  *profiles.Resolved
-	Delegated bool // reports whether another jp started this one and settles it
+	Delegated bool // mark of a run that another jp started and settles
 	Began     time.Time
 
 	req     Request
 	change  *convstore.ConfigDelta // change of the stored config; nil = none
-	made    bool                   // reports whether this run made the conversation
+	made    bool                   // mark of a conversation that this run made
 	scope   convstore.Scope        // scope of a delegation by a person
 	hand    *convstore.Reservation // delegation by a person, settled by Finish; nil = none
 	settled *convstore.Spend       // what it used, with all below it; nil = it is not settled
@@ -45,7 +45,7 @@ type Run struct {
 	sub     *delegate.Delegator    // holder of the slot; nil before there is an Agent
 	tty     *term.TTY              // terminal for questions; nil = none
 	remove  func()                 // removes the temporary store; nil = the store is that of the workspace
-	unasked bool                   // reports whether no model is asked
+	unasked bool                   // mark of a run that asks no model
 	writer  string                 // model that writes a summary; "" = as the config says
 }
 
@@ -57,9 +57,6 @@ func (r *Run) aside(f func()) {
 	}
 	r.req.Aside(f)
 }
-
-// ByHand reports whether a person delegated this run, which Finish settles.
-func (r *Run) ByHand() bool { return r.hand != nil }
 
 // Providers returns the providers and prices of the models that the config names.
 func (r *Run) Providers() model.Providers { return r.env.Providers(r.Resolved.Config) }
