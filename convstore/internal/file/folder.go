@@ -29,7 +29,7 @@ import (
 const (
 	StoreName      = "store.db"       // the bbolt file
 	UnfinishedName = "store.db.new"   // becomes StoreName when it is complete
-	GateName       = "gate"           // queue before StoreName's lock
+	GateName       = "gate"           // turnstile in front of StoreName's lock
 	RunsName       = "runs"           // holds the run locks
 	slotsName      = "slots"          // holds the slots
 	WorkspaceName  = "workspace.json" // workspace that the conversations belong to
