@@ -36,18 +36,7 @@ func TestUnreadOutput(t *testing.T) {
 				".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n[conversation.tools.fs_list_files]\nsource = \"builtin\"\nrun = \"unattended\"\n",
 				"m.toml":          "[[rule]]\nround = 1\ntool_calls = [{ name = \"fs_list_files\", arguments = { path = \".\" } }]\n[[rule]]\ntext = \"the answer\"\n",
 			})
-			r, w, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.WriteString(strings.Repeat("x", size)); err != nil {
-				t.Fatal(err)
-			}
+			w := fullPipe(t)
 			cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "query", "--new", "q"}, tt.args...), Dir: s.dir, Env: s.environ()}
 			if cmd.Stdout = w; tt.unread == 2 {
 				cmd.Stdout, cmd.Stderr = nil, w
@@ -87,18 +76,7 @@ func TestUnreadBatch(t *testing.T) {
 			".jp/config/agent/r.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/m.toml\"\n",
 			"m.toml":                  "[[rule]]\ntext = \"the answer\"\n",
 		})
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.WriteString(strings.Repeat("x", size)); err != nil {
-			t.Fatal(err)
-		}
+		w := fullPipe(t)
 		var stderr bytes.Buffer
 		cmd := &exec.Cmd{
 			Path: "/proc/self/exe", Args: []string{"jp", "batch", "-q", "-c", "agent/r"}, Dir: s.dir, Env: s.environ(),
@@ -117,6 +95,24 @@ func TestUnreadBatch(t *testing.T) {
 			t.Errorf("%v: exit = %d, want %d; stderr:\n%s", sig, got, want, stderr.String())
 		}
 	}
+}
+
+// fullPipe returns the end of a pipe that takes no more, and that nobody reads.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WriteString(strings.Repeat("x", size)); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // ended reports whether the last event of a conversation is the end of a turn.

@@ -126,7 +126,7 @@ func TestTrustedBytes(t *testing.T) {
 				profile = ".jp/config/agent/up/agent/r.toml"
 			}
 			before := readings(t, src, root, profile)
-			for _, want := range []string{`"trusted"`, `"Does k."`, `"Does l."`, `"llm_tool_x"`, `/.jp/linked/r.toml"`, `/work/` + profile, `"agent/r"`, `AGENTS.md`} {
+			for _, want := range []string{`"trusted"`, `"Does k."`, `"Does l."`, `"llm_tool_x"`, `/.jp/linked/r.toml"`, "/" + filepath.Base(root) + "/" + profile, `"agent/r"`, `AGENTS.md`} {
 				if !strings.Contains(before, want) {
 					t.Errorf("before: no %s in\n%s", want, before)
 				}
