@@ -169,6 +169,15 @@ func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: 20}); err != nil {
 		t.Fatal(err)
 	}
+	// At a Ctrl-C the kernel drops the output that was not read yet, which would be a matter of speed here.
+	termios, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	termios.Lflag |= unix.NOFLSH
+	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, termios); err != nil {
+		t.Fatal(err)
+	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: append([]string{"jp"}, p.args...), Dir: s.dir, Stdin: slave, Stdout: slave, Stderr: slave,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
