@@ -67,9 +67,9 @@ var ErrGone = errors.New("the client has gone")
 var errCancelled = errors.New("cancelled by the client")
 
 const (
-	maxRequests = 64             // of a client under way at the same time
-	maxUnderWay = 2 * MaxMessage // bytes of what they ask
-	maxSessions = 1024           // that a client has open
+	maxRequests = 64             // requests of a client under way at the same time
+	maxUnderWay = 2 * MaxMessage // bytes of these requests
+	maxSessions = 1024           // open sessions of a client
 )
 
 // Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx ends, and returns when nothing of it

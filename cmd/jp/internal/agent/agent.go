@@ -88,8 +88,8 @@ type Loop struct {
 // stored. It must not be called while a turn runs.
 func (l *Loop) Used() convstore.Spend { return l.paid.spend() }
 
-// Watch is what somebody sees of a turn while it runs. The functions are called on the goroutine
-// that runs the loop. Each may be nil.
+// Watch is what somebody sees of a turn while it runs. The goroutine of the loop calls the
+// functions. Each may be nil.
 type Watch struct {
 	Text      func(delta string)
 	Reasoning func(delta string)
@@ -168,8 +168,8 @@ func (l *Loop) newAsker(h *history, b *bill) *asker {
 	}
 }
 
-// Send runs one turn on a new user message. An error means that the store failed. Everything else
-// that can go wrong is in the Outcome.
+// Send runs one turn on a new user message. An error means that the store failed. Every other
+// failure is in the Outcome.
 func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {

@@ -162,8 +162,8 @@ func (b *batch) labels() map[string]string {
 // call begins the ids of all calls of this batch, whoever makes them.
 func (b *batch) call() string { return "batch-" + b.sum + "-" }
 
-// newCall begins the ids of the calls of this run: a run that goes on with another one begins as
-// that did.
+// newCall begins the ids of the calls of this run: a run that resumes
+// an earlier one uses the same ids.
 func (b *batch) newCall() string {
 	if b.earlier != nil && b.earlier.line != "" {
 		return b.call() + b.earlier.line + "-" + convstore.NewEventID()

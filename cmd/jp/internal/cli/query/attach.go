@@ -149,8 +149,8 @@ func (w *bounded) Write(p []byte) (int, error) {
 }
 
 // attachOutput runs a command line of the user with sh, in the working directory and with the
-// user's rights, but without a terminal or stdin. stdout and stderr are attached in the order in
-// which they come; a status other than 0 is written below them.
+// user's rights, but without a terminal or stdin. stdout and stderr are attached in their order;
+// a status other than 0 is written below them.
 func (k *asking) attachOutput(ctx context.Context, r *attach.Reader, ref, line string) (none convstore.Attachment, err error) {
 	if strings.TrimSpace(line) == "" {
 		return none, errors.New("cmd: names no command")
