@@ -231,8 +231,8 @@ type Call struct {
 	Replayed bool   `json:"replayed,omitzero"`
 }
 
-// callLost is the Stop of a ModelCall that was begun and not ended.
-const callLost = "lost"
+// StopLost is the Stop of a ModelCall whose process died before the call ended.
+const StopLost = "lost"
 
 // Begin appends events, as Append does, and records in the same transaction that a model is about
 // to be called. It calls bound with the account. The call that bound returns must fit into what is
@@ -289,7 +289,7 @@ func (t *tx) LostCallEvent(id ID, r *record) Event {
 		name = fmt.Sprintf("lost-%d-%d", r.LastSeq+1, n)
 	}
 	return Event{ID: name, Time: r.UpdatedAt, Body: ModelCall{
-		Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost, Estimated: true, Replayed: r.Call.Replayed,
+		Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: StopLost, Estimated: true, Replayed: r.Call.Replayed,
 	}}
 }
 

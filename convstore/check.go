@@ -94,8 +94,8 @@ type counts struct {
 
 // bounded returns n with no amount above the bound that records keep; see record.rebase.
 func (n counts) bounded() counts {
-	spent := Spend{n.usage, n.cost, n.unpriced}.bounded()
-	n.usage, n.cost, n.since = spent.Usage, spent.CostNano, n.since.bounded()
+	spent := Spend{n.usage, n.cost, n.unpriced}.Bounded()
+	n.usage, n.cost, n.since = spent.Usage, spent.CostNano, n.since.Bounded()
 	return n
 }
 

@@ -75,7 +75,7 @@ func (c *checker) checkOwn(all []Delegation) {
 		if r.Link != DelegationLink || r.Grant == nil || open[id] {
 			continue // a person's own runs are in no ledger
 		}
-		if r.spend().bounded() != own[id].bounded() {
+		if r.spend().Bounded() != own[id].Bounded() {
 			c.problem("conversation %s: its events come to %+v, the delegations that ran it to %+v", id, r.spend(), own[id])
 		}
 	}

@@ -24,9 +24,9 @@
 //
 // Four packages below this one know nothing of conversations: internal/file has the folder and its
 // locks, internal/page the pages of bbolt's file, internal/db the transactions and the names of
-// buckets and keys, internal/stored the record of an event without its body. Two packages are above
-// it: archive exports and imports conversations, and search finds lines in them. Only these two can
-// use transactions, through View.Inside.
+// buckets and keys, internal/stored the record of an event without its body. Three packages are
+// above it: archive exports and imports conversations, search finds lines in them, and usage says
+// what they have used. Only these three can use transactions, through View.Inside.
 //
 // # The folder
 //

@@ -50,8 +50,8 @@ func (s Spend) budget() Budget {
 // work.
 const mostSpent = math.MaxInt64 / 2
 
-// bounded returns s with no amount above mostSpent.
-func (s Spend) bounded() Spend {
+// Bounded returns s with no amount above half of the largest int64, as the counters keep it.
+func (s Spend) Bounded() Spend {
 	for _, n := range []*int64{&s.Input, &s.Output, &s.CacheRead, &s.CacheWrite, &s.CostNano} {
 		*n = min(*n, mostSpent)
 	}

@@ -76,7 +76,7 @@ func (r *record) spend() Spend { return Spend{r.Usage, r.CostNano, r.Unpriced} }
 // rebase bounds the counters of what was spent, so that they cannot overflow in the next turn or
 // run, and returns them.
 func (r *record) rebase() Spend {
-	s := r.spend().bounded()
+	s := r.spend().Bounded()
 	r.Usage, r.CostNano = s.Usage, s.CostNano
 	return s
 }

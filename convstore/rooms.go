@@ -7,7 +7,7 @@ import (
 )
 
 // Tx, Record, Staged and Inside are for the packages below this folder that import this one:
-// archive and search. No other package can use them, because only these can make a db.Room.
+// archive, search and usage. No other package can use them, because only these can make a db.Room.
 type (
 	Tx     = tx
 	Record = record
@@ -39,6 +39,11 @@ func (in Inside) SweepImports(ctx context.Context) error { return in.v.f.sweepIm
 
 // Within returns a conversation that is in view. It fails with the errors of View.Get.
 func (in Inside) Within(t *Tx, id ID) (*Record, error) { return in.v.within(t, id) }
+
+// Conversation returns what Get does, for the record of a conversation.
+func (in Inside) Conversation(t *Tx, id ID, r *Record) (Conversation, error) {
+	return t.conversation(id, r)
+}
 
 // Delegated reports whether the view follows delegation links only.
 func (in Inside) Delegated() bool { return in.v.delegated }

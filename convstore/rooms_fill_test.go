@@ -3,12 +3,14 @@ package convstore_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"iter"
 	"strings"
 
 	"jp/convstore"
 	"jp/convstore/archive"
 	"jp/convstore/search"
+	"jp/convstore/usage"
 )
 
 func init() {
@@ -17,6 +19,13 @@ func init() {
 			n++
 		}
 		return n, err
+	}
+	convstore.Rooms.Differences = func(ctx context.Context, v convstore.View, id convstore.ID) (string, error) {
+		s, err := usage.Spent(ctx, v, id)
+		if d := s.Differences(); len(d) > 0 {
+			return fmt.Sprintf("%+v", d), err
+		}
+		return "", err
 	}
 	convstore.Rooms.Export = func(ctx context.Context, v convstore.View, ids []convstore.ID, cascade bool) (string, error) {
 		lines, _, _, err := linesOf(archive.Export(ctx, v, ids, cascade))

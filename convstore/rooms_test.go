@@ -11,6 +11,9 @@ var Rooms struct {
 	// Search looks for a text, in all conversations or some, and returns how many lines have it.
 	Search func(ctx context.Context, v View, text string, ids ...ID) (int, error)
 
+	// Differences returns what the events of a tree and its ledger disagree about, "" for nothing.
+	Differences func(ctx context.Context, v View, id ID) (string, error)
+
 	// Export returns the lines of conversations, Import stores such lines and returns how many
 	// conversations it made, and Rescue returns the lines of what can be read, and how much it is.
 	Export func(ctx context.Context, v View, ids []ID, cascade bool) (string, error)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"jp/convstore"
+	"jp/convstore/usage"
 )
 
 // ledgerSite is a workspace whose main agent hands 32 tasks to sub-agents at once, under a limit of tokens: a third come to their
@@ -84,9 +85,9 @@ func (s *site) balanced() {
 }
 
 // settled checks that nothing is open, and that the ledger comes to what the events say.
-func (s *site) settled(root convstore.ID) convstore.Spending {
+func (s *site) settled(root convstore.ID) usage.Spending {
 	s.t.Helper()
-	sp, err := s.store.Spent(s.t.Context(), root)
+	sp, err := usage.Spent(s.t.Context(), s.store.View, root)
 	if err != nil {
 		s.t.Fatal(err)
 	}

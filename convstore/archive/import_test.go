@@ -20,6 +20,7 @@ import (
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"jp/convstore/internal/storetest"
+	"jp/convstore/usage"
 )
 
 // exportLines returns an export of everything.
@@ -211,7 +212,7 @@ func TestImportRemoved(t *testing.T) {
 // totalInput adds up what the whole store says was used.
 func totalInput(t *testing.T, s *convstore.Store) (n int64) {
 	t.Helper()
-	for c, err := range s.Charges(t.Context(), time.Time{}) {
+	for c, err := range usage.Charges(t.Context(), s, time.Time{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -520,7 +521,7 @@ func TestImportVoid(t *testing.T) {
 	if err != nil || account.Limits != nil {
 		t.Errorf("limits came along: %+v, %v", account.Limits, err)
 	}
-	spent, err := s.Spent(t.Context(), 5)
+	spent, err := usage.Spent(t.Context(), s.View, 5)
 	if err != nil || len(spent.Charges) != 1 || spent.Charges[0].Usage.Input != 7 || !spent.Charges[0].Recorded {
 		t.Errorf("Spent() = %+v, %v; want what the delegation used", spent.Charges, err)
 	}
@@ -675,7 +676,7 @@ func TestExportLostCall(t *testing.T) {
 	killed := exportLines(t, s)
 	to := storetest.Open(t)
 	importAll(t, to, killed, ImportOptions{})
-	spent, err := to.Spent(t.Context(), c.ID)
+	spent, err := usage.Spent(t.Context(), to.View, c.ID)
 	if err != nil || len(spent.Charges) != 1 || spent.Charges[0].Usage != call.Usage || *spent.Charges[0].CostNano != cost {
 		t.Errorf("charges after import = %+v, %v, want the lost call", spent.Charges, err)
 	}

@@ -23,6 +23,7 @@ import (
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/usage"
 	"jp/tools"
 	"jp/tools/brief"
 )
@@ -94,7 +95,7 @@ func (v *view) filled(usd json.Number) {
 
 // spent tells that again, with what the conversation and everything below it has cost so far.
 func (v *view) spent(ctx context.Context) {
-	all, err := v.run.Store.Spent(context.WithoutCancel(ctx), v.run.Conv.ID)
+	all, err := usage.Spent(context.WithoutCancel(ctx), v.run.Store.View, v.run.Conv.ID)
 	if err != nil {
 		v.env.Con.Warn("%v", err)
 		return

@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/usage"
 )
 
 // The result of a run, with the keys that other agent programs use (docs/headless.md).
@@ -63,9 +64,9 @@ func Failed(session string, err error) *stream.Result {
 }
 
 // Used is the usage of a run with its sub-agents, by model.
-type Used map[string]*convstore.Charge
+type Used map[string]*usage.Charge
 
-func (u Used) Add(c convstore.Charge) {
+func (u Used) Add(c usage.Charge) {
 	have, ok := u[c.Model]
 	if !ok {
 		u[c.Model] = &c
@@ -98,17 +99,17 @@ func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	u := Used{}
 	if s.agent.Sub.Calls() == 0 {
 		if out.Usage != (convstore.Usage{}) {
-			u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
+			u.Add(usage.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
 		}
 		return u
 	}
-	spent, err := s.run.Store.Spent(context.WithoutCancel(ctx), s.run.Conv.ID)
+	spent, err := usage.Spent(context.WithoutCancel(ctx), s.run.Store.View, s.run.Conv.ID)
 	if err != nil {
 		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
-		u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // makes the total unknown
+		u.Add(usage.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // makes the total unknown
 	}
 	if s.Unstored && err == nil {
-		u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
+		u.Add(usage.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
 	}
 	for _, c := range spent.Charges {
 		if c.Session == spent.Session && !(s.Unstored && c.Conversation == s.run.Conv.ID) {

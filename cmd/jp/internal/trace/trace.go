@@ -314,7 +314,7 @@ func (b *builder) add(parent *Span, c convstore.Conversation, ev convstore.Event
 // was charged in full. A call that was cut off, or an attempt that was repeated, is an error.
 func modelState(stop string) string {
 	switch stop {
-	case "lost":
+	case convstore.StopLost:
 		return string(convstore.StateLost)
 	case "cut", "broken":
 		return string(convstore.StateError)

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/convstore/usage"
 )
 
 // The values of `jp trace --output`.
@@ -83,7 +84,7 @@ func (g *Group) trace(ctx context.Context, word string) (*trace.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	spent, err := st.Spent(ctx, id)
+	spent, err := usage.Spent(ctx, st.View, id)
 	if err != nil {
 		return nil, err
 	}

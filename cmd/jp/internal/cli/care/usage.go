@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/convstore/usage"
 )
 
 type usageOptions struct {
@@ -82,7 +83,7 @@ type tally struct {
 	took time.Duration
 }
 
-func (t *tally) add(c convstore.Charge) {
+func (t *tally) add(c usage.Charge) {
 	if !c.Recorded {
 		t.ModelCalls++
 	}
@@ -117,7 +118,7 @@ type period struct {
 	Total    tally `json:"total"`
 }
 
-func (p *period) add(c convstore.Charge, own bool) {
+func (p *period) add(c usage.Charge, own bool) {
 	p.Total.add(c)
 	if own {
 		p.Own.add(c)
@@ -222,9 +223,9 @@ func runUsage(ctx context.Context, g *Group, o usageOptions, args []string) erro
 	if err != nil {
 		return err
 	}
-	s, err := st.Spent(ctx, id)
+	s, err := usage.Spent(ctx, st.View, id)
 	if err == nil && len(args) == 0 && s.Ledger != id {
-		s, err = st.Spent(ctx, s.Ledger)
+		s, err = usage.Spent(ctx, st.View, s.Ledger)
 	}
 	if err != nil {
 		return err
@@ -262,7 +263,7 @@ func runUsage(ctx context.Context, g *Group, o usageOptions, args []string) erro
 }
 
 // usageOf sums up a tree.
-func usageOf(s convstore.Spending) usageJSON {
+func usageOf(s usage.Spending) usageJSON {
 	u := usageJSON{ID: s.Conversation.ID, Title: s.Conversation.Title, Ledger: s.Ledger, SessionTurn: s.Session}
 	models, profiles := tallies{}, tallies{}
 	for _, c := range s.Charges {
@@ -400,7 +401,7 @@ func runUsageAll(ctx context.Context, g *Group, o usageOptions) error {
 	}
 	u := usageAllJSON{Since: console.OrNil(since)}
 	days, models, profiles := tallies{}, tallies{}, tallies{}
-	for c, err := range st.Charges(ctx, since) {
+	for c, err := range usage.Charges(ctx, st, since) {
 		if err != nil {
 			return err
 		}

@@ -16,24 +16,25 @@ import (
 	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/convstore/usage"
 	"jp/profiles"
 )
 
 // One call without a price makes every sum that it is in unknown, and no other.
 func TestUsageOfUnknownPrices(t *testing.T) {
 	known := int64(1_500_000)
-	charge := func(id convstore.ID, session int, model string, nano *int64) convstore.Charge {
-		return convstore.Charge{
+	charge := func(id convstore.ID, session int, model string, nano *int64) usage.Charge {
+		return usage.Charge{
 			Conversation: id, Profile: "p" + model, Model: model, Session: session, Usage: convstore.Usage{Input: 100, Output: 10, CacheWrite: 1},
 			CostNano: nano, Took: time.Second,
 		}
 	}
 	gone := charge(3, 1, "b", &known)
 	gone.Recorded, gone.Took = true, 0
-	u := usageOf(convstore.Spending{
+	u := usageOf(usage.Spending{
 		Conversation: convstore.Conversation{ID: 1, Title: "t"}, Ledger: 1, Session: 2,
-		Charges: []convstore.Charge{charge(1, 1, "a", &known), charge(2, 1, "b", nil), gone, charge(1, 2, "a", &known)},
-		Runs:    []convstore.Run{{Child: 2, Session: 1, Model: "b", Profile: "pb"}, {Child: 3, Session: 1, Model: "b", Profile: "pb"}},
+		Charges: []usage.Charge{charge(1, 1, "a", &known), charge(2, 1, "b", nil), gone, charge(1, 2, "a", &known)},
+		Runs:    []usage.Run{{Child: 2, Session: 1, Model: "b", Profile: "pb"}, {Child: 3, Session: 1, Model: "b", Profile: "pb"}},
 	})
 	got, err := json.Marshal(map[string]any{
 		"life own": u.Life.Own, "life sub": u.Life.SubCalls, "session": u.Session.Total, "models": u.Models, "removed": u.Removed,
@@ -92,8 +93,8 @@ func TestModelPrice(t *testing.T) {
 // TestUsageBeyondCounting: the largest number stands for all above it, and none is below 0.
 func TestUsageBeyondCounting(t *testing.T) {
 	huge := int64(math.MaxInt64)
-	c := convstore.Charge{Conversation: 1, Model: "a", Session: 1, CostNano: &huge, Usage: convstore.Usage{Input: huge, Output: huge}}
-	u := usageOf(convstore.Spending{Conversation: convstore.Conversation{ID: 1}, Ledger: 1, Session: 1, Charges: []convstore.Charge{c, c}})
+	c := usage.Charge{Conversation: 1, Model: "a", Session: 1, CostNano: &huge, Usage: convstore.Usage{Input: huge, Output: huge}}
+	u := usageOf(usage.Spending{Conversation: convstore.Conversation{ID: 1}, Ledger: 1, Session: 1, Charges: []usage.Charge{c, c}})
 	if got := u.Life.Total; int64(*got.CostUSD) != huge || got.Tokens != huge {
 		t.Errorf("usageOf: %d nano-dollars, %d tokens", *got.CostUSD, got.Tokens)
 	}

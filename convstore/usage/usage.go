@@ -1,4 +1,6 @@
-package convstore
+// Package usage says what conversations have used: the model calls in their events and, for
+// conversations that were removed, what the ledgers have recorded.
+package usage
 
 import (
 	"context"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/stored"
@@ -17,13 +20,13 @@ import (
 // Charge is one thing that was paid for: a model call or, if the conversation is not in the tree
 // any more, a whole run of it as its delegation recorded it.
 type Charge struct {
-	Conversation ID
+	Conversation convstore.ID
 	Profile      string // profile of the conversation; "" = none
 	Model        string
 	Turn         int
 	Session      int       // turn of the ledger's root that it belongs to; 0 = not known
 	Time         time.Time // when it ended
-	Usage        Usage
+	Usage        convstore.Usage
 	CostNano     *int64        // billionths of a dollar, nil = price unknown
 	Took         time.Duration // duration of a model call; 0 if Recorded
 
@@ -38,52 +41,53 @@ type Charge struct {
 	Replayed bool
 }
 
-// Run is the part of a Delegation that concerns usage.
+// Run is the part of a convstore.Delegation that concerns usage.
 type Run struct {
-	Caller  ID        `json:"caller_id"`
-	Child   ID        `json:"child_id"`
-	Turn    int       `json:"child_turn"` // of the child
-	Session int       `json:"session"`
-	Profile string    `json:"profile"`
-	Model   string    `json:"model"`
-	Ended   time.Time `json:"ended_at,omitzero"` // zero = not settled yet
-	Own     Spend     `json:"own"`
+	Caller  convstore.ID    `json:"caller_id"`
+	Child   convstore.ID    `json:"child_id"`
+	Turn    int             `json:"child_turn"` // of the child
+	Session int             `json:"session"`
+	Profile string          `json:"profile"`
+	Model   string          `json:"model"`
+	Ended   time.Time       `json:"ended_at,omitzero"` // zero = not settled yet
+	Own     convstore.Spend `json:"own"`
 
-	Replayed bool `json:"replayed,omitzero"` // as in Delegation
+	Replayed bool `json:"replayed,omitzero"` // as in convstore.Delegation
 }
 
 // Spending is what a conversation and everything below it by delegation used, at one moment.
 type Spending struct {
-	Conversation Conversation
-	Ledger       ID  // root that owns the ledger; for a root the conversation itself
-	Session      int // present turn of that root
+	Conversation convstore.Conversation
+	Ledger       convstore.ID // root that owns the ledger; for a root the conversation itself
+	Session      int          // present turn of that root
 	Charges      []Charge
-	Below        []ID  // strict descendants by delegation links, each before its children
-	Runs         []Run // delegations that the conversation or one below it made, also removed ones; oldest first
+	Below        []convstore.ID // strict descendants by delegation links, each before its children
+	Runs         []Run          // delegations that the conversation or one below it made, also removed ones; oldest first
 
 	earlier []Run // runs of descendants in the ledger that the tree was moved out of
 }
 
 // Spent returns the model calls in the events of a conversation and of its strict descendants by
 // delegation links. For a conversation that was removed, or moved out of the tree, it returns what
-// the records of its delegations hold. It fails as Get does.
+// the records of its delegations hold. It fails as View.Get does.
 //
 // Of a descendant it reads only the model calls, because a tree may be large.
-func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
-	err = v.f.read(ctx, func(t *tx) error {
+func Spent(ctx context.Context, v convstore.View, id convstore.ID) (s Spending, err error) {
+	in := v.Inside(db.Room{})
+	err = in.ReadOf(ctx, id, func(t *convstore.Tx) error {
 		s = Spending{}
-		r, err := v.within(t, id)
+		r, err := in.Within(t, id)
 		if err != nil {
 			return err
 		}
-		if s.Conversation, err = t.conversation(id, r); err != nil {
+		if s.Conversation, err = in.Conversation(t, id, r); err != nil {
 			return err
 		}
 		top := r
 		s.Ledger = id
-		if r.Link == DelegationLink {
+		if r.Link == convstore.DelegationLink {
 			for at, up := range t.Ancestors(id, r, &err) {
-				if s.Ledger, top = at, up; up.Link != DelegationLink {
+				if s.Ledger, top = at, up; up.Link != convstore.DelegationLink {
 					break
 				}
 			}
@@ -92,31 +96,31 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 			}
 		}
 		s.Session = top.Turns
-		here := map[ID]bool{id: true}
-		if err := t.Below(id, true, t.Entries(), func(child ID) error {
+		here := map[convstore.ID]bool{id: true}
+		if err := t.Below(id, true, t.Entries(), func(child convstore.ID) error {
 			here[child] = true
 			s.Below = append(s.Below, child)
 			return nil
 		}); err != nil {
 			return err
 		}
-		all, err := t.runsOf(s.Ledger)
+		all, err := runsOf(t, s.Ledger)
 		if err != nil {
 			return err
 		}
 		s.Runs = madeBelow(all, here)
 		if top.Grant != nil { // the owner of the ledger was delegated before it was moved or copied
-			if s.earlier, err = t.runsElsewhere(s.Ledger, here); err != nil {
+			if s.earlier, err = runsElsewhere(t, s.Ledger, here); err != nil {
 				return err
 			}
 		}
 		byTurn := make(map[turnOf]*Run, len(all))
-		byChild := make(map[ID]*Run, len(all))
+		byChild := make(map[convstore.ID]*Run, len(all))
 		for i := range all {
 			byTurn[turnOf{all[i].Child, all[i].Turn}] = &all[i]
 			byChild[all[i].Child] = &all[i]
 		}
-		for _, member := range append([]ID{id}, s.Below...) {
+		for _, member := range append([]convstore.ID{id}, s.Below...) {
 			profile, from := "", len(s.Charges)
 			run := byChild[member]
 			if run != nil {
@@ -128,13 +132,13 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 					profile = r.Profile
 				}
 				if err == nil {
-					s.Charges, err = t.appendLostCall(s.Charges, member, r, profile)
+					s.Charges, err = appendLostCall(t, s.Charges, member, r, profile)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			if s.Charges, err = t.charges(s.Charges, member, profile, time.Time{}); err != nil {
+			if s.Charges, err = appendCalls(t, s.Charges, member, profile, time.Time{}); err != nil {
 				return err
 			}
 			for i := range s.Charges[from:] {
@@ -146,28 +150,28 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 				}
 			}
 		}
-		s.Charges = append(s.Charges, recordedCharges(s.Runs, func(id ID) bool { return here[id] })...)
+		s.Charges = append(s.Charges, recordedCharges(s.Runs, func(id convstore.ID) bool { return here[id] })...)
 		return nil
 	})
-	return s, absent(err, id)
+	return s, err
 }
 
 // turnOf names a turn of a conversation.
 type turnOf struct {
-	id   ID
+	id   convstore.ID
 	turn int
 }
 
 // runsOf returns the delegations of a ledger; the zero ID means all ledgers.
-func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
+func runsOf(t *convstore.Tx, ledger convstore.ID) (runs []Run, err error) {
 	var prefix []byte
 	if ledger != 0 {
-		prefix = ledger.key()
+		prefix = db.Key(uint64(ledger))
 	}
 	err = t.Prefixed(db.Delegations, prefix, func(k, v []byte) error {
 		var r Run
 		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
-			return t.Damaged("delegation of %s: %w", idAt(k, 0), err)
+			return t.Damaged("delegation of %s: %w", convstore.ID(db.Num(k)), err)
 		}
 		runs = append(runs, r)
 		return nil
@@ -176,13 +180,13 @@ func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
 }
 
 // runsElsewhere returns the runs of some conversations in other ledgers.
-func (t *tx) runsElsewhere(ledger ID, of map[ID]bool) (runs []Run, err error) {
+func runsElsewhere(t *convstore.Tx, ledger convstore.ID, of map[convstore.ID]bool) (runs []Run, err error) {
 	err = t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
 		var r Run
 		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
-			return t.Damaged("delegation of %s: %w", idAt(k, 0), err)
+			return t.Damaged("delegation of %s: %w", convstore.ID(db.Num(k)), err)
 		}
-		if idAt(k, 0) != ledger && of[r.Child] {
+		if convstore.ID(db.Num(k)) != ledger && of[r.Child] {
 			runs = append(runs, r)
 		}
 		return nil
@@ -192,7 +196,7 @@ func (t *tx) runsElsewhere(ledger ID, of map[ID]bool) (runs []Run, err error) {
 
 // madeBelow returns the runs of a ledger that were made by one of the conversations or below one,
 // also by removed ones. All is in order: a run comes after the run that made its caller.
-func madeBelow(all []Run, here map[ID]bool) []Run {
+func madeBelow(all []Run, here map[convstore.ID]bool) []Run {
 	within := maps.Clone(here)
 	var made []Run
 	for _, r := range all {
@@ -204,9 +208,9 @@ func madeBelow(all []Run, here map[ID]bool) []Run {
 	return made
 }
 
-// charges appends the model calls of a conversation that ended at or after since to list.
-func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]Charge, error) {
-	prefix := string(id.key())
+// appendCalls appends the model calls of a conversation that ended at or after since to list.
+func appendCalls(t *convstore.Tx, list []Charge, id convstore.ID, profile string, since time.Time) ([]Charge, error) {
+	prefix := string(db.Key(uint64(id)))
 	cur := t.Bucket(db.Events).Cursor()
 	for k, v := cur.Seek(db.PairKey(id, 0)); len(k) == 16 && string(k[:8]) == prefix; k, v = cur.Next() {
 		s, err := stored.Parse(v)
@@ -217,14 +221,13 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 		if s.Kind != stored.KindModelCall || at.Before(since) {
 			continue
 		}
-		call, err := decodeAs[ModelCall](s.Body)
-		if err != nil {
+		var m convstore.ModelCall
+		if err := json.Unmarshal(s.Body, &m); err != nil {
 			return list, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
-		m := call.(ModelCall)
 		list = append(list, Charge{
 			Conversation: id, Profile: profile, Model: m.Model, Turn: int(s.Turn),
-			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == callLost, Replayed: m.Replayed,
+			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == convstore.StopLost, Replayed: m.Replayed,
 		})
 	}
 	return list, nil
@@ -232,7 +235,7 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 
 // appendLostCall appends the open call of a conversation that nobody runs any more to list. No
 // event records this call until somebody writes to the conversation again.
-func (t *tx) appendLostCall(list []Charge, id ID, r *record, profile string) ([]Charge, error) {
+func appendLostCall(t *convstore.Tx, list []Charge, id convstore.ID, r *convstore.Record, profile string) ([]Charge, error) {
 	if r.Call == nil {
 		return list, nil
 	}
@@ -248,10 +251,10 @@ func (t *tx) appendLostCall(list []Charge, id ID, r *record, profile string) ([]
 
 // recordedCharges returns a charge for each run of a child that is not here any more. If two
 // ledgers have a record of one run, because one was imported, it counts once.
-func recordedCharges(runs []Run, here func(ID) bool) []Charge {
+func recordedCharges(runs []Run, here func(convstore.ID) bool) []Charge {
 	type run struct {
 		turnOf
-		caller ID
+		caller convstore.ID
 		ended  int64
 	}
 	var list []Charge
@@ -275,10 +278,10 @@ func recordedCharges(runs []Run, here func(ID) bool) []Charge {
 
 // Difference is a child whose events and ledger disagree about what it used.
 type Difference struct {
-	Child        ID
-	Events       Usage
+	Child        convstore.ID
+	Events       convstore.Usage
 	EventsNano   *int64 // nil = a price is unknown
-	Recorded     Usage
+	Recorded     convstore.Usage
 	RecordedNano *int64
 }
 
@@ -286,11 +289,11 @@ type Difference struct {
 // Children that run now are left out: they are not settled yet.
 func (s Spending) Differences() []Difference {
 	type sums struct {
-		usage    Usage
+		usage    convstore.Usage
 		cost     int64
 		unpriced bool
 	}
-	add := func(m map[ID]*sums, id ID, u Usage, cost *int64) {
+	add := func(m map[convstore.ID]*sums, id convstore.ID, u convstore.Usage, cost *int64) {
 		if m[id] == nil {
 			m[id] = &sums{}
 		}
@@ -299,14 +302,14 @@ func (s Spending) Differences() []Difference {
 		if cost == nil {
 			at.unpriced = true
 		} else {
-			at.cost = add(at.cost, *cost)
+			at.cost = convstore.Sum(at.cost, *cost)
 		}
 	}
-	events, recorded, open := map[ID]*sums{}, map[ID]*sums{}, map[ID]bool{}
+	events, recorded, open := map[convstore.ID]*sums{}, map[convstore.ID]*sums{}, map[convstore.ID]bool{}
 	var none int64
 	for _, id := range s.Below {
-		add(events, id, Usage{}, &none)
-		add(recorded, id, Usage{}, &none)
+		add(events, id, convstore.Usage{}, &none)
+		add(recorded, id, convstore.Usage{}, &none)
 	}
 	for _, c := range s.Charges {
 		if !c.Recorded && events[c.Conversation] != nil {
@@ -332,7 +335,7 @@ func (s Spending) Differences() []Difference {
 	var out []Difference
 	for _, id := range s.Below {
 		e, r := events[id], recorded[id]
-		es, rs := Spend{Usage: e.usage, CostNano: e.cost}.bounded(), Spend{Usage: r.usage, CostNano: r.cost}.bounded()
+		es, rs := convstore.Spend{Usage: e.usage, CostNano: e.cost}.Bounded(), convstore.Spend{Usage: r.usage, CostNano: r.cost}.Bounded()
 		if open[id] || es.Usage == rs.Usage && e.unpriced == r.unpriced && (e.unpriced || es.CostNano == rs.CostNano) {
 			continue
 		}
@@ -347,23 +350,24 @@ const chargesTime = 5 * time.Millisecond
 // Charges yields what all conversations of the store used since a moment: their model calls and,
 // for removed ones, the records of their delegations. It yields one conversation after the other,
 // without Session. It keeps the store open for a few milliseconds at a time.
-func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, error] {
+func Charges(ctx context.Context, s *convstore.Store, since time.Time) iter.Seq2[Charge, error] {
+	in := s.Inside(db.Room{})
 	return func(yield func(Charge, error) bool) {
-		var todo []ID
+		var todo []convstore.ID
 		var gone []Charge
-		err := s.f.read(ctx, func(t *tx) error {
+		err := in.Read(ctx, func(t *convstore.Tx) error {
 			todo, gone = todo[:0], nil
 			if err := t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
-				todo = append(todo, idAt(k, 0))
+				todo = append(todo, convstore.ID(db.Num(k)))
 				return nil
 			}); err != nil {
 				return err
 			}
-			runs, err := t.runsOf(0)
+			runs, err := runsOf(t, 0)
 			if err != nil {
 				return err
 			}
-			gone = recordedCharges(runs, func(id ID) bool {
+			gone = recordedCharges(runs, func(id convstore.ID) bool {
 				_, there := slices.BinarySearch(todo, id)
 				return there
 			})
@@ -372,18 +376,18 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 		for len(todo) > 0 && err == nil {
 			var charges []Charge
 			done := 0
-			err = s.f.read(ctx, func(t *tx) error {
+			err = in.Read(ctx, func(t *convstore.Tx) error {
 				charges, done = nil, 0
 				for until := time.Now().Add(chargesTime); done < len(todo) && time.Now().Before(until); done++ {
 					r, err := t.Load(todo[done])
-					var removed *NotFoundError
+					var removed *convstore.NotFoundError
 					if errors.As(err, &removed) {
 						continue // after the list was made
 					}
 					if err == nil && !r.UpdatedAt.Before(since) {
-						charges, err = t.charges(charges, todo[done], r.Profile, since)
+						charges, err = appendCalls(t, charges, todo[done], r.Profile, since)
 						if err == nil {
-							charges, err = t.appendLostCall(charges, todo[done], r, r.Profile)
+							charges, err = appendLostCall(t, charges, todo[done], r, r.Profile)
 						}
 					}
 					if err != nil {
