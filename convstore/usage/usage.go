@@ -53,6 +53,8 @@ type Run struct {
 	Own     convstore.Spend `json:"own"`
 
 	Replayed bool `json:"replayed,omitzero"` // as in convstore.Delegation
+
+	ledger convstore.ID // root of the ledger that has it
 }
 
 // Spending is what a conversation and everything below it by delegation used, at one moment.
@@ -83,17 +85,12 @@ func Spent(ctx context.Context, v convstore.View, id convstore.ID) (s Spending, 
 		if s.Conversation, err = in.Conversation(t, id, r); err != nil {
 			return err
 		}
-		top := r
-		s.Ledger = id
-		if r.Link == convstore.DelegationLink {
-			for at, up := range t.Ancestors(id, r, &err) {
-				if s.Ledger, top = at, up; up.Link != convstore.DelegationLink {
-					break
-				}
-			}
-			if err != nil {
-				return err
-			}
+		if s.Ledger, err = t.LedgerOf(id, r); err != nil {
+			return err
+		}
+		top, err := t.Load(s.Ledger)
+		if err != nil {
+			return err
 		}
 		s.Session = top.Turns
 		here := map[convstore.ID]bool{id: true}
@@ -110,9 +107,10 @@ func Spent(ctx context.Context, v convstore.View, id convstore.ID) (s Spending, 
 		}
 		s.Runs = madeBelow(all, here)
 		if top.Grant != nil { // the owner of the ledger was delegated before it was moved or copied
-			if s.earlier, err = runsElsewhere(t, s.Ledger, here); err != nil {
+			if s.earlier, err = runsOf(t, 0); err != nil {
 				return err
 			}
+			s.earlier = slices.DeleteFunc(s.earlier, func(r Run) bool { return r.ledger == s.Ledger || !here[r.Child] })
 		}
 		byTurn := make(map[turnOf]*Run, len(all))
 		byChild := make(map[convstore.ID]*Run, len(all))
@@ -169,26 +167,11 @@ func runsOf(t *convstore.Tx, ledger convstore.ID) (runs []Run, err error) {
 		prefix = db.Key(uint64(ledger))
 	}
 	err = t.Prefixed(db.Delegations, prefix, func(k, v []byte) error {
-		var r Run
+		r := Run{ledger: convstore.ID(db.Num(k))}
 		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
-			return t.Damaged("delegation of %s: %w", convstore.ID(db.Num(k)), err)
+			return t.Damaged("delegation of %s: %w", r.ledger, err)
 		}
 		runs = append(runs, r)
-		return nil
-	})
-	return runs, err
-}
-
-// runsElsewhere returns the runs of some conversations in other ledgers.
-func runsElsewhere(t *convstore.Tx, ledger convstore.ID, of map[convstore.ID]bool) (runs []Run, err error) {
-	err = t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
-		var r Run
-		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
-			return t.Damaged("delegation of %s: %w", convstore.ID(db.Num(k)), err)
-		}
-		if convstore.ID(db.Num(k)) != ledger && of[r.Child] {
-			runs = append(runs, r)
-		}
 		return nil
 	})
 	return runs, err
@@ -278,70 +261,48 @@ func recordedCharges(runs []Run, here func(convstore.ID) bool) []Charge {
 
 // Difference is a child whose events and ledger disagree about what it used.
 type Difference struct {
-	Child        convstore.ID
-	Events       convstore.Usage
-	EventsNano   *int64 // nil = a price is unknown
-	Recorded     convstore.Usage
-	RecordedNano *int64
+	Child            convstore.ID
+	Events, Recorded convstore.Spend
 }
 
 // Differences compares the events of every child in the tree with what the ledger settled for it.
 // Children that run now are left out: they are not settled yet.
 func (s Spending) Differences() []Difference {
-	type sums struct {
-		usage    convstore.Usage
-		cost     int64
-		unpriced bool
-	}
-	add := func(m map[convstore.ID]*sums, id convstore.ID, u convstore.Usage, cost *int64) {
-		if m[id] == nil {
-			m[id] = &sums{}
-		}
-		at := m[id]
-		at.usage = at.usage.Add(u)
-		if cost == nil {
-			at.unpriced = true
-		} else {
-			at.cost = convstore.Sum(at.cost, *cost)
-		}
-	}
-	events, recorded, open := map[convstore.ID]*sums{}, map[convstore.ID]*sums{}, map[convstore.ID]bool{}
-	var none int64
-	for _, id := range s.Below {
-		add(events, id, convstore.Usage{}, &none)
-		add(recorded, id, convstore.Usage{}, &none)
-	}
+	open := make(map[convstore.ID]bool)
+	events, recorded := make(map[convstore.ID]convstore.Spend), make(map[convstore.ID]convstore.Spend)
 	for _, c := range s.Charges {
-		if !c.Recorded && events[c.Conversation] != nil {
-			add(events, c.Conversation, c.Usage, c.CostNano)
+		if !c.Recorded {
+			events[c.Conversation] = events[c.Conversation].Add(c.spend())
 		}
 	}
 	for _, d := range slices.Concat(s.earlier, s.Runs) {
-		if recorded[d.Child] == nil {
-			continue
-		}
 		if d.Ended.IsZero() {
 			open[d.Child] = true
-			continue
+		} else {
+			recorded[d.Child] = recorded[d.Child].Add(d.Own)
 		}
-		add(recorded, d.Child, d.Own.Usage, d.Own.Cost())
-	}
-	nano := func(x *sums) *int64 {
-		if x.unpriced {
-			return nil
-		}
-		return &x.cost
 	}
 	var out []Difference
 	for _, id := range s.Below {
-		e, r := events[id], recorded[id]
-		es, rs := convstore.Spend{Usage: e.usage, CostNano: e.cost}.Bounded(), convstore.Spend{Usage: r.usage, CostNano: r.cost}.Bounded()
-		if open[id] || es.Usage == rs.Usage && e.unpriced == r.unpriced && (e.unpriced || es.CostNano == rs.CostNano) {
-			continue
+		if e, r := events[id], recorded[id]; !open[id] && !alike(e.Bounded(), r.Bounded()) {
+			out = append(out, Difference{Child: id, Events: e, Recorded: r})
 		}
-		out = append(out, Difference{Child: id, Events: e.usage, EventsNano: nano(e), Recorded: r.usage, RecordedNano: nano(r)})
 	}
 	return out
+}
+
+// spend returns what a charge comes to.
+func (c Charge) spend() convstore.Spend {
+	if c.CostNano == nil {
+		return convstore.Spend{Usage: c.Usage, Unpriced: 1}
+	}
+	return convstore.Spend{Usage: c.Usage, CostNano: *c.CostNano}
+}
+
+// alike reports whether two sums are equal. If both miss a price, their costs count as equal.
+func alike(a, b convstore.Spend) bool {
+	unpriced := a.Unpriced > 0
+	return a.Usage == b.Usage && unpriced == (b.Unpriced > 0) && (unpriced || a.CostNano == b.CostNano)
 }
 
 // chargesTime is the longest time for which Charges keeps the store open at once.

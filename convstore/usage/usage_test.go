@@ -181,7 +181,7 @@ func TestDifferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := got.Differences()
-	if len(d) != 1 || d[0].Child != child || d[0].Events.Input != 13 || *d[0].EventsNano != 14 || d[0].Recorded.Input != 10 || *d[0].RecordedNano != 7 {
+	if len(d) != 1 || d[0].Child != child || d[0].Events.Input != 13 || *d[0].Events.Cost() != 14 || d[0].Recorded.Input != 10 || *d[0].Recorded.Cost() != 7 {
 		t.Errorf("Differences() = %+v", d)
 	}
 	var bad *convstore.DamagedError

@@ -234,7 +234,7 @@ func runUsage(ctx context.Context, g *Group, o usageOptions, args []string) erro
 	if o.check {
 		u.Differences = &[]differenceJSON{}
 		for _, d := range s.Differences() {
-			*u.Differences = append(*u.Differences, differenceJSON{d.Child, d.Events, (*stream.USD)(d.EventsNano), d.Recorded, (*stream.USD)(d.RecordedNano)})
+			*u.Differences = append(*u.Differences, differenceJSON{d.Child, d.Events.Usage, (*stream.USD)(d.Events.Cost()), d.Recorded.Usage, (*stream.USD)(d.Recorded.Cost())})
 		}
 	}
 	switch {
