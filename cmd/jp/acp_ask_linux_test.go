@@ -48,8 +48,8 @@ text = "done"
 	wantLines(t, "asked", e.asked, []string{"start MCP server notes: mcp-server plain"})
 	got := strings.Split(strings.Join(e.updates(), "\n"), "\n")
 	for _, want := range []string{
-		`jp: warning: MCP server "notes" of the editor: left out: two have this name`,
-		`jp: warning: MCP server "env" of the editor: left out: holds ${, which in an MCP server of jp names a variable`,
+		`jp: warning: MCP server "notes" of the editor: left out: two servers have this name`,
+		`jp: warning: MCP server "env" of the editor: left out: holds ${, which jp would read as the name of a variable`,
 		`jp: warning: MCP server "a b" of the editor: left out: the name of a server has at most 64 letters, digits, - and _`,
 		`jp: warning: MCP server "old" of the editor: left out: type "sse" is not supported`,
 	} {
@@ -114,7 +114,7 @@ func TestACPServersKnown(t *testing.T) {
 	if strings.Contains(got, "UNCONFINED") || !strings.Contains(got, "sandbox") {
 		t.Errorf("the question does not say that it is confined:\n%s", got)
 	}
-	if strings.Contains(got, "tracker") || !strings.Contains(got, `MCP server "mine" of the editor: left out: config.toml has another one of this name`) {
+	if strings.Contains(got, "tracker") || !strings.Contains(got, `MCP server "mine" of the editor: left out: config.toml has another server of this name`) {
 		t.Errorf("notices:\n%s", got)
 	}
 	e.endWell()

@@ -569,9 +569,9 @@ func TestACPHostile(t *testing.T) {
 		{session("close", `"sessionId":"x"`), `1 -32002 session "x": is not open here; session/new begins one, session/load takes one up`},
 		{session("resume", fmt.Sprintf(`"cwd":%q,"sessionId":%q`, s.dir, mine)), `1 ok`},
 		{session("prompt", `"sessionId":"`+mine+`","prompt":[]`), `1 -32602 prompt: is empty`},
-		{session("prompt", `"sessionId":"`+mine+`","prompt":[{"type":"audio","data":""}]`), `1 -32602 prompt[0]: audio is not taken`},
+		{session("prompt", `"sessionId":"`+mine+`","prompt":[{"type":"audio","data":""}]`), `1 -32602 prompt[0]: audio is not supported`},
 		{session("prompt", `"sessionId":"`+mine+`","prompt":[{"type":"text","text":"\u0000"}]`), `1 -32602 query: holds a NUL byte`},
-		{session("list", `"cursor":"-1"`), `1 -32602 cursor: is not one of this list`},
+		{session("list", `"cursor":"-1"`), `1 -32602 cursor: does not belong to this list`},
 		{session("cancel", `"sessionId":"`+mine+`"`), `1 ok`},
 		{session("close", `"sessionId":"`+mine+`"`), `1 ok`},
 	} {

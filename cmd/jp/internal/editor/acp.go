@@ -1,17 +1,17 @@
-// Package editor serves an editor: `jp acp`. A session is a conversation that the editor has open,
-// a prompt is a run of it.
+// Package editor serves an editor: `jp acp`. A session is a conversation that the editor has open.
+// A prompt runs one turn of it.
 //
-// Package acp is the wire; it calls the server, its sessions and, for each prompt, what is shown of
-// it:
+// Package acp speaks the wire and calls the types of this package:
 //
 //	server ── session ── Prompt ── run.Open, Agent, Turn
 //	 one       options,     │
-//	 editor    servers     view: what the editor sees of a turn, and how its user is asked
+//	 editor    servers     view: shows a turn to the editor and asks its user
 //
-// Each session and each prompt has a run.Env of its own, in the folder that the editor names: what
-// the workspace says is read and judged again. Nobody sits at its streams: what is said beside the
-// answer goes through notices. The run lock is held during a prompt only. Prompts of several
-// sessions run at once, but one prompt of a session. Its options are read and set at any time.
+// Each session and each prompt has its own run.Env in the folder that the editor names. It reads
+// the workspace's config and checks its trust again. No person reads its streams, so warnings and
+// notes go to the editor through notices. A session holds the run lock only during a prompt. It
+// runs one prompt at a time; prompts of several sessions run at the same time. The editor can read
+// and set options at any time.
 package editor
 
 import (
@@ -38,7 +38,7 @@ type options struct {
 	role       string
 }
 
-// New is jp acp. at makes an Env for a session, at a console that nobody sits at: its streams are
+// New returns the command `jp acp`. at makes the Env of a session from a console whose streams are
 // not those of env.
 func New(env *run.Env, tree *command.Tree, at func(*console.Console) *run.Env) *cli.Command {
 	var o options
@@ -70,7 +70,7 @@ func serve(ctx context.Context, env *run.Env, at func(*console.Console) *run.Env
 	if err := record.Refuse(env.Con, "acp"); err != nil {
 		return err
 	}
-	env.Con.Globals.NonInteractive = true // stdin and stdout are the editor's, and it is asked
+	env.Con.Globals.NonInteractive = true // the editor has stdin and stdout, and questions go to it
 	if w := &env.Con.Globals.Workspace; w.Set {
 		if _, err := env.WS.Root(); err != nil {
 			return err
@@ -78,15 +78,15 @@ func serve(ctx context.Context, env *run.Env, at func(*console.Console) *run.Env
 		w.Value = env.Con.Abs(w.Value)
 	}
 	if env.Con.IO.InTTY {
-		env.Con.Note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
+		env.Con.Note("acp: stdin is a terminal; an editor starts this command and sends it JSON-RPC, one message a line (Ctrl-D ends it)")
 	}
 	s := &server{env: env, sessionAt: at, o: o, hosts: map[*proc.Host]bool{}}
 	ctx, stop := env.Con.WithSignals(ctx, s.kill)
 	defer stop()
-	ctx, leave := context.WithCancelCause(ctx)
-	defer leave(nil)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	env.Con.IO.Bound(ctx)
-	return acp.Serve(ctx, leave, s, acp.Options{
+	return acp.Serve(ctx, cancel, s, acp.Options{
 		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version.Version}, Log: env.Con.Verbosef,
 	}, env.Con.IO.In, console.Escaping{Writer: env.Con.IO.Out})
 }

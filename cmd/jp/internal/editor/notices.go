@@ -8,8 +8,8 @@ import (
 	"jp/cmd/jp/internal/acp"
 )
 
-// notices is where the Envs of a session say what they have to say, a line at a time: to jp's
-// stderr, and to the editor while a prompt is under way. Before that it is kept for the first one.
+// notices passes on the warnings and notes of the Envs of a session, line by line: to jp's stderr,
+// and to the editor while a prompt runs. It keeps lines from between prompts for the next one.
 type notices struct {
 	also io.Writer
 
@@ -18,7 +18,7 @@ type notices struct {
 	kept []string
 }
 
-// maxKept bounds the lines that are kept; all of them are on stderr.
+// maxKept bounds the number of lines that are kept. stderr has all of them.
 const maxKept = 256
 
 func (n *notices) Write(p []byte) (int, error) {
@@ -38,7 +38,7 @@ func (n *notices) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// say tells the editor a line.
+// say sends the editor a line; n.mu is held.
 func (n *notices) say(line string) {
 	if text, ok := strings.CutPrefix(line, "warning: "); ok {
 		n.tell(acp.Warning, text)
@@ -47,7 +47,7 @@ func (n *notices) say(line string) {
 	n.tell(acp.Information, line)
 }
 
-// to has notices told to the editor, or, with nil, kept.
+// to sends the kept lines and all further ones to tell. With nil, further lines are kept.
 func (n *notices) to(tell func(acp.Severity, string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,41 +14,41 @@ import (
 	"jp/profiles/effort"
 )
 
-// The options of a session, by the flags that they stand for.
+// The options of a session. Each has the name of its flag.
 const (
 	optionModel     = "model"
 	optionReasoning = "reasoning"
 	optionRole      = "role"
 )
 
-// asIs is the value of reasoning where the config says nothing of it.
+// asIs is the value of reasoning if the config does not set it.
 const asIs = "default"
 
-// choice is what --model, --reasoning and --role say.
+// choice has a value for --model, --reasoning and --role each.
 type choice struct {
 	model     string
 	reasoning string
 	role      string
 }
 
-// over is the choice with what is not given taken from another.
+// over returns c, with the values of other where c has none.
 func (c choice) over(other choice) choice {
 	return choice{cmp.Or(c.model, other.model), cmp.Or(c.reasoning, other.reasoning), cmp.Or(c.role, other.role)}
 }
 
-// sessionOptions are the options of one session: as the conversation has them, and as they were
-// chosen. The conversation records model and reasoning with its next prompt; the role is that of
-// the session. Safe for concurrent use.
+// sessionOptions are the options of one session. The next prompt stores the chosen model and
+// reasoning in the conversation; the chosen role lasts as long as the session. Safe for concurrent
+// use.
 type sessionOptions struct {
 	mu     sync.Mutex
-	stored choice
-	chosen choice // "" = nothing
-	shown  choice // to the editor
+	stored choice // values of the conversation
+	chosen choice // values that the editor has set since; "" = not set
+	shown  choice // values that the editor was sent last
 	models []command.Candidate
 }
 
-// learn reads what the conversation of a run has, and reports whether the options are not what the
-// editor was told.
+// learn reads the options of a conversation, and reports whether they differ from those that the
+// editor was sent.
 func (o *sessionOptions) learn(ctx context.Context, own *run.Env, conv convstore.Conversation, r *profiles.Resolved) bool {
 	a := r.Config.Assistant
 	known := choices.New(own.Con, own.WS, own.Servers)
@@ -59,7 +59,7 @@ func (o *sessionOptions) learn(ctx context.Context, own *run.Env, conv convstore
 	return o.chosen.over(o.stored) != o.shown
 }
 
-// apply has a run use what was chosen.
+// apply sets the chosen options in a request, and returns them.
 func (o *sessionOptions) apply(to *run.Request) choice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,7 +67,7 @@ func (o *sessionOptions) apply(to *run.Request) choice {
 	return o.chosen
 }
 
-// use sets the flags of a run of a conversation that has stored.
+// use sets the flags of a request to a conversation whose options are stored.
 func (c choice) use(to *run.Request, stored choice) {
 	to.UseModel(c.model)
 	if c.reasoning != asIs {
@@ -78,7 +78,7 @@ func (c choice) use(to *run.Request, stored choice) {
 	}
 }
 
-// applied is told that the conversation has recorded a choice.
+// applied forgets a choice that the conversation has stored, except for its role.
 func (o *sessionOptions) applied(c choice) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +87,7 @@ func (o *sessionOptions) applied(c choice) {
 	}
 }
 
-// Options are the model, how much it reasons, and what the agent may hold at most.
+// Options returns the model, how much it reasons, and the role that limits the tools.
 func (s *session) Options() []acp.ConfigOption {
 	o := &s.options
 	o.mu.Lock()
@@ -105,7 +105,7 @@ func (s *session) Options() []acp.ConfigOption {
 	}
 	var efforts []acp.ConfigValue
 	if now.reasoning == asIs {
-		efforts = append(efforts, acp.ConfigValue{Value: asIs, Name: asIs, Description: "as the model does by itself"})
+		efforts = append(efforts, acp.ConfigValue{Value: asIs, Name: asIs, Description: "the model's own default"})
 	}
 	for _, e := range effort.Levels() {
 		efforts = append(efforts, acp.ConfigValue{Value: e, Name: e})
@@ -113,9 +113,9 @@ func (s *session) Options() []acp.ConfigOption {
 	var roles []acp.ConfigValue
 	for _, r := range narrower(o.stored.role) {
 		name := map[string]string{
-			profiles.RoleMain: "Everything", profiles.RoleScheduled: "What runs with nobody there", profiles.RoleSynthesis: "Only reading",
+			profiles.RoleMain: "All tools", profiles.RoleScheduled: "Tools that work without a person", profiles.RoleSynthesis: "Tools that only read",
 		}[r]
-		roles = append(roles, acp.ConfigValue{Value: r, Name: cmp.Or(name, r), Description: "tools that the role " + r + " may hold, of those that the config enables"})
+		roles = append(roles, acp.ConfigValue{Value: r, Name: cmp.Or(name, r), Description: "of the tools that the config enables, those that the role " + r + " allows"})
 	}
 	return []acp.ConfigOption{
 		option(optionModel, "Model", "model", now.model, models...),
@@ -124,8 +124,8 @@ func (s *session) Options() []acp.ConfigOption {
 	}
 }
 
-// narrower are the roles that an agent of a role can be held to, itself first: each holds no more
-// than those before it.
+// narrower returns role and the roles to which it can be narrowed. Each allows no more tools than
+// the ones before it.
 func narrower(role string) []string {
 	switch role {
 	case profiles.RoleMain:
@@ -136,18 +136,18 @@ func narrower(role string) []string {
 	return []string{role, profiles.RoleSynthesis}
 }
 
-// Set chooses a value of an option, once it was found that the conversation can go on with it.
+// Set sets an option, after a check that the conversation can continue with the value.
 func (s *session) Set(ctx context.Context, id, value string) error {
 	c := map[string]choice{optionModel: {model: value}, optionReasoning: {reasoning: value}, optionRole: {role: value}}[id]
 	return wireError(s.choose(ctx, c))
 }
 
 func (s *session) choose(ctx context.Context, c choice) error {
-	own, leave, err := s.open(ctx)
+	own, done, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	req := run.Request{}
 	c.use(&req, choice{})
 	conv, err := own.Stored(ctx, s.id, req)

@@ -18,9 +18,9 @@ import (
 	"jp/convstore"
 )
 
-// prompted is what an editor's prompt asks. Where something is mentioned the text names it; what it
-// holds is attached: a file, a page, what the editor sent of it. A folder, and an address that only
-// the editor can read, is only named.
+// prompted returns the task of an editor's prompt. The text names everything that the prompt
+// mentions. The content of a file, of a page, or that the editor sent, is attached. A folder, and
+// an address that only the editor can read, are only named.
 func prompted(ctx context.Context, con *console.Console, root string, prompt []acp.Block) (run.Task, error) {
 	p := prompting{r: attach.Reader{Dir: con.Env.Dir, Workspace: root, Notice: func(s string) { con.Warn("%s", s) }}}
 	for i, b := range prompt {
@@ -42,11 +42,11 @@ func prompted(ctx context.Context, con *console.Console, root string, prompt []a
 	return run.Task{Text: text, Title: p.title.String(), Attachments: p.attachments}, nil
 }
 
-// prompting puts a prompt together.
+// prompting builds the task of a prompt from its blocks.
 type prompting struct {
 	r           attach.Reader
 	text, title strings.Builder
-	last        string // type of the block before
+	last        string // type of the previous block
 	images      int
 	attachments []convstore.Attachment
 }
@@ -55,7 +55,7 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 	defer func() { p.last = b.Type }()
 	switch b.Type {
 	case acp.TypeText:
-		if p.last == acp.TypeText { // not the rest of a line with something mentioned in it
+		if p.last == acp.TypeText { // a text after a mention continues its line
 			p.put("\n", "\n")
 		}
 		p.put(b.Text, b.Text)
@@ -65,7 +65,7 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 		source := cmp.Or(b.URI, fmt.Sprintf("image %d", p.images))
 		p.mention(source, "")
 		if _, ok := attach.Image(b.Data); !ok {
-			return fmt.Errorf("%s: is no image (PNG, JPEG, GIF, WebP)", source)
+			return fmt.Errorf("%s: is not an image (PNG, JPEG, GIF, WebP)", source)
 		}
 		return p.attach(p.r.Bytes(source, b.Data))
 	case acp.TypeLink:
@@ -82,12 +82,12 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 		}
 		return p.attach(p.r.Bytes(source(r.URI), r.Blob))
 	case acp.TypeAudio:
-		return errors.New("audio is not taken")
+		return errors.New("audio is not supported")
 	}
-	return fmt.Errorf("a block of type %q is not known", b.Type)
+	return fmt.Errorf("block type %q is not supported", b.Type)
 }
 
-// mention names in the text what stands there; the title has the name alone.
+// mention adds a link to the text, and its name to the title.
 func (p *prompting) mention(name, uri string) {
 	p.put("["+name+"]"+wording.Either(uri == "", "", "("+uri+")"), name)
 }
@@ -105,11 +105,11 @@ func (p *prompting) attach(a convstore.Attachment, err error) error {
 	return nil
 }
 
-// link attaches what an address leads to.
+// link attaches the file or page of an address.
 func (p *prompting) link(ctx context.Context, uri string) error {
 	u, err := url.Parse(uri)
 	if err != nil || uri == "" {
-		return fmt.Errorf("%q: is no address", uri)
+		return fmt.Errorf("%q: is not an address", uri)
 	}
 	switch u.Scheme {
 	case "http", "https":
@@ -120,25 +120,25 @@ func (p *prompting) link(ctx context.Context, uri string) error {
 			return err
 		}
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return nil // its name is in the text
+			return nil // only named, in the text
 		}
 		return p.attach(p.r.File(path))
 	}
 	return nil
 }
 
-// filePath is the file that an address names; a part of it is left to the text.
+// filePath returns the path of a file's address. Only the text names a part of the file.
 func filePath(u *url.URL) (string, error) {
 	switch {
 	case u.Host != "" && u.Host != "localhost":
 		return "", fmt.Errorf("%s: is on another machine", u)
 	case !filepath.IsAbs(u.Path) || strings.ContainsRune(u.Path, 0):
-		return "", fmt.Errorf("%s: names no absolute path", u)
+		return "", fmt.Errorf("%s: is not an absolute path", u)
 	}
 	return filepath.Clean(u.Path), nil
 }
 
-// source is an address as an attachment's source says it: a file by its path.
+// source returns the Source of an attachment for an address: for a file, its path.
 func source(uri string) string {
 	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" {
 		if path, err := filePath(u); err == nil {
@@ -148,7 +148,7 @@ func source(uri string) string {
 	return uri
 }
 
-// name is the last part of an address.
+// name returns the last part of an address.
 func name(uri string) string {
 	if u, err := url.Parse(uri); err == nil && u.Path != "" {
 		return filepath.Base(u.Path)

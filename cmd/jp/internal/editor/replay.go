@@ -12,7 +12,7 @@ import (
 	"jp/convstore"
 )
 
-// replay tells an editor what was said in the conversation, in order.
+// replay sends an editor the messages and calls of a conversation, in order.
 func replay(ctx context.Context, own *run.Env, c *run.Stored, tell func(acp.Update)) error {
 	var event string
 	say := func(kind acp.ChunkKind, text string) {
@@ -66,7 +66,7 @@ func replay(ctx context.Context, own *run.Env, c *run.Stored, tell func(acp.Upda
 	return nil
 }
 
-// attached shows an attachment as the editor may have sent it.
+// attached returns an attachment in the form in which an editor sends one.
 func attached(dir string, a convstore.Attachment) acp.Block {
 	uri := a.Source
 	if !attach.IsURL(uri) {

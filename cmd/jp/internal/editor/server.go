@@ -20,19 +20,18 @@ import (
 	"jp/tools/proc"
 )
 
-// server serves one editor. Each session, and each prompt, has an Env of its own: sessions are in
-// different workspaces, and config and trust are read again.
+// server serves one editor.
 type server struct {
-	env       *run.Env // of jp acp itself
+	env       *run.Env // Env of `jp acp` itself
 	sessionAt func(*console.Console) *run.Env
 	o         options
 
 	mu     sync.Mutex
 	killed bool
-	hosts  map[*proc.Host]bool // of the prompts under way
+	hosts  map[*proc.Host]bool // hosts of the prompts that run
 }
 
-// kill ends all processes at once.
+// kill kills all processes.
 func (s *server) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +41,7 @@ func (s *server) kill() {
 	}
 }
 
-// host returns a host for the processes of one prompt, and what closes it.
+// host returns a host for the processes of one prompt; done closes it.
 func (s *server) host() (h *proc.Host, done func()) {
 	h = proc.NewHost(proc.Options{})
 	s.mu.Lock()
@@ -61,7 +60,7 @@ func (s *server) host() (h *proc.Host, done func()) {
 	}
 }
 
-// at is the Env of a folder of the editor's. What is said beside the answer goes to say.
+// at returns an Env in the folder dir. Its stderr is say.
 func (s *server) at(dir string, say io.Writer) *run.Env {
 	env := s.env.Con.Env
 	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
@@ -71,7 +70,8 @@ func (s *server) at(dir string, say io.Writer) *run.Env {
 	return own
 }
 
-// within refuses a folder that is not there, or outside of the workspace that the flag names.
+// within returns an error if the folder of own does not exist, or is outside of the workspace that
+// --workspace names.
 func (s *server) within(own *run.Env) error {
 	if _, err := os.Stat(own.Con.Env.Dir); err != nil {
 		var path *os.PathError
@@ -97,24 +97,24 @@ func (s *server) within(own *run.Env) error {
 	return nil
 }
 
-// New makes the conversation of a session: hidden, and expiring unless it is asked something.
+// New makes a session with a new conversation, which is hidden, and expires if it gets no prompt.
 func (s *server) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
 	n := &session{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
 	return n, wireError(n.begin(ctx, setup))
 }
 
-// Load takes up a conversation.
+// Load makes a session of a conversation that exists.
 func (s *server) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
 	n := &session{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
 	return n, wireError(n.load(ctx, id, setup))
 }
 
-// pageSize is how many conversations one page of a list has at most.
+// pageSize bounds the number of conversations on one page of a list.
 const pageSize = 50
 
-// List lists the conversations of a workspace, the latest first. The cursor is how many were listed
-// before. An editor that names no folder is told of those where jp was started, if that is a
-// workspace.
+// List returns a page of the conversations of a workspace, the latest first. The cursor is the
+// number of conversations on the pages before. If the editor names no folder, the workspace is the
+// one in which jp was started, if any.
 func (s *server) List(ctx context.Context, dir, cursor string) (acp.Page, error) {
 	page, err := s.list(ctx, dir, cursor)
 	return page, wireError(err)
@@ -124,7 +124,7 @@ func (s *server) list(ctx context.Context, dir, cursor string) (page acp.Page, e
 	from := 0
 	if cursor != "" {
 		if from, err = strconv.Atoi(cursor); err != nil || from < 0 || from > 1<<30 {
-			return page, acp.Paramsf("cursor: is not one of this list")
+			return page, acp.Paramsf("cursor: does not belong to this list")
 		}
 	}
 	own := s.at(wording.Either(dir == "", s.env.Con.Env.Dir, dir), s.env.Con.IO.Err)
@@ -156,8 +156,8 @@ func (s *server) list(ctx context.Context, dir, cursor string) (page acp.Page, e
 	return page, nil
 }
 
-// wireError is an error as an editor meets it: in the words of the command line, and with what a
-// program can tell it by.
+// wireError returns an error for the wire, with the message and the hint that the command line
+// prints, and with the code and exit status as data.
 func wireError(err error) error {
 	var known *acp.Error
 	if err == nil || errors.As(err, &known) {

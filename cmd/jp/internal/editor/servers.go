@@ -18,18 +18,18 @@ import (
 	"jp/tools"
 )
 
-// maxEditorServers bounds how many an editor may bring.
+// maxEditorServers bounds the number of MCP servers that an editor may pass.
 const maxEditorServers = 64
 
-// serversOf keeps the MCP servers that the editor would have used. They are like those of a
-// workspace's .mcp.json: nothing is started before a tool that the config enables needs it, and a
-// person said yes. What is left out is said.
+// serversOf sets the MCP servers that the editor passes. They are like those of a workspace's
+// .mcp.json: jp starts one when a tool that the config enables needs it and a person has approved
+// it. A warning names each server that is left out.
 func (s *session) serversOf(ctx context.Context, own *run.Env, setup acp.Setup) error {
 	if len(setup.Servers) == 0 {
 		return nil
 	}
 	if len(setup.Servers) > maxEditorServers {
-		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
+		return acp.Paramsf("mcpServers: more than %d", maxEditorServers)
 	}
 	root, err := own.WS.Root()
 	if err != nil {
@@ -47,16 +47,16 @@ func (s *session) serversOf(ctx context.Context, own *run.Env, setup acp.Setup) 
 	for _, m := range setup.Servers {
 		e := editorServer(m, root)
 		have, taken := known[e.Server.Name]
-		taken = taken && !(have.Own && servers.OnlyConfines(machine.Providers.MCP[e.Server.Name])) // that waits for one to confine
+		taken = taken && !(have.Own && servers.OnlyConfines(machine.Providers.MCP[e.Server.Name])) // an entry of the config that only confines has no server yet
 		if _, twice := s.servers[e.Server.Name]; twice {
-			e.Err = errors.New("two have this name")
+			e.Err = errors.New("two servers have this name")
 		}
 		switch {
 		case e.Err != nil:
 			own.Con.Warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
-		case taken && have.Err == nil && same(have.Server, e.Server): // it is that one
+		case taken && have.Err == nil && same(have.Server, e.Server): // they are the same server
 		case taken:
-			own.Con.Warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
+			own.Con.Warn("MCP server %q of the editor: left out: %s has another server of this name", e.Server.Name, have.Origin)
 		default:
 			s.servers[e.Server.Name] = servers.Server{Entry: e, Origin: servers.OfEditor}
 		}
@@ -64,13 +64,13 @@ func (s *session) serversOf(ctx context.Context, own *run.Env, setup acp.Setup) 
 	return nil
 }
 
-// same reports whether two entries are reached in the same way, however they are confined.
+// same reports whether two entries name the same server, whatever their sandbox is.
 func same(a, b mcp.Server) bool {
 	a.Reach, b.Reach = nil, nil
 	return a.Digest() == b.Digest()
 }
 
-// editorServer is a server as jp knows them.
+// editorServer converts a server of the protocol into an entry of jp; e.Err says what is wrong.
 func editorServer(m acp.MCPServer, root string) mcp.Entry {
 	pairs := func(list []acp.Pair) map[string]string {
 		all := map[string]string{}
@@ -90,17 +90,17 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 	case m.Type != "" && m.Type != "stdio" && m.Type != "http":
 		e.Err = fmt.Errorf("type %q is not supported", m.Type)
 	case (m.Type == "http") != (m.URL != ""):
-		e.Err = errors.New("has not what its type needs: a command, or a url")
+		e.Err = errors.New("type stdio needs a command, type http a url")
 	case slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "${") }):
-		e.Err = errors.New("holds ${, which in an MCP server of jp names a variable")
+		e.Err = errors.New("holds ${, which jp would read as the name of a variable")
 	default:
 		e.Err = e.Server.Check()
 	}
 	return e
 }
 
-// approve asks the editor's user whether one of its MCP servers may be started, or, with a list,
-// whether agents may use these tools.
+// approve asks the editor's user whether jp may start an MCP server of the editor. With a list it
+// asks whether agents may use these tools.
 func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
 	shown, err := v.env.Servers.Show(ctx, server.Server.Name, server)
 	if err != nil {
@@ -131,7 +131,7 @@ func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.To
 	return err
 }
 
-// unused says once which of the editor's servers no tool is held of.
+// unused reports, once for a session, the servers of the editor of which the agent has no tool.
 func (s *session) unused(own *run.Env, set tools.Set) {
 	if s.told {
 		return
@@ -145,7 +145,7 @@ func (s *session) unused(own *run.Env, set tools.Set) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
 		if !used[name] {
-			own.Con.Note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
+			own.Con.Note("MCP server %s of the editor: not started: the agent has none of its tools; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
 		}
 	}
 }

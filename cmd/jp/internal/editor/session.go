@@ -13,44 +13,45 @@ import (
 	"jp/convstore"
 )
 
-// session is a conversation that an editor has open. Its run lock is held while a prompt is under
-// way, and only then: a person may go on with it from a shell in between.
+// session is a conversation that an editor has open. It holds the run lock only while a prompt
+// runs, so a person may continue the conversation from a shell between prompts.
 type session struct {
 	server  *server
-	dir     string // of the editor's project
+	dir     string // folder of the editor's project
 	id      convstore.ID
-	home    string // the store of its workspace
-	fresh   bool   // was not asked anything when it was opened, nor since
+	home    string // store of its workspace
+	fresh   bool   // whether the conversation has had no prompt yet
 	replay  func(context.Context, func(acp.Update)) error
-	title   string // that the editor knows
+	title   string // title that the editor was sent last
 	notices *notices
-	servers map[string]servers.Server // that the editor brings along
-	told    bool                      // which of these are not used
+	servers map[string]servers.Server // servers that the editor has passed
+	told    bool                      // whether unused has reported
 	options sessionOptions
 }
 
-// untouchedLife is how long a conversation that nobody asked anything stays hidden before it
-// expires. Clients begin a session in one process and prompt it in another.
+// untouchedLife is the time until a conversation without a prompt expires. It is long because
+// clients begin a session in one process and prompt it in another.
 const untouchedLife = 30 * 24 * time.Hour
 
-// untouched reports whether a session began the conversation and nobody has asked anything in it.
+// untouched reports whether a session made the conversation and it has had no prompt.
 func untouched(c convstore.Conversation) bool {
 	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == untouchedLife
 }
 
-// ID is the id of the conversation.
+// ID returns the id of the conversation.
 func (s *session) ID() string { return s.id.String() }
 
-// Home is the store of the conversation: ids are those of one workspace.
+// Home returns the path of the conversation's store. An id is unique only in its store.
 func (s *session) Home() string { return s.home }
 
-// Replay tells the editor all that was said in a conversation that was loaded.
+// Replay sends the editor the conversation of a session that Load made.
 func (s *session) Replay(ctx context.Context, tell func(acp.Update)) error {
 	return wireError(s.replay(ctx, tell))
 }
 
-// open is jp in the session's workspace, which has passed its gate. Whoever gets it calls leave.
-func (s *session) open(ctx context.Context) (own *run.Env, leave func(), err error) {
+// open returns an Env in the session's workspace, after a check that the user trusts it. The caller
+// calls done.
+func (s *session) open(ctx context.Context) (own *run.Env, done func(), err error) {
 	own = s.server.at(s.dir, s.notices)
 	con := own.Con
 	closeLog := func() { _ = con.Log.Close() }
@@ -70,21 +71,21 @@ func (s *session) open(ctx context.Context) (own *run.Env, leave func(), err err
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case s.home == "": // at the start
+	case s.home == "": // the session is new
 		s.home = store.Path()
 	case s.home != store.Path():
-		return nil, nil, acp.Paramsf("session %s: %s leads to another workspace by now", s.id, s.dir)
+		return nil, nil, acp.Paramsf("session %s: %s is in another workspace now", s.id, s.dir)
 	}
 	return own, closeLog, nil
 }
 
-// begin makes the conversation.
+// begin makes a new conversation.
 func (s *session) begin(ctx context.Context, setup acp.Setup) error {
-	own, leave, err := s.open(ctx)
+	own, done, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	o := s.server.o
 	own.WS.SetDirectives(o.directives)
 	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(untouchedLife), Directives: o.directives, Role: o.role}
@@ -103,17 +104,17 @@ func (s *session) begin(ctx context.Context, setup acp.Setup) error {
 	return nil
 }
 
-// load takes up the conversation id.
+// load reads the conversation id.
 func (s *session) load(ctx context.Context, id string, setup acp.Setup) error {
 	var err error
 	if s.id, err = convstore.ParseID(id); err != nil {
 		return err
 	}
-	own, leave, err := s.open(ctx)
+	own, done, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err
 	}
@@ -136,13 +137,13 @@ func (s *session) Prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 }
 
 func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
-	own, leave, err := s.open(ctx)
+	own, done, err := s.open(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer leave()
-	host, done := s.server.host()
 	defer done()
+	host, closeHost := s.server.host()
+	defer closeHost()
 	defer own.Servers.Close()
 	root, err := own.WS.Root()
 	if err != nil {
@@ -197,12 +198,12 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	}
 	r.Expire(ctx)
 	ag.Name(ctx, out, nil)
-	v.spent(ctx) // with what the title has cost
+	v.spent(ctx) // includes the cost of the title
 	s.entitle(ctx, own, r, client)
 	return stopped(ctx, own, r, out)
 }
 
-// entitle tells the editor the title of the conversation, once it has one.
+// entitle sends the editor the title of the conversation if it has changed.
 func (s *session) entitle(ctx context.Context, own *run.Env, r *run.Run, client *acp.Client) {
 	conv, err := r.Log.Get(context.WithoutCancel(ctx))
 	if err != nil {
@@ -215,8 +216,8 @@ func (s *session) entitle(ctx context.Context, own *run.Env, r *run.Run, client 
 	}
 }
 
-// stopped is how a turn ended, in the protocol's words. It has few: what was stopped at another
-// limit than those it knows is told as max_tokens, and the reason as a notice.
+// stopped returns the protocol's reason why a turn ended. For a limit that the protocol does not
+// know it returns max_tokens, and a notice has the reason.
 func stopped(ctx context.Context, own *run.Env, r *run.Run, out agent.Outcome) (acp.StopReason, error) {
 	switch out.State {
 	case convstore.StateOK:

@@ -28,28 +28,28 @@ import (
 	"jp/tools/brief"
 )
 
-// view is what an editor sees of a turn, and how its user is asked.
+// view shows a turn to an editor, and asks its user. It is the run.Asker of the turn.
 type view struct {
-	env    *run.Env // of the prompt
+	env    *run.Env // Env of the prompt
 	client *acp.Client
 	run    *run.Run   // nil before it is open
 	agent  *run.Agent // nil before there is one
-	reply  string     // stands for the reply that is coming
+	reply  string     // event id for the next reply, before it is stored
 	used   int64      // tokens of the latest request and its reply
 
 	mu    sync.Mutex
 	below map[string]*subagent // sub-agents, by conversation
-	calls map[string][]string  // those of a call of ours, in the order they came
+	calls map[string][]string  // their conversations, by call of this turn, in the order they came
 }
 
-// subagent is a sub-agent as it is shown.
+// subagent is the line that shows a sub-agent.
 type subagent struct {
-	call  string // of ours, that it works for, however deep
-	depth int    // below the call
+	call  string // call of this turn that it works for, at any depth
+	depth int    // number of sub-agents between it and the call
 	line  string
 }
 
-// watch is told by the loop.
+// watch returns the functions that the loop calls.
 func (v *view) watch() agent.Watch {
 	return agent.Watch{
 		Text:      func(delta string) { v.say(acp.ByAgent, delta) },
@@ -64,7 +64,7 @@ func (v *view) watch() agent.Watch {
 	}
 }
 
-// remark is what the loop did unasked.
+// remark shows a note about what the loop did by itself.
 func (v *view) remark(n convstore.Note) {
 	v.agent.LogNote(n)
 	line, _, _ := strings.Cut(n.Text, "\n")
@@ -77,7 +77,7 @@ func (v *view) say(kind acp.ChunkKind, text string) {
 	}
 }
 
-// replied is told of each reply.
+// replied is called after each reply.
 func (v *view) replied(m agent.Message) {
 	u := m.Usage
 	v.used = u.Input + u.CacheRead + u.CacheWrite + u.Output
@@ -85,7 +85,7 @@ func (v *view) replied(m agent.Message) {
 	v.reply = convstore.NewEventID()
 }
 
-// filled tells how full the model's window is, where it is known.
+// filled sends the editor how full the model's window is, if its size is known.
 func (v *view) filled(usd json.Number) {
 	info, err := model.Lookup(v.agent.Loop.Model, v.run.Providers())
 	if size := cmp.Or(v.run.Resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && v.used > 0 {
@@ -93,7 +93,7 @@ func (v *view) filled(usd json.Number) {
 	}
 }
 
-// spent tells that again, with what the conversation and everything below it has cost so far.
+// spent sends that again, with the cost of the conversation and everything below it so far.
 func (v *view) spent(ctx context.Context) {
 	all, err := usage.Spent(context.WithoutCancel(ctx), v.run.Store.View, v.run.Conv.ID)
 	if err != nil {
@@ -103,7 +103,7 @@ func (v *view) spent(ctx context.Context) {
 	var sum int64
 	for _, c := range all.Charges {
 		if c.CostNano == nil {
-			return // nobody knows
+			return // the cost is unknown
 		}
 		sum = convstore.Sum(sum, *c.CostNano)
 	}
@@ -113,22 +113,22 @@ func (v *view) spent(ctx context.Context) {
 	}
 }
 
-// messageID is the id of what is said in an event. What the model thought is a message of its own.
+// messageID returns the id of the message of an event. The model's reasoning is a separate message.
 func messageID(event string, kind acp.ChunkKind) string {
 	return event + wording.Either(kind == acp.InThought, "-thought", "")
 }
 
-// compacted is what an editor is told of a compaction.
+// compacted returns the update that shows a compaction.
 func compacted(id string, c convstore.Compaction) acp.Compaction {
 	return acp.Compaction{ID: id, Text: turns.Compacted(c), Summary: c.Summary}
 }
 
-// started is told that a call runs.
+// started is called when a call begins to run.
 func (v *view) started(c tools.Call) {
 	v.client.Tell(acp.ToolCall{Kind: acp.Change, ID: c.ID, Status: acp.InProgress})
 }
 
-// answered is the end of a call.
+// answered returns the update that shows the result of a call.
 func answered(r convstore.ToolResult) acp.ToolCall {
 	c := acp.ToolCall{Kind: acp.Change, ID: r.ID, Status: wording.Either(r.IsError, acp.Failed, acp.Completed)}
 	if r.Text != "" {
@@ -137,7 +137,7 @@ func answered(r convstore.ToolResult) acp.ToolCall {
 	return c
 }
 
-// shownText is a text as a call shows it.
+// shownText returns a text as the content of a call, cut if it is long.
 func shownText(text string) acp.CallContent {
 	if len(text) > toolcall.MaxShown {
 		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", brief.Prefix(text, toolcall.MaxShown), toolcall.MaxShown>>10, len(text)>>10)
@@ -145,7 +145,7 @@ func shownText(text string) acp.CallContent {
 	return acp.TextContent(text)
 }
 
-// callShown is a call that is about to run.
+// callShown returns the update that shows a call before it runs.
 func callShown(root string, c convstore.ToolCall) acp.ToolCall {
 	t := acp.ToolCall{
 		Kind: acp.NewCall, ID: c.ID, Name: c.Name, Title: toolcall.Title(c), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawInput(c.Arguments),
@@ -188,8 +188,7 @@ func callShown(root string, c convstore.ToolCall) acp.ToolCall {
 	return t
 }
 
-// rawInput returns arguments as they are told to an editor: the JSON that they are, or the text
-// that is none.
+// rawInput returns the arguments of a call: as JSON if they are valid, otherwise as text.
 func rawInput(b json.RawMessage) any {
 	switch {
 	case len(b) == 0:
@@ -200,11 +199,11 @@ func rawInput(b json.RawMessage) any {
 	return string(b)
 }
 
-// delegation is told by the delegator, from any goroutine: the call that a sub-agent works for
-// shows a line of each, those below others indented.
+// delegation shows the progress of a sub-agent. The call that it works for has a line for each
+// sub-agent, indented below its caller. The delegator calls it from any goroutine.
 func (v *view) delegation(d *stream.Delegation) {
 	if d.ConversationID == "" {
-		return // refused: the result of the call says so
+		return // the delegation was refused; the result of the call says so
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -265,7 +264,7 @@ func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) 
 		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf("the call is too long to be shown whole: %d KiB, more than %d", len(q.Detail)>>10, toolcall.MaxShown>>10)}, nil
 	case len(call.Content) == 0:
 		call.Content = []acp.CallContent{shownText(q.Detail)}
-	default: // a diff, which shows neither all arguments nor all characters
+	default: // a diff shows neither all arguments nor all characters
 		if text := besideDiff(q); text != "" {
 			call.Content = append(call.Content, acp.TextContent(text))
 		}
@@ -280,7 +279,7 @@ func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) 
 	if errors.Is(err, acp.ErrUnable) {
 		return tools.Answer{}, fmt.Errorf("%w: %w", tools.ErrNobody, err)
 	}
-	if errors.Is(err, acp.ErrAnswer) { // somebody may have been asked, who did not say yes
+	if errors.Is(err, acp.ErrAnswer) { // the user may have been asked, and did not say yes
 		return tools.Answer{Choice: tools.DenyOnce, Reason: err.Error()}, nil
 	}
 	return tools.Answer{Choice: map[string]tools.Choice{
@@ -288,8 +287,8 @@ func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) 
 	}[chosen]}, err
 }
 
-// besideDiff is what the diff of a question does not show: arguments beside the texts, and
-// characters that are not seen. "" = nothing.
+// besideDiff returns what the diff of a question does not show: other arguments, and invisible
+// characters; "" = nothing.
 func besideDiff(q tools.Question) string {
 	var lines []string
 	for line := range strings.SplitSeq(q.Detail, "\n") {
@@ -303,7 +302,7 @@ func besideDiff(q tools.Question) string {
 	return strings.Join(lines, "\n")
 }
 
-// Question puts a question of the model to the editor's user; the errors are those of run.Asker.
+// Question asks the editor's user a question of the model. Its errors are those of run.Asker.
 func (v *view) Question(ctx context.Context, call, question string, options []string) (string, error) {
 	answer, err := v.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), options)
 	switch {

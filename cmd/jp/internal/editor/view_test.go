@@ -6,7 +6,7 @@ import (
 	"jp/tools"
 )
 
-// What a diff does not show stands beside it.
+// What a diff does not show is shown beside it.
 func TestBesideDiff(t *testing.T) {
 	for _, tt := range []struct{ tool, args, want string }{
 		{"fs_create_file", `{"path":"x","content":"a\n\tb\n"}`, ""},
