@@ -16,22 +16,22 @@ type Item struct {
 	ID            string // sub-conversation to continue; "" = a new one
 	Context       string // query for its context tool, before it begins; "" = none
 	// number among all tasks of the batch, from 1; 0 = its index in the items, plus 1
-	Place int
+	Number int
 }
 
-// PlaceOf returns the number of the task that a delegation carried out in the batch with this call,
-// 0 where the delegation belongs to another call.
-func PlaceOf(del convstore.Delegation, call string) int {
+// NumberOf returns the number of the task that a delegation carried out in the batch with this
+// call, 0 if the delegation belongs to another call.
+func NumberOf(del convstore.Delegation, call string) int {
 	rest, ok := strings.CutPrefix(del.Call, call)
 	if !ok {
 		return 0
 	}
-	_, number, _ := strings.Cut(rest, "#")
-	place, err := strconv.Atoi(number)
+	_, digits, _ := strings.Cut(rest, "#")
+	number, err := strconv.Atoi(digits)
 	if err != nil {
 		return 0
 	}
-	return place
+	return number
 }
 
 // Recorded returns the row of a delegation that has ended, as the store has it, with at most limit
@@ -77,7 +77,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 			slots <- struct{}{}
 			var a admission
 			if run.Err() == nil {
-				a.request, a.err = d.catalog.request(run, itemCall(call, cmp.Or(it.Place, i+1)), tool, arguments{
+				a.request, a.err = d.catalog.request(run, itemCall(call, cmp.Or(it.Number, i+1)), tool, arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 				})
 				a.Want, a.Batch = most, new(Batch)

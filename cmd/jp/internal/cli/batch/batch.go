@@ -1,9 +1,9 @@
-// Package batch is jp batch: many queries from stdin, each answered by a sub-agent of its own.
+// Package batch is `jp batch`: many queries from stdin, each answered by its own sub-agent.
 //
-// A batch is one turn of a conversation without an agent, a run.Session; delegate.Batch runs its
-// lines, some at the same time. A row is written when it is its turn, in the order of the lines,
-// whichever is done first. With --resume the rows of an earlier run are not kept in memory: earlier
-// says where in the file, or in the store, each is.
+// A batch is one turn of a conversation without an agent, a run.Session. delegate.Batch runs the
+// lines, several at the same time. The rows are written in the order of the lines, whatever order
+// they end in. With --resume the rows of an earlier run are not kept in memory: earlier has the
+// position of each in the file or in the store.
 package batch
 
 import (
@@ -45,7 +45,7 @@ type options struct {
 	tape     record.Options
 }
 
-// New is jp batch.
+// New returns the command `jp batch`.
 func New(env *run.Env, tree *command.Tree) *cli.Command {
 	var o options
 	return tree.Command(command.Spec{
@@ -100,8 +100,7 @@ const maxRow = 1 << 20
 // maxLines bounds the lines of a batch.
 const maxLines = 100_000
 
-// read reads the lines of a batch; what is wrong names its line, counted from 1. Empty lines count
-// and are left out.
+// read parses the lines of a batch. An error names its line, counted from 1; empty lines count too.
 func read(text string, o options) ([]delegate.Item, error) {
 	var items []delegate.Item
 	n := 0
@@ -141,13 +140,13 @@ func read(text string, o options) ([]delegate.Item, error) {
 		case l.ID == "new":
 			it.ID = ""
 		case l.ID != "" && !o.rootID.Set:
-			return nil, bad("id: goes with --root-id only")
+			return nil, bad("id: needs --root-id")
 		case l.ID != "":
 			if _, err := convstore.ParseID(l.ID); err != nil {
 				return nil, bad("id: %v", err)
 			}
 		}
-		it.Place = len(items) + 1
+		it.Number = len(items) + 1
 		if items = append(items, it); len(items) > maxLines {
 			return nil, bad("more than %d queries", maxLines)
 		}
@@ -158,7 +157,7 @@ func read(text string, o options) ([]delegate.Item, error) {
 	return items, nil
 }
 
-// profileName reports whether a profile is named, and not a file by its path or a directive.
+// profileName reports whether the text names a profile, and is neither a path nor a directive.
 func profileName(profile string) bool {
 	return profile != "NONE" && profile != "WORKSPACE" && !strings.HasPrefix(profile, ".") && !strings.HasPrefix(profile, "/") &&
 		!strings.HasPrefix(profile, "@") && !strings.HasSuffix(profile, ".toml") && !strings.ContainsAny(profile, "=")
@@ -191,7 +190,7 @@ func start(ctx context.Context, env *run.Env, o options) error {
 			return err
 		}
 		defer env.Tape.Remove()
-		if err := s.Store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
+		if err := s.Store.Reconcile(ctx); err != nil { // so that the ledger counts what a killed batch has used
 			return err
 		}
 		b := &batch{env: env, session: s, o: o, items: items, total: len(items), sum: sumOf(items), line: convstore.NewEventID()}
@@ -225,30 +224,28 @@ type batch struct {
 	tree    *term.Tree
 	o       options
 	items   []delegate.Item // to run
-	total   int             // queries there are
-	sum     string          // of all queries: two batches with the same one ask the same
+	total   int             // number of all queries
+	sum     string          // hash of all queries: batches with the same sum ask the same
 
-	// With --resume: what is known, where the items stand among all queries, and up to which query
-	// the output has come.
-	earlier *earlier
-	places  []int
-	written int
+	// The next three are used with --resume.
+	earlier *earlier // rows of the earlier run
+	indexes []int    // index of each item among all queries
+	written int      // number of queries whose row is written
 
-	line   string      // begins the calls of this run, unless it goes on with another one
-	claims []io.Closer // what keeps others from going on with the same runs; held to the end
+	line   string      // prefix of the call ids of this run, unless it resumes another one
+	claims []io.Closer // locks that keep others from resuming the same runs; held to the end
 
 	parallel int
-	most     convstore.Budget // of one line
+	most     convstore.Budget // budget of one line
 	out      *bufio.Writer
 	rows     console.List
 	ok       int
-	limited  int // stopped at a limit, or refused for one
-	refused  int // by policy
+	limited  int // lines that were stopped at a limit, or refused because of one
+	refused  int // lines that policy refused
 	failed   int
 }
 
-// open finds or makes the conversation on whose behalf the batch runs, once every profile was found
-// good.
+// open checks every profile, then finds or makes the conversation on whose behalf the batch runs.
 func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	var names []string
 	for _, it := range b.items {
@@ -289,9 +286,9 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		}
 		b.divide(convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value})
 	} else {
-		// What a person starts from a shell is as much as that person gives it.
+		// A person who starts a batch sets its size: only the limits of the session apply.
 		l := &caller.Limits
-		each := 1 + l.MaxChildren // a line and what it makes below it, as if it were asked by itself
+		each := 1 + l.MaxChildren // a line and its sub-agents, as for a single query
 		l.MaxPerTurn, l.MaxChildren, l.Profiles = len(b.items), len(b.items)*each, names
 		if b.o.parallel.Set {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
@@ -306,7 +303,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			session.CostNano, session.Strict = b.o.cost.Value, b.o.cost.Value != nil
 		}
 		b.divide(session.Budget)
-		l.Share = 1 // what a line is granted is divided above
+		l.Share = 1 // divide has computed the part of each line
 		if err := b.begin(ctx, session); err != nil {
 			return nil, err
 		}
@@ -321,12 +318,12 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			return d, err
 		}
 	}
-	return nil, exit.Refusedf("conversation %s: holds no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
+	return nil, exit.Refusedf("conversation %s: has no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
 }
 
-// divide decides what one line is granted at most: an even part of what a flag gives to all of
-// them. Of a limit that nobody thought of for this batch, in which most lines use little, it is as
-// much as lets twice as many run as can at the same time.
+// divide sets the budget of one line. A flag's limit is divided evenly among all lines. A limit of
+// the config was not made for this batch, and most lines use little: it is divided by twice the
+// number of lines that run at the same time.
 func (b *batch) divide(all convstore.Budget) {
 	lines := func(flag command.Maybe[*int64]) int {
 		return wording.Either(flag.Set, len(b.items), min(len(b.items), 2*b.parallel))
@@ -337,7 +334,7 @@ func (b *batch) divide(all convstore.Budget) {
 	}
 }
 
-// begin makes the conversation of a batch and begins its turn, with what its session may use.
+// begin makes the conversation of a batch and begins its turn within the limits of session.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	about := "batch of " + wording.Either(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
 	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
@@ -347,9 +344,9 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	return nil
 }
 
-// run carries the batch out.
+// run runs the batch.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.env.Con.Globals.Quiet && (!b.env.Con.IO.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
+	if !b.env.Con.Globals.Quiet && (!b.env.Con.IO.OutTTY || b.rows.Format == console.FormatStream) { // a terminal cannot show half of a JSON array above a tree
 		b.tree = term.NewTree(b.env.Con.IO, term.TreeOptions{})
 		d.Watch = b.tree.Update
 	}
@@ -358,7 +355,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	b.tree.Close()
 	failed = b.finish(failed)
 	if cause := context.Cause(ctx); cause != nil && errors.Is(failed, term.ErrUnread) {
-		failed = fmt.Errorf("%w: %w", cause, term.ErrUnread) // once, however many rows nobody read
+		failed = fmt.Errorf("%w: %w", cause, term.ErrUnread) // one error for all rows that nobody read
 	}
 	came := run.EndOf(ctx, failed, b.cameTo())
 	end(came)
@@ -372,7 +369,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	return b.verdict(d.Caller)
 }
 
-// output begins the document that the rows are written as.
+// output begins the document of the rows.
 func (b *batch) output() {
 	b.out = bufio.NewWriter(b.env.Con.IO.Out)
 	b.rows = console.List{W: b.out, Format: console.FormatStream}
@@ -381,7 +378,7 @@ func (b *batch) output() {
 	}
 }
 
-// finish ends it, unless it cannot be written.
+// finish writes the remaining rows and the end of the document, unless stdout has failed.
 func (b *batch) finish(failed error) error {
 	if errors.Is(failed, term.ErrClosed) || errors.As(failed, new(*term.OutError)) {
 		return failed
@@ -389,7 +386,7 @@ func (b *batch) finish(failed error) error {
 	return errors.Join(failed, b.repeat(b.total), b.rows.Close(), b.out.Flush())
 }
 
-// row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
+// row writes the row of a line. On a terminal the tree of sub-agents makes room for it.
 func (b *batch) row(r delegate.Row) (err error) {
 	if !b.env.Con.IO.OutTTY {
 		return b.write(r)
@@ -399,11 +396,11 @@ func (b *batch) row(r delegate.Row) (err error) {
 }
 
 func (b *batch) write(r delegate.Row) error {
-	if len(b.places) > 0 {
-		if err := b.repeat(b.places[0]); err != nil {
+	if len(b.indexes) > 0 {
+		if err := b.repeat(b.indexes[0]); err != nil {
 			return err
 		}
-		b.places = b.places[1:]
+		b.indexes = b.indexes[1:]
 	}
 	switch s := convstore.State(r.Status); {
 	case s == convstore.StateOK:
@@ -423,7 +420,7 @@ func (b *batch) write(r delegate.Row) error {
 	return b.out.Flush()
 }
 
-// cameTo is how the lines have ended together.
+// cameTo returns the end of the turn that follows from the ends of all lines.
 func (b *batch) cameTo() convstore.TurnEnd {
 	end := convstore.TurnEnd{State: convstore.StateOK}
 	switch {
@@ -435,7 +432,7 @@ func (b *batch) cameTo() convstore.TurnEnd {
 	return end
 }
 
-// summary counts how the lines that were told have ended.
+// summary returns the number of rows for each kind of end.
 func (b *batch) summary() string {
 	parts := []string{fmt.Sprintf("%d of %d ok", b.ok, b.total)}
 	for _, p := range []struct {
@@ -449,7 +446,7 @@ func (b *batch) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// verdict is what the command ends with.
+// verdict returns the error, and so the exit status, of the command.
 func (b *batch) verdict(caller convstore.ID) error {
 	f := &exit.Error{Msg: fmt.Sprintf("conversation %s: %s", caller, b.summary())}
 	switch {

@@ -12,8 +12,8 @@ import (
 	"jp/convstore"
 )
 
-// FuzzRead: what stands on stdin is refused with its line, or is items that hold no more than a
-// line may say; those are written and read again as the same.
+// FuzzRead: read returns an error that names a line, or items that hold no more than a line may
+// hold. Items that are written as lines and read again are the same.
 func FuzzRead(f *testing.F) {
 	f.Add("\"a\"\n\n{\"query\":\"b\",\"config\":\"agent/x\",\"context_query\":\"c\"}\r\n", "p", false)
 	f.Add(`{"query":"b","id":"jp-c17000000001","config":null}`, "./p.toml", true)
@@ -37,8 +37,8 @@ func FuzzRead(f *testing.F) {
 		var lines strings.Builder
 		enc := json.NewEncoder(&lines)
 		for i, it := range items {
-			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Place: i + 1}); !reflect.DeepEqual(it, want) {
-				t.Fatalf("read(%q): an item says more than a line can: %+v", text, it)
+			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Number: i + 1}); !reflect.DeepEqual(it, want) {
+				t.Fatalf("read(%q): an item holds more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {
 				t.Fatalf("read(%q): %+v", text, it)

@@ -20,21 +20,21 @@ import (
 	"jp/tools/files"
 )
 
-// earlier is what an earlier run of a batch has come to: the rows that were ok. They stay in the
-// file, or in the store, until it is their turn. A run that was killed had answers that waited for
-// the one of a query before them, and were in no row.
+// earlier has the rows of earlier runs of a batch that were ok. They stay in the file or in the
+// store until their turn. A killed run may have answers in the store that are in no row, because
+// they waited for the answer to a query before them.
 type earlier struct {
 	file   *os.File
-	rows   map[int]struct{ at, size int64 } // by the place of their query, from 0
-	stored map[int]convstore.Delegation     // those that are in the store only
+	rows   map[int]struct{ at, size int64 } // rows in the file, by the index of their query
+	stored map[int]convstore.Delegation     // answers that are only in the store, likewise
 	read   func(convstore.Delegation) (delegate.Row, error)
-	below  convstore.ID // what the latest of the earlier runs ran below; 0 = none was found
-	line   string       // with --root-id: names the latest run and those that it went on with; "" = none was found
+	below  convstore.ID // conversation of the latest earlier run; 0 = none was found
+	line   string       // with --root-id: prefix of the latest run and those that it resumed; "" = none was found
 }
 
-func (e *earlier) known(place int) bool {
-	_, row := e.rows[place]
-	_, stored := e.stored[place]
+func (e *earlier) known(index int) bool {
+	_, row := e.rows[index]
+	_, stored := e.stored[index]
 	return row || stored
 }
 
@@ -44,12 +44,12 @@ func (e *earlier) close() {
 	}
 }
 
-// resume reads what an earlier run of the same batch has written and leaves the queries that were
-// answered there out of those to run. That they are the same is seen by the conversations that the
-// rows name: each was asked that query.
+// resume reads the output of an earlier run of the same batch, and removes the queries that it
+// answers from those to run. It checks that each conversation that a row names was asked the query
+// of that row.
 func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
-	var below []convstore.ID // what the runs that rows name ran below
+	var below []convstore.ID // parents of the conversations that the rows name
 	file, info, err := files.OpenRegular(files.Disk{}, b.env.Con.Abs(path), os.O_RDONLY, 0)
 	if err != nil {
 		return exit.Usagef("--resume %s: %v", path, files.Reason(err))
@@ -57,50 +57,50 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e.file, b.earlier = file, e
 	if out, ok := b.env.Con.Env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
-			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write into another one: what is known is repeated there")
+			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write to another file: the rows that are ok are repeated there")
 		}
 	}
 	dec := json.NewDecoder(e.file)
-	for place := 0; ; place++ {
+	for index := 0; ; index++ {
 		var raw json.RawMessage
 		err := dec.Decode(&raw)
 		if err != nil && endsInZeros(io.NewSectionReader(e.file, dec.InputOffset(), info.Size())) {
-			b.env.Con.Note("--resume %s: ends in zeros, as after a power cut: row %d, where they begin, counts as cut off", path, place+1)
+			b.env.Con.Note("--resume %s: ends in zeros, as after a power cut: row %d, where they begin, counts as cut off", path, index+1)
 			err = io.ErrUnexpectedEOF
 		}
 		switch {
-		case err == io.EOF, err == io.ErrUnexpectedEOF: // what was cut off in a row is run again
+		case err == io.EOF, err == io.ErrUnexpectedEOF: // a row that was cut off is run again
 			if err := b.findStored(ctx, below); err != nil {
 				return err
 			}
-			return b.leaveOut()
+			return b.dropAnswered()
 		case err != nil:
-			return exit.Usagef("--resume %s: row %d: %v", path, place+1, err).
-				WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", place)
+			return exit.Usagef("--resume %s: row %d: %v", path, index+1, err).
+				WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", index)
 		}
 		var row struct {
 			ID     *string `json:"conversation_id"`
 			Status string  `json:"status"`
 		}
 		if err := json.Unmarshal(raw, &row); err != nil || row.Status == "" {
-			return exit.Usagef("--resume %s: row %d: is not a row of a batch", path, place+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
+			return exit.Usagef("--resume %s: row %d: is not a row of a batch", path, index+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
 		}
-		if place >= len(b.items) {
+		if index >= len(b.items) {
 			return exit.Usagef("--resume %s: has more rows than stdin has queries", path)
 		}
 		if convstore.State(row.Status) != convstore.StateOK {
 			continue
 		}
-		parent, err := b.answers(ctx, row.ID, place)
+		parent, err := b.answers(ctx, row.ID, index)
 		if err != nil {
-			return exit.Usagef("--resume %s: row %d: %v", path, place+1, err)
+			return exit.Usagef("--resume %s: row %d: %v", path, index+1, err)
 		}
 		below = append(below, parent)
-		e.rows[place] = struct{ at, size int64 }{dec.InputOffset() - int64(len(raw)), int64(len(raw))}
+		e.rows[index] = struct{ at, size int64 }{dec.InputOffset() - int64(len(raw)), int64(len(raw))}
 	}
 }
 
-// endsInZeros reports whether there are zero bytes, and nothing else behind the first of them.
+// endsInZeros reports whether r has a zero byte, and only zero bytes after the first one.
 func endsInZeros(r io.Reader) bool {
 	zeros := false
 	for in := bufio.NewReader(r); ; {
@@ -116,9 +116,9 @@ func endsInZeros(r io.Reader) bool {
 	}
 }
 
-// answers checks that a conversation was asked the query at a place, under its profile, and returns
-// its parent.
-func (b *batch) answers(ctx context.Context, word *string, place int) (parent convstore.ID, err error) {
+// answers checks that a conversation was asked the query with this index, under its profile, and
+// returns its parent.
+func (b *batch) answers(ctx context.Context, word *string, index int) (parent convstore.ID, err error) {
 	if word == nil {
 		return 0, errors.New("names no conversation")
 	}
@@ -130,7 +130,7 @@ func (b *batch) answers(ctx context.Context, word *string, place int) (parent co
 	if err != nil {
 		return 0, err
 	}
-	it := b.items[place]
+	it := b.items[index]
 	if it.ID == "" && conv.Profile != it.Config {
 		return 0, fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
 	}
@@ -142,13 +142,13 @@ func (b *batch) answers(ctx context.Context, word *string, place int) (parent co
 			return conv.Parent, nil
 		}
 	}
-	return 0, fmt.Errorf("%s was not asked what query %d asks", id, place+1)
+	return 0, fmt.Errorf("%s was not asked query %d", id, index+1)
 }
 
 // The labels of the conversation that a batch runs below.
 const (
-	labelBatch   = "batch"         // the sum of its queries
-	labelResumes = "batch_resumes" // the conversation of the run that it goes on with
+	labelBatch   = "batch"         // sum of its queries
+	labelResumes = "batch_resumes" // conversation of the run that it resumes
 )
 
 func (b *batch) labels() map[string]string {
@@ -159,11 +159,11 @@ func (b *batch) labels() map[string]string {
 	return l
 }
 
-// call begins the ids of all calls of this batch, whoever makes them.
+// call returns the prefix of the ids of all calls of this batch, in every run.
 func (b *batch) call() string { return "batch-" + b.sum + "-" }
 
-// newCall begins the ids of the calls of this run: a run that resumes
-// an earlier one uses the same ids.
+// newCall returns the prefix of the ids of the calls of this run. It contains the prefix of the
+// run that this one resumes.
 func (b *batch) newCall() string {
 	if b.earlier != nil && b.earlier.line != "" {
 		return b.call() + b.earlier.line + "-" + convstore.NewEventID()
@@ -171,7 +171,7 @@ func (b *batch) newCall() string {
 	return b.call() + b.line
 }
 
-// lineOf is what the calls of a run, and of those that went on with it, begin with after call.
+// lineOf returns the part of a call id after call() that a run shares with those that resume it.
 func (b *batch) lineOf(call string) string {
 	rest, _ := strings.CutPrefix(call, b.call())
 	rest, _, _ = strings.Cut(rest, "#")
@@ -179,7 +179,7 @@ func (b *batch) lineOf(call string) string {
 	return line
 }
 
-// sumOf tells one batch from others: same queries, in the same order, under the same profiles.
+// sumOf returns a hash of the queries, their order and their profiles.
 func sumOf(items []delegate.Item) string {
 	h := sha256.New()
 	for _, it := range items {
@@ -188,9 +188,9 @@ func sumOf(items []delegate.Item) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// findStored finds the answers that earlier runs of this batch have stored and not written: below
-// what the rows name and the latest run that asked the same, and below those that these went on
-// with.
+// findStored finds the answers that earlier runs of this batch have stored and not written. It
+// looks below the latest run with the same sum, below the parents that the rows name, and below
+// the runs that these resumed.
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
 		return b.findStoredFor(ctx)
@@ -205,7 +205,7 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 		b.earlier.below = max(b.earlier.below, c.ID)
 	}
 	if b.earlier.below != 0 {
-		if err := b.claim(ctx, b.earlier.below, "--resume"); err != nil { // until this run ends, which comes after it
+		if err := b.claim(ctx, b.earlier.below, "--resume"); err != nil { // held until this run ends
 			return err
 		}
 	}
@@ -213,21 +213,21 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	for _, id := range append([]convstore.ID{b.earlier.below}, below...) {
 		for run, ok := runs[id]; ok && !seen[run.ID]; run, ok = runs[id] {
 			seen[run.ID] = true
-			if err := b.leave(ctx, run); err != nil {
+			if err := b.endKilled(ctx, run); err != nil {
 				return err
 			}
 			if err := b.storedBelow(ctx, run.ID, run.ID); err != nil {
 				return err
 			}
 			if id, err = convstore.ParseID(run.Labels[labelResumes]); err != nil {
-				break // it went on with none
+				break // it resumed none
 			}
 		}
 	}
 	return nil
 }
 
-// findStoredFor is findStored on behalf of an existing conversation.
+// findStoredFor does the same for a batch on behalf of an existing conversation.
 func (b *batch) findStoredFor(ctx context.Context) error {
 	caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
 	if err != nil {
@@ -240,11 +240,10 @@ func (b *batch) findStoredFor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The same queries may have been asked on behalf of it before, by runs that this one does not
-	// go on with.
+	// Other runs, which this one does not resume, may have asked the same queries on its behalf.
 	var latest time.Time
 	for _, del := range all {
-		if delegate.PlaceOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
+		if delegate.NumberOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
 			latest, b.earlier.line = del.Reserved, b.lineOf(del.Call)
 		}
 	}
@@ -279,7 +278,8 @@ func (b *batch) ledger(ctx context.Context, at convstore.ID) (all []convstore.De
 	}
 }
 
-// claim keeps other batches from something about a conversation until this one ends.
+// claim takes a claim on a conversation, with the name what. No other batch can take it until this
+// one ends.
 func (b *batch) claim(ctx context.Context, of convstore.ID, what string) error {
 	held, err := b.session.Store.Claim(ctx, of, what)
 	if err == nil {
@@ -288,15 +288,15 @@ func (b *batch) claim(ctx context.Context, of convstore.ID, what string) error {
 	return err
 }
 
-// claimLine claims what the calls of a run with --root-id, and of those that go on with it, begin
-// with: such a run has no conversation of its own, whose run lock would say that it has not ended.
+// claimLine claims the prefix of the calls of a run with --root-id and of those that resume it.
+// Such a run has no conversation, and so no run lock that shows that it still runs.
 func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string) error {
 	return b.claim(ctx, caller, "batch "+line)
 }
 
-// leave ends an earlier run that was killed: what it left open is settled. One that still runs is
-// left alone, and so is its batch.
-func (b *batch) leave(ctx context.Context, conv convstore.Conversation) error {
+// endKilled settles what an earlier run that was killed left open, and ends its turn. It returns an
+// error if that run has not ended.
+func (b *batch) endKilled(ctx context.Context, conv convstore.Conversation) error {
 	if conv.Status != convstore.StatusInterrupted && conv.Status != convstore.StatusRunning {
 		return nil
 	}
@@ -313,8 +313,8 @@ func (b *batch) leave(ctx context.Context, conv convstore.Conversation) error {
 	return errors.Join(err, log.Close())
 }
 
-// await waits until the sub-agents of a caller have ended that earlier runs of this batch have left:
-// their answers may be stored by now.
+// await waits until the sub-agents that earlier runs of this batch started for a caller have ended.
+// After that their answers may be in the store.
 func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 	scope, err := b.session.Store.Below(ctx, caller)
 	if err != nil {
@@ -326,7 +326,7 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 	return delegate.Await(ctx, scope, mine, func(del convstore.Delegation) { b.env.Con.Note("%s", delegate.Left(del)) })
 }
 
-// storedBelow notes the answers to queries of this batch that a caller has in the ledger of a root.
+// storedBelow adds the answers to queries of this batch in the ledger of root, for calls of caller.
 func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) error {
 	list, err := b.session.Store.Delegations(ctx, root)
 	if err == nil {
@@ -335,18 +335,19 @@ func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) erro
 	return err
 }
 
+// stored adds those of list that answer queries of this batch to the earlier answers.
 func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller convstore.ID) {
 	for _, del := range list {
-		place := delegate.PlaceOf(del, b.call()) - 1
+		index := delegate.NumberOf(del, b.call()) - 1
 		if line := b.earlier.line; line != "" && b.lineOf(del.Call) != line {
 			continue
 		}
-		if place < 0 || place >= b.total || del.Caller != caller || del.State != convstore.StateOK || b.earlier.known(place) {
+		if index < 0 || index >= b.total || del.Caller != caller || del.State != convstore.StateOK || b.earlier.known(index) {
 			continue
 		}
 		word := del.Child.String()
-		if parent, err := b.answers(ctx, &word, place); err == nil && parent == caller { // not where it was removed or moved since
-			b.earlier.stored[place] = del
+		if parent, err := b.answers(ctx, &word, index); err == nil && parent == caller { // unless it was removed or moved since
+			b.earlier.stored[index] = del
 		}
 	}
 	b.earlier.read = func(del convstore.Delegation) (delegate.Row, error) {
@@ -358,13 +359,13 @@ func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller 
 	}
 }
 
-// leaveOut takes the answered queries out of those to run.
-func (b *batch) leaveOut() error {
+// dropAnswered removes the answered queries from those to run.
+func (b *batch) dropAnswered() error {
 	rest := b.items[:0:0]
-	for place, it := range b.items {
-		if !b.earlier.known(place) {
+	for index, it := range b.items {
+		if !b.earlier.known(index) {
 			rest = append(rest, it)
-			b.places = append(b.places, place)
+			b.indexes = append(b.indexes, index)
 		}
 	}
 	b.items = rest
@@ -372,7 +373,7 @@ func (b *batch) leaveOut() error {
 	return nil
 }
 
-// repeat writes the known rows that stand before a place.
+// repeat writes the earlier rows of the queries before an index.
 func (b *batch) repeat(before int) error {
 	for ; b.written < before && b.earlier != nil; b.written++ {
 		if del, ok := b.earlier.stored[b.written]; ok {
