@@ -1,10 +1,10 @@
-// Package care is the commands that look after jp and what it keeps, and run no model: init,
-// doctor, store, usage, trace, trust, and those about the program itself: version, completion, man
-// and help.
+// Package care has the commands that look after jp and its data, and run no model: init, doctor,
+// store, usage, trace and trust, and those about the program itself: version, completion, man and
+// help.
 //
-// A constructor makes each command from a Group, which says what all of them share; nothing is
-// opened before a command runs. Complete is what the scripts of `jp completion` call: it answers
-// somebody who is typing, so it asks nobody, waits for no lock and shows no error of a file.
+// A constructor makes each command from a Group, which has what all of them share. Nothing is
+// opened before a command runs. The scripts of `jp completion` call Complete while a person types.
+// So it asks no question, waits for no lock and ignores errors of files.
 package care
 
 import (
@@ -15,7 +15,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 )
 
-// Group is what the commands share.
+// Group has what the commands share.
 type Group struct {
 	Con    *console.Console
 	WS     *workspace.Workspace

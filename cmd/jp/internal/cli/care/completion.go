@@ -15,7 +15,7 @@ import (
 	"jp/tools/unseen"
 )
 
-// NewCompletion is `jp completion`.
+// NewCompletion returns the command `jp completion`.
 func NewCompletion(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "completion", Summary: "print a completion script for a shell", Args: "bash|zsh|fish",

@@ -77,17 +77,17 @@ type storeAt struct {
 	State string `json:"state"` // ok, not made yet, none, damaged
 }
 
-// NewDoctor is `jp doctor`.
+// NewDoctor returns the command `jp doctor`.
 func NewDoctor(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
-		About: "Shows how much of a tool's sandbox this system has, whether the store is sound and " +
-			"what file system it is on, whether the workspace is trusted, whether a query would " +
-			"start in it, which config files of yours are read, which providers have a key (not " +
-			"the key), what the terminal can do, and where traces are sent, if anywhere. Changes " +
-			"nothing and connects to nothing. The status is 1 if something is broken. A system " +
-			"that cannot enforce the whole sandbox is not broken: the setting `sandbox` of a tool " +
-			"says what happens then.",
+		About: "Shows how much of a tool's sandbox this system can enforce, whether the store is " +
+			"sound and what file system it is on, whether the workspace is trusted, whether a " +
+			"query would start in it, which config files of yours are read, which providers have " +
+			"a key (not the key), what the terminal can do, and where traces are sent, if " +
+			"anywhere. Changes nothing and connects to nothing. The status is 1 if something is " +
+			"broken. A system that cannot enforce the whole sandbox is not broken: the setting " +
+			"`sandbox` of a tool says what happens then.",
 		Exits:    []exit.Status{exit.Failed},
 		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
 		Run: func(ctx context.Context, _ []string) error {
@@ -260,7 +260,7 @@ func (g *Group) writeExamined(e examined) error {
 		row("files", wording.Either(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))
 		row("network", wording.Either(e.Sandbox.Seccomp, "system call filter", "no system call filter"))
 		row("sandbox", wording.Either(len(e.Sandbox.Missing) > 0, "cannot enforce "+strings.Join(e.Sandbox.Missing, ", "), "whole"))
-		row("io_uring", wording.Either(e.Sandbox.IOUring, "not kept from tools", "kept from tools"))
+		row("io_uring", wording.Either(e.Sandbox.IOUring, "tools can use it", "tools cannot use it"))
 		row("processes", wording.Either(e.Adopts, "none outlives jp (subreaper)", "one that leaves its group can outlive jp: no subreaper"))
 		row("store", strings.TrimSpace(e.Store.State+"  "+e.Store.Path))
 		disk := func(name string, d *convstore.Disk, more string) {
@@ -287,7 +287,7 @@ func (g *Group) writeExamined(e examined) error {
 		row("terminal", fmt.Sprintf("%s, %s, questions %s", wording.Either(e.Terminal.Out, fmt.Sprintf("%d columns", e.Terminal.Width), "none"),
 			wording.Either(e.Terminal.UTF8, "UTF-8", "no UTF-8"), wording.Either(e.Terminal.Answer, "can be asked", "cannot be asked")))
 		if t := e.Traces; t != nil {
-			row("traces", wording.Either(t.URL == "", "not sent", t.URL+wording.Either(t.Content, ", with what is said", "")))
+			row("traces", wording.Either(t.URL == "", "not sent", t.URL+wording.Either(t.Content, ", with the text of messages", "")))
 		}
 		for _, text := range e.Errors {
 			row("broken", text)

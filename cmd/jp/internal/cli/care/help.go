@@ -8,7 +8,7 @@ import (
 	"jp/cmd/jp/internal/command"
 )
 
-// NewHelp is `jp help COMMAND...`, the same as `jp COMMAND... --help`.
+// NewHelp returns the command `jp help COMMAND...`, the same as `jp COMMAND... --help`.
 func NewHelp(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "help", Paged: true, Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,

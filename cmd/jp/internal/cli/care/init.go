@@ -22,7 +22,7 @@ type initOptions struct {
 	yes   bool
 }
 
-// NewInit is `jp init`.
+// NewInit returns the command `jp init`.
 func NewInit(g *Group) *cli.Command {
 	var o initOptions
 	return g.Tree.Command(command.Spec{

@@ -10,7 +10,7 @@ import (
 	"jp/cmd/jp/internal/version"
 )
 
-// NewMan is `jp man`.
+// NewMan returns the command `jp man`.
 func NewMan(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "man", Summary: "print the manual page", Args: "[COMMAND...]", Max: -1,

@@ -6,7 +6,7 @@ import (
 	"jp/cmd/jp/internal/command"
 )
 
-// NewStore is `jp store`.
+// NewStore returns the command `jp store`.
 func NewStore(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "store", Summary: "check, copy and shrink the store of this workspace",

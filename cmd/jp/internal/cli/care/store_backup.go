@@ -18,9 +18,9 @@ func newStoreBackup(g *Group) *cli.Command {
 		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
 		About: "The copy shows the store at one moment. It is complete, checked page by page and " +
 			"flushed to the disk; if this fails or is killed, there is no file. FILE must not " +
-			"exist. Other jp can write meanwhile; they wait only while the store is read a second " +
-			"time.\n\n" +
-			"To restore it, copy it to the path that `jp store path` prints while no jp runs.",
+			"exist. Other jp processes can write meanwhile; they wait only while the store is read " +
+			"a second time.\n\n" +
+			"To restore it, end every jp, then copy FILE to the path that `jp store path` prints.",
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store backup /media/backup/jp-$(date +%F).db"},

@@ -25,8 +25,8 @@ func newStoreCheck(g *Group) *cli.Command {
 		About: "Reads the whole store, changes nothing, and says if `jp store compact` would free " +
 			"much space.\n\n" +
 			"--salvage writes everything that can be read of a damaged store to FILE, as an " +
-			"export that `jp conversation import` reads. What is lost is named on stderr. The " +
-			"store is not changed.",
+			"export that `jp conversation import` reads. stderr names what is lost. The store is " +
+			"not changed.",
 		Flags:    []*command.Option{command.String(&salvage, "salvage", "FILE", "write everything that can be read to FILE, which must not exist")},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},

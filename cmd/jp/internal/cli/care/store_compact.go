@@ -15,9 +15,9 @@ func newStoreCompact(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "compact", Slow: true, Summary: "return free space in the store to the disk",
 		About: "Writes a new file without the free space, compares both, and replaces the old file " +
-			"if the new one is smaller. Other jp wait meanwhile: about 10 seconds for a gigabyte " +
-			"in use. If it fails, for example because the disk is full, the store does not " +
-			"change.",
+			"if the new one is smaller. Other jp processes wait meanwhile: about 10 seconds for a " +
+			"gigabyte in use. If it fails, for example because the disk is full, the store does " +
+			"not change.",
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store compact"},
 		Run: func(ctx context.Context, _ []string) error {

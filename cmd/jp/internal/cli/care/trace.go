@@ -26,7 +26,7 @@ const (
 	traceHTML   = "html"
 )
 
-// NewTrace is `jp trace`.
+// NewTrace returns the command `jp trace`.
 func NewTrace(g *Group) *cli.Command {
 	output := ""
 	return g.Tree.Command(command.Spec{

@@ -16,11 +16,11 @@ import (
 	"jp/cmd/jp/internal/trust"
 )
 
-// NewTrust is `jp trust`.
+// NewTrust returns the command `jp trust`.
 func NewTrust(g *Group) *cli.Command {
 	var show, revoke, yes bool
 	return g.Tree.Command(command.Spec{
-		Name: "trust", Summary: "show what this workspace would allow, and allow it",
+		Name: "trust", Summary: "show what this workspace would allow, and trust it",
 		About: "A workspace is code: its config gives commands to tools and lets them run. jp loads " +
 			"nothing of it before you trust it: neither .jp with everything in it, nor skills, " +
 			"AGENTS.md, CLAUDE.md or .mcp.json. You trust these files as they are now. If one " +
@@ -64,7 +64,7 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 		} else {
 			err = g.WS.Gate.Ask(ctx, j)
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
-				f.Hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
+				f.Hint = "`jp trust` asks on a terminal; elsewhere read `jp trust --show`, then run `jp trust --yes`"
 			}
 		}
 		if err != nil {

@@ -30,13 +30,13 @@ type usageOptions struct {
 	since command.Maybe[time.Duration]
 }
 
-// NewUsage is `jp usage`.
+// NewUsage returns the command `jp usage`.
 func NewUsage(g *Group) *cli.Command {
 	var o usageOptions
 	return g.Tree.Command(command.Spec{
 		Name: "usage", Paged: true, Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
 		About: "Counts the events of the conversation and of everything that it delegated, at any " +
-			"depth. A removed conversation still counts, with what the record of its run holds. " +
+			"depth. A removed conversation still counts: the ledger has what its run used. " +
 			"Without ID: the root of the active conversation. A session is one turn of the root " +
 			"with all that it delegates; life is all turns. A cost is unknown if one of its " +
 			"prices is unknown.\n\n" +
@@ -196,13 +196,13 @@ func asDay(n *named, s *string)     { n.Day = s }
 type usageJSON struct {
 	ID          convstore.ID      `json:"conversation_id"`
 	Title       string            `json:"title"`
-	Ledger      convstore.ID      `json:"ledger_id"` // the root whose sessions these are
+	Ledger      convstore.ID      `json:"ledger_id"` // root whose sessions these are
 	SessionTurn int               `json:"session_turn"`
 	Session     period            `json:"session"`
 	Life        period            `json:"life"`
 	Models      []named           `json:"models"`
 	Profiles    []named           `json:"profiles"`
-	Removed     int               `json:"removed_runs"` // counted from the records of their delegations
+	Removed     int               `json:"removed_runs"` // number of runs that only the ledger still has
 	Differences *[]differenceJSON `json:"differences,omitempty"`
 }
 

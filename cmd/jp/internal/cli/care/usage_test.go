@@ -90,7 +90,8 @@ func TestModelPrice(t *testing.T) {
 	}
 }
 
-// TestUsageBeyondCounting: the largest number stands for all above it, and none is below 0.
+// TestUsageBeyondCounting: a sum beyond the largest number is the largest number, not a negative
+// one.
 func TestUsageBeyondCounting(t *testing.T) {
 	huge := int64(math.MaxInt64)
 	c := usage.Charge{Conversation: 1, Model: "a", Session: 1, CostNano: &huge, Usage: convstore.Usage{Input: huge, Output: huge}}

@@ -10,7 +10,7 @@ import (
 	"jp/cmd/jp/internal/version"
 )
 
-// NewVersion is `jp version`.
+// NewVersion returns the command `jp version`.
 func NewVersion(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "version", Summary: "show the version of this program",

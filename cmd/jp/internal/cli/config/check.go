@@ -10,17 +10,17 @@ import (
 	"jp/cmd/jp/internal/lint"
 )
 
-// NewCheck is jp check.
+// NewCheck returns the command `jp check`.
 func NewCheck(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find out whether a query would start here, and check config, profiles and tools",
 		About: "Checks everything that `jp profile check` and `jp tool check` check. Then it " +
-			"prepares a query up to its first request to the model: a new one, and one that goes " +
-			"on with the session's active conversation. This checks the config of all layers, the " +
-			"model and its key, every tool, the profiles that the query may name, and the files " +
-			"that JP_RECORD and JP_REPLAY name. Each finding is a " +
-			"line: file:line: key: reason. Without a finding the status is 0, and `jp query` " +
-			"would start. Status 2 means that there are findings.\n\n" +
+			"prepares a query up to its first request to the model: a new one, and one that " +
+			"continues the session's active conversation. This checks the config of all layers, " +
+			"the model and its key, every tool, the profiles that the query may name, and the " +
+			"files that JP_RECORD and JP_REPLAY name. Each finding is a line: file:line: key: " +
+			"reason. Without a finding the status is 0, and `jp query` would start. Status 2 means " +
+			"that there are findings.\n\n" +
 			"It asks, changes and sends nothing, and runs no program of a tool or server. If an " +
 			"MCP server was never used, a finding says that its tools are not known yet.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},

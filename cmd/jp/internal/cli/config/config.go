@@ -1,11 +1,10 @@
-// Package config is the verbs of jp config, profile, model and tool, and jp check: what an agent is
-// and can do, shown, checked and changed.
+// Package config has the commands of `jp config`, `jp profile`, `jp model` and `jp tool`, and `jp
+// check`. They show, check and change what an agent is and can do.
 //
-// A [Group] is what they share; each verb has a file. Most read config as a run does, behind the
-// gate. profile ls, profile show and the checks review a workspace that need not be trusted; model
-// ls and model show ignore a workspace that is not trusted. config set, config fmt and profile
-// import check the new text first and write it under one lock. A trusted workspace stays trusted
-// with exactly these bytes.
+// They share a [Group], and each has a file. Most need a trusted workspace and read config as a run
+// does. profile ls, profile show and the checks also read a workspace that is not trusted. model ls
+// and model show ignore such a workspace. config set, config fmt and profile import check the new
+// text, then write it under one lock. The workspace stays trusted with exactly these bytes.
 package config
 
 import (
@@ -21,7 +20,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 )
 
-// Group is what the verbs of jp config, profile, model and tool share.
+// Group has what these commands share.
 type Group struct {
 	Con    *console.Console
 	WS     *workspace.Workspace
@@ -30,7 +29,7 @@ type Group struct {
 	Review *review.Reviewer
 }
 
-// New is jp config.
+// New returns the command `jp config`.
 func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "config", Summary: "show, explain and change the config",
@@ -39,7 +38,7 @@ func New(g *Group) *cli.Command {
 	})
 }
 
-// NewProfile is jp profile.
+// NewProfile returns the command `jp profile`.
 func NewProfile(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "profile", Summary: "list, show, check and import agent profiles",
@@ -48,7 +47,7 @@ func NewProfile(g *Group) *cli.Command {
 	})
 }
 
-// NewModel is jp model.
+// NewModel returns the command `jp model`.
 func NewModel(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "model", Summary: "list and show models, with windows and prices",
@@ -67,7 +66,7 @@ func builtinNames() []string {
 	return names
 }
 
-// NewTool is jp tool.
+// NewTool returns the command `jp tool`.
 func NewTool(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "tool", Summary: "list, show, check and run tools",

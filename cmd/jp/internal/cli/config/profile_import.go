@@ -194,7 +194,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 	}
 	name := f.ProfileName()
 	im := imported{File: arg, Format: format, Profile: "agent/" + name, Path: ".jp/config/agent/" + name + ".toml", Mapped: map[string]string{}, LeftOut: []string{}}
-	leave := func(kind, thing, reason string) {
+	omit := func(kind, thing, reason string) {
 		l := omission{kind: kind, thing: term.Line(thing), reason: reason}
 		im.left = append(im.left, l)
 		im.LeftOut = append(im.LeftOut, l.String())
@@ -209,13 +209,13 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 		}
 	}
 	for _, t := range unknown {
-		leave("tool", t, "there is none here that does the same")
+		omit("tool", t, "jp has no tool that does the same")
 	}
 	if len(f.Skills) > 0 && f.Listed {
-		leave("skill", strings.Join(f.Skills, " "), "not part of the prompt; the tool skill reads it")
+		omit("skill", strings.Join(f.Skills, " "), "not part of the prompt; the tool skill reads it")
 	}
 	for _, note := range f.Notes {
-		leave("", "", note)
+		omit("", "", note)
 	}
 	if !f.Listed {
 		if names, err = g.chooseTools(ctx, o, arg); err != nil {
@@ -237,22 +237,22 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 		if !o.model.Set {
 			im.Model, _ = cfg.RequireModel() // without a model in the config the profile has none
 		}
-		switch inPlace := wording.Either(o.model.Set, "--model", "that of the config"); {
+		switch from := wording.Either(o.model.Set, "from --model", "from the config"); {
 		case im.Model == "" && f.Model == "":
-			leave("model", "", "that of whoever calls, and the config has none; set assistant.model, or give --model")
+			omit("model", "", "the file names none, and the config has none; set assistant.model, or give --model")
 		case im.Model == "":
-			leave("model", f.Model, "not known here; set assistant.model, or give --model")
+			omit("model", f.Model, "jp does not know it; set assistant.model, or give --model")
 		case f.Model != "":
-			leave("model", f.Model, fmt.Sprintf("not known here; %s is used instead, %s", im.Model, inPlace))
+			omit("model", f.Model, fmt.Sprintf("jp does not know it; the profile has %s, %s", im.Model, from))
 		case !o.model.Set:
-			leave("model", "", fmt.Sprintf("that of whoever calls; %s is used instead, %s", im.Model, inPlace))
+			omit("model", "", fmt.Sprintf("the file names none; the profile has %s, %s", im.Model, from))
 		}
 	}
 	if f.Reasoning != "" && !slices.Contains(effort.Levels(), f.Reasoning) {
-		leave("reasoning", f.Reasoning, "not known here")
+		omit("reasoning", f.Reasoning, "jp does not know it")
 	}
 	for _, key := range f.Left {
-		leave("key", key, "a profile has nothing for it")
+		omit("key", key, "a profile has no such setting")
 	}
 	im.data = f.Profile(foreign.Imported{Source: filepath.ToSlash(g.WS.Relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
 	im.TOML = string(im.data)

@@ -15,8 +15,8 @@ import (
 func newProfileListCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list the profiles that --cfg finds by name",
-		About: "In a pipe it prints tab-separated lines: name, file, what --cfg takes after NONE, " +
-			"and the word shadowed if another profile hides it.",
+		About: "In a pipe it prints tab-separated lines: name, source (workspace, user or builtin), " +
+			"value for --cfg, and the word shadowed if another profile hides it.",
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile ls -F json"},
 		Run:      func(ctx context.Context, _ []string) error { return runProfileList(ctx, g) },

@@ -87,7 +87,7 @@ func (g *Group) writeProfile(w *bufio.Writer, s profileShown) error {
 	for _, t := range s.Tools {
 		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, unseen.Spell(g.WS.Relative(t.Origin)))
 		if t.Run == string(tools.RunAsk) {
-			fmt.Fprintf(w, "    with nobody to ask: %s\n", t.Detached)
+			fmt.Fprintf(w, "    if nobody can be asked: %s\n", t.Detached)
 		}
 		for _, rule := range t.Access {
 			fmt.Fprintf(w, "    access %s\n", unseen.Spell(rule))

@@ -29,7 +29,7 @@ func (o *toolOptions) options() []*command.Option {
 func newToolListCommand(g *Group) *cli.Command {
 	var o toolOptions
 	return g.Tree.Command(command.Spec{
-		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
+		Name: "ls", Paged: true, Summary: "list the tools that an agent has",
 		About: "In a pipe it prints tab-separated lines: name, source, run mode, file and line that " +
 			"enable the tool.",
 		Flags:    o.options(),
@@ -59,7 +59,7 @@ func runToolList(ctx context.Context, g *Group, o toolOptions) error {
 	return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
 }
 
-// heldTool finds one tool among those that the config holds.
+// heldTool finds one tool among those that the config enables.
 func (g *Group) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
 	r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
 	if err != nil {
@@ -74,6 +74,6 @@ func (g *Group) heldTool(ctx context.Context, o toolOptions, name string) (tools
 			return d, r, nil
 		}
 	}
-	f := exit.NotFoundf("tool %s: not held by this agent", name)
+	f := exit.NotFoundf("tool %s: this agent does not have it", name)
 	return tools.Definition{}, nil, g.Env.UnknownTool(f, name, run.Names(defs), "`jp tool ls` lists them")
 }

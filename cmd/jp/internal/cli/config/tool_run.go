@@ -80,13 +80,13 @@ func runTool(ctx context.Context, g *Group, o toolOptions, name, args string) er
 	if err != nil {
 		return err
 	}
-	leave := func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) {
+	permit := func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) {
 		return tools.Decision{Allow: true}, nil
 	}
 	deliver := func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) {
 		return tools.Decision{Allow: true}, nil
 	}
-	run := tools.Executor{Set: set, Permit: leave, Deliver: deliver}
+	run := tools.Executor{Set: set, Permit: permit, Deliver: deliver}
 	var result tools.Result
 	for _, r := range run.Run(ctx, []tools.Call{{ID: "by-hand", Name: name, Arguments: json.RawMessage(args)}}) {
 		result = r
@@ -121,7 +121,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 		}
 		return ts[0], nil
 	case tools.SourceLocal:
-		if _, err := g.WS.Store(ctx); err != nil { // no tool reaches its folder
+		if _, err := g.WS.Store(ctx); err != nil { // opens the store, so that its folder is closed to the tool
 			return tools.Tool{}, err
 		}
 		env := g.WS.CommandEnv(host, nil)
@@ -135,7 +135,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 		WithHint("`jp query` lets an agent call it")
 }
 
-// toolResult is the JSON form of the outcome.
+// toolResult is the JSON form of a result.
 type toolResult struct {
 	Tool    string `json:"tool"`
 	IsError bool   `json:"is_error"`

@@ -87,7 +87,7 @@ func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
 	if t.Defined != "" {
 		row("defined", t.Defined)
 	}
-	row("run", t.Run+wording.Either(t.Run == string(tools.RunAsk), "; with nobody to ask: "+t.Detached, ""))
+	row("run", t.Run+wording.Either(t.Run == string(tools.RunAsk), "; if nobody can be asked: "+t.Detached, ""))
 	row("result", t.Result)
 	row("timeout", t.Timeout)
 	row("parallel", fmt.Sprint(t.Parallel))

@@ -27,7 +27,7 @@ type editedFile struct {
 	had   bool // whether it existed
 }
 
-// lockConfig prevents other jp from changing config files of this user until unlock.
+// lockConfig prevents other jp processes from changing config files of this user until unlock.
 func (g *Group) lockConfig(ctx context.Context) (unlock func(), err error) {
 	dir := g.Con.StateDir()
 	if dir == "" {
@@ -39,7 +39,7 @@ func (g *Group) lockConfig(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// userConfig returns the user's config.toml. Needs lockConfig.
+// userConfig returns the user's config.toml. The caller holds lockConfig.
 func (g *Group) userConfig() (editedFile, error) {
 	dir := profiles.UserDir(g.Con.Env.Environ)
 	if dir == "" {
@@ -55,7 +55,7 @@ func (g *Group) userConfig() (editedFile, error) {
 }
 
 // workspaceConfig returns a trusted file of the workspace by its slash path below the workspace.
-// Needs lockConfig.
+// The caller holds lockConfig.
 func (g *Group) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
 	f := editedFile{group: g, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
@@ -71,8 +71,8 @@ func (g *Group) workspaceConfig(files *trust.Files, key string) (editedFile, err
 	return f, nil
 }
 
-// trustedNow returns the files of the workspace as they are now; they are trusted in this state.
-// The gate may ask.
+// trustedNow returns the files of the workspace as they are now, if the user trusts this state. It
+// may ask.
 func (g *Group) trustedNow(ctx context.Context) (*trust.Files, error) {
 	if _, err := g.WS.Gate.Pass(ctx); err != nil {
 		return nil, err
@@ -100,8 +100,8 @@ func (f *editedFile) read() error {
 }
 
 // replaceConfig replaces a file of the workspace, under lockConfig. The new file is written in a
-// folder outside the workspace, which belongs to the owner of that lock: a jp that is killed leaves
-// no untrusted file in .jp.
+// folder outside the workspace, so that a jp that is killed leaves no untrusted file in .jp. The
+// owner of the lock owns that folder.
 func (g *Group) replaceConfig(file string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Join(g.Con.StateDir(), "config.writing")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -32,7 +32,7 @@ func (g *Group) tools(ctx context.Context, r *profiles.Resolved) ([]string, erro
 	return run.Names(defs), err
 }
 
-// New is jp conversation.
+// New returns the command `jp conversation`.
 func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "conversation", Aliases: []string{"c"},

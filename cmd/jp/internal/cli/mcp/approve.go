@@ -90,7 +90,8 @@ func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
 	return g.write(ctx, name, s)
 }
 
-// laidOut is a text in which all shows on a screen of width columns: no line can pass for two.
+// laidOut returns text folded to width columns. A continued line is indented, so that no line looks
+// like two.
 func laidOut(text string, width int) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -99,10 +100,11 @@ func laidOut(text string, width int) string {
 	return b.String()
 }
 
-// askApproval shows text and asks. The error is a refusal where nobody can answer, and for a no.
+// askApproval shows text and asks. It returns a refusal if nobody can answer, or if the answer is
+// no.
 func (g *Group) askApproval(ctx context.Context, name, text, question string) error {
 	refusal := (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s: not approved", name)}).
-		WithHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
+		WithHint("`jp mcp approve %[1]s` asks on a terminal; elsewhere read `jp mcp show %[1]s`, then run `jp mcp approve %[1]s --yes`", name)
 	tty, err := g.Env.Con.Terminal()
 	if console.Nobody(err) {
 		return refusal

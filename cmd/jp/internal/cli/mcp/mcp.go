@@ -1,6 +1,5 @@
-// Package mcp is the verbs of jp mcp: the servers that tools may be of, listed, shown and approved,
-// and jp as such a server. What they say of a server comes from package servers; the wire is the
-// other package of this name.
+// Package mcp has the commands of `jp mcp`. They list, show and approve MCP servers, and serve jp
+// as one. Package servers describes a server; the wire is in cmd/jp/internal/mcp.
 package mcp
 
 import (
@@ -10,13 +9,13 @@ import (
 	"jp/cmd/jp/internal/run"
 )
 
-// Group is what the verbs share.
+// Group has what the commands share.
 type Group struct {
 	Env  *run.Env
 	Tree *command.Tree
 }
 
-// New is jp mcp.
+// New returns the command `jp mcp`.
 func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "mcp", Summary: "use tools of MCP servers, or serve as one",

@@ -65,7 +65,7 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 	if o.rootID.Set && o.title.Set {
 		return command.ErrMixed("--root-id", "--title")
 	}
-	g.Env.Con.Globals.NonInteractive = true // stdin and stdout are the client's
+	g.Env.Con.Globals.NonInteractive = true // the client has stdin and stdout
 	return g.Env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
 		serving := &service{env: g.Env, session: s, telling: map[string]func(string){}}
 		if err := serving.open(ctx, o); err != nil {
@@ -76,7 +76,7 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 			Bound: g.Env.Con.IO.Bound, Template: conversationURI + "{id}",
 		}.Run(ctx, g.Env.Con.IO.In, g.Env.Con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {
-			failed = nil // it said that it goes, and does not want the rest
+			failed = nil // the client has ended, and does not want the rest
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			failed = cause
@@ -85,7 +85,7 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 	})
 }
 
-// conversationURI begins the address of a transcript.
+// conversationURI is the prefix of the address of a transcript.
 const conversationURI = "jp://conversation/"
 
 // service is one run of jp mcp serve.
@@ -95,10 +95,10 @@ type service struct {
 	d       *delegate.Delegator
 
 	mu      sync.Mutex
-	telling map[string]func(string) // of running calls, by id
+	telling map[string]func(string) // functions that send progress, by id of the running call
 }
 
-// open finds or makes the conversation that everything is below.
+// open finds or makes the conversation that all calls are below.
 func (s *service) open(ctx context.Context, o serveOptions) error {
 	cfg := s.session.Resolved.Config
 	if !cfg.Delegation.Enabled {
@@ -119,11 +119,11 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		scope, caller = st.Scope, st.Caller
 	} else {
 		if len(cfg.Delegation.Profiles) == 0 {
-			return exit.Refusedf("delegation.profiles: names nobody to delegate to").WithHint("list some profiles in .jp/config.toml; `jp profile ls` shows them")
+			return exit.Refusedf("delegation.profiles: names no profile to delegate to").WithHint("list some profiles in .jp/config.toml; `jp profile ls` shows them")
 		}
-		// A session is one turn, whose calls the limits of the session bound.
+		// The service is one turn. The limits of a session bound its calls.
 		l := &caller.Limits
-		l.Share = 1 // nothing is kept for a main agent, and the calls share it evenly
+		l.Share = 1 // there is no main agent to keep a share for
 		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
 		session := run.SessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
@@ -160,9 +160,10 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 	return err
 }
 
-// readOnly finds out which tools change nothing: those that read conversations and, where no
-// profile holds a tool that does more than read files and conversations, those that delegate. A
-// profile that cannot be resolved counts as one that does.
+// readOnly returns a function that reports whether a tool changes nothing. Tools that read
+// conversations change nothing. Tools that delegate change nothing if the tools of every profile
+// only read files and conversations. A profile that cannot be resolved counts as one that changes
+// something.
 func (s *service) readOnly(ctx context.Context) func(tools.Tool) bool {
 	delegations := !slices.ContainsFunc(s.d.Limits.Profiles, func(name string) bool { return !s.onlyReads(ctx, name) })
 	return func(t tools.Tool) bool {
@@ -191,7 +192,7 @@ func (s *service) onlyReads(ctx context.Context, profile string) bool {
 	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 
-// call carries out one call of the client. Whoever started this server permits all calls.
+// call runs one call of the client. Calls need no permission: who started the server gave it.
 func (s *service) call(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result {
 	id := "mcp-" + convstore.NewEventID()
 	s.mu.Lock()
@@ -216,7 +217,7 @@ func (s *service) call(ctx context.Context, name string, args json.RawMessage, t
 	return result
 }
 
-// watch tells the call that a delegation belongs to how that goes.
+// watch sends the progress of a delegation to the call that it belongs to.
 func (s *service) watch(d *stream.Delegation) {
 	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
 	s.mu.Lock()
@@ -228,7 +229,7 @@ func (s *service) watch(d *stream.Delegation) {
 	tell(d.Text())
 }
 
-// texts are the conversations of the subtree.
+// texts lists the conversations of the subtree.
 func (s *service) texts(ctx context.Context) ([]mcp.Text, error) {
 	convs, err := s.d.Scope.List(ctx, convstore.Filter{Hidden: true})
 	if err != nil {
@@ -241,8 +242,8 @@ func (s *service) texts(ctx context.Context) ([]mcp.Text, error) {
 	return list, nil
 }
 
-// read is the transcript of one of them, as the tool prints it, and longer than a result of it may
-// be.
+// read returns the transcript of one of them as the tool prints it, but with a larger limit than a
+// tool's result has.
 func (s *service) read(ctx context.Context, uri string) (string, error) {
 	word, ok := strings.CutPrefix(uri, conversationURI)
 	if !ok {
@@ -265,7 +266,7 @@ func (s *service) read(ctx context.Context, uri string) (string, error) {
 	return whole, nil
 }
 
-// end ends the turn of a conversation that was made for this.
+// end ends the turn of the conversation that open made, if any.
 func (s *service) end(ctx context.Context, failed error) error {
 	return s.session.Conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", run.EndOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
 }

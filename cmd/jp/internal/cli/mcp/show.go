@@ -55,13 +55,13 @@ func (g *Group) write(ctx context.Context, name string, s servers.Server) error 
 		}
 		if len(v.Tools) > 0 {
 			t := v.Tools[0]
-			fmt.Fprintf(w, "\nAn agent holds one with:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, unseen.Spell(t.Name))
+			fmt.Fprintf(w, "\nThis enables one for an agent:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, unseen.Spell(t.Name))
 		}
 		return nil
 	})
 }
 
-// toolNameFor is a name under which providers take a tool of a server.
+// toolNameFor returns a name for a tool of a server that providers accept.
 func toolNameFor(server, tool string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 128 && (r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
