@@ -7,7 +7,7 @@ bench=${BENCH:-.}
 time=${BENCHTIME:-}
 run() { CGO_ENABLED=0 go test -tags urfave_cli_no_docs -run '^$' -bench "$bench" -timeout 60m "$@" | grep -E '^(Benchmark|ok|FAIL|---)'; }
 
-echo '== whole processes: wall time, ratio to an empty Go program, CPU with all descendants, peak memory'
+echo '== whole processes: wall time, CPU with all descendants, peak memory; how many times an empty Go program or the floor, and the goal'
 run -benchtime "${time:-20x}" ./cmd/jp
 echo '== packages'
 command -v rg >/dev/null || echo 'ripgrep (rg) is not installed: BenchmarkSearch leaves x-ripgrep out'

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,32 +13,38 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/test/wire"
+	"jp/convstore"
 )
 
 // These benchmarks time whole processes: the shipped binary, built as `make build` does, against a local server without
-// latency. Each prints the median of its runs and, where it says something, the ratio to an empty Go program.
+// latency. Each prints medians of its runs and ratios to a floor that runs in turn with it: an empty Go program or, for
+// work, package test/floor, which asks as often and commits as often.
 
 // shop is a built jp with a workspace and a server.
 type shop struct {
-	b        *testing.B
-	jp, none string
-	dir      string
-	env      []string
-	stdin    string // of what is run
+	b               *testing.B
+	jp, none, floor string
+	dir             string
+	env             []string
+	url             string // of the server
+	stdin           string // of what is run
 }
 
 func newShop(b *testing.B, delay string) *shop {
 	b.Helper()
 	base := b.TempDir()
-	s := &shop{b: b, jp: filepath.Join(base, "jp"), none: filepath.Join(base, "none"), dir: filepath.Join(base, "work")}
+	s := &shop{b: b, jp: filepath.Join(base, "jp"), none: filepath.Join(base, "none"), floor: filepath.Join(base, "floor"), dir: filepath.Join(base, "work")}
 	empty := filepath.Join(base, "empty.go")
 	if err := os.WriteFile(empty, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	s.build(s.jp, ".")
 	s.build(s.none, empty)
+	s.build(s.floor, "./internal/test/floor")
 
 	var many strings.Builder
 	for i := range 32 {
@@ -92,6 +99,7 @@ max_parallel = 32
 			b.Fatal(err)
 		}
 	}
+	s.url = server.URL
 	home := filepath.Join(base, "home")
 	s.env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=k", "JP_SESSION=bench"}
 	s.run(s.jp, "trust", "--yes") // as people have it: the files are hashed in every run
@@ -107,6 +115,22 @@ func (s *shop) build(out, pkg string) {
 	}
 }
 
+// storeDir returns the folder of the workspace's store.
+func (s *shop) storeDir() string {
+	dir, err := convstore.Locate(convstore.Env{Get: func(name string) string {
+		for _, kv := range slices.Backward(s.env) {
+			if v, ok := strings.CutPrefix(kv, name+"="); ok {
+				return v
+			}
+		}
+		return ""
+	}}, s.dir)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	return dir
+}
+
 // run runs a program to its end and returns how long it took and what it and its descendants used.
 func (s *shop) run(program string, args ...string) (time.Duration, *syscall.Rusage) {
 	cmd := exec.Command(program, args...)
@@ -120,37 +144,96 @@ func (s *shop) run(program string, args ...string) (time.Duration, *syscall.Rusa
 	return took, cmd.ProcessState.SysUsage().(*syscall.Rusage)
 }
 
-// measure reports the median wall time of a command, the ratio to the empty program, CPU time with all descendants and peak
-// memory of the largest process.
+// measure reports medians of a command beside the empty program.
 func (s *shop) measure(args ...string) {
-	var wall, empty, cpu []time.Duration
-	var rss int64
-	for s.b.Loop() {
-		e, _ := s.run(s.none)
-		w, use := s.run(s.jp, args...)
-		empty, wall = append(empty, e), append(wall, w)
-		cpu = append(cpu, time.Duration(use.Utime.Nano()+use.Stime.Nano()))
-		rss = max(rss, use.Maxrss)
-	}
-	s.b.ReportMetric(0, "ns/op")
-	s.b.ReportMetric(ms(median(wall)), "ms")
-	s.b.ReportMetric(float64(median(wall))/float64(median(empty)), "x-empty")
-	s.b.ReportMetric(ms(median(cpu)), "cpu-ms")
-	s.b.ReportMetric(float64(rss)/1024, "MiB")
+	s.compare(args, func(int) []string { return []string{s.none} }).report(s.b, "empty")
 }
 
-func median(d []time.Duration) time.Duration {
+// measureFloor reports medians of a query beside the floor: a program that does the same with as many durable commits.
+func (s *shop) measureFloor(query string, children int) {
+	file := filepath.Join(filepath.Dir(s.dir), "floor.db")
+	floor := func(commits int) []string {
+		return []string{s.floor, s.url, query, file, strconv.Itoa(commits), strconv.Itoa(children)}
+	}
+	s.run(s.floor, floor(1)[1:]...) // makes the file
+	s.compare([]string{"query", "--new", query}, floor).report(s.b, "floor")
+}
+
+// sides is what jp and its floor took in each round, by the clock and as CPU time with all descendants.
+type sides struct {
+	clock, cpu           []time.Duration
+	floorClock, floorCPU []time.Duration
+	commits              []int
+	rss                  int64 // peak memory of jp's largest process, in KiB
+}
+
+// compare runs jp and then its floor, which is told how often jp has committed, in each round.
+func (s *shop) compare(args []string, floor func(commits int) []string) *sides {
+	m := &sides{}
+	cpu := func(use *syscall.Rusage) time.Duration { return time.Duration(use.Utime.Nano() + use.Stime.Nano()) }
+	for s.b.Loop() {
+		before := s.commits()
+		clock, use := s.run(s.jp, args...)
+		m.clock, m.cpu, m.rss = append(m.clock, clock), append(m.cpu, cpu(use)), max(m.rss, use.Maxrss)
+		m.commits = append(m.commits, s.commits()-before)
+		f := floor(m.commits[len(m.commits)-1])
+		clock, use = s.run(f[0], f[1:]...)
+		m.floorClock, m.floorCPU = append(m.floorClock, clock), append(m.floorCPU, cpu(use))
+	}
+	return m
+}
+
+// commits returns the number of write transactions that the store has seen: the last one's id.
+func (s *shop) commits() (n int) {
+	dir := s.storeDir()
+	db, err := bbolt.Open(filepath.Join(dir, "store.db"), 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.View(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }); err != nil {
+		s.b.Fatal(err)
+	}
+	return n
+}
+
+func (m *sides) report(b *testing.B, floor string) {
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(ms(median(m.clock)), "ms")
+	b.ReportMetric(float64(median(m.clock))/float64(median(m.floorClock)), "x-"+floor)
+	b.ReportMetric(ms(median(m.cpu)), "cpu-ms")
+	b.ReportMetric(float64(median(m.cpu))/float64(median(m.floorCPU)), "x-"+floor+"-cpu")
+	b.ReportMetric(float64(median(m.commits)), "commits")
+	b.ReportMetric(float64(m.rss)/1024, "MiB")
+}
+
+func median[T cmp.Ordered](d []T) T {
 	slices.Sort(d)
 	return d[len(d)/2]
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 
-func BenchmarkVersion(b *testing.B)          { newShop(b, "0s").measure("version") }
-func BenchmarkQuery(b *testing.B)            { newShop(b, "0s").measure("query", "--new", "plain") }
-func BenchmarkOneDelegation(b *testing.B)    { newShop(b, "0s").measure("query", "--new", "one") }
-func Benchmark32Delegations(b *testing.B)    { newShop(b, "200ms").measure("query", "--new", "many") }
-func Benchmark32DelegationsCPU(b *testing.B) { newShop(b, "0s").measure("query", "--new", "many") }
+func BenchmarkVersion(b *testing.B) {
+	newShop(b, "0s").measure("version")
+	b.ReportMetric(3, "x-empty-goal")
+}
+
+func BenchmarkQuery(b *testing.B) {
+	newShop(b, "0s").measureFloor("plain", 0)
+	b.ReportMetric(2, "x-floor-goal")
+}
+
+func BenchmarkOneDelegation(b *testing.B) {
+	newShop(b, "0s").measureFloor("one", 1)
+	b.ReportMetric(2, "x-floor-goal")
+}
+
+func Benchmark32Delegations(b *testing.B) {
+	newShop(b, "200ms").measureFloor("many", 32)
+	b.ReportMetric(1.5, "x-floor-goal")
+	b.ReportMetric(2, "x-floor-cpu-goal")
+}
 
 // Benchmark256ThroughACapOf32 is `jp batch` with 256 queries whose model takes 2 s each, 32 at a time: ideally 8 waves.
 func Benchmark256ThroughACapOf32(b *testing.B) {

@@ -23,18 +23,8 @@ func (s *shop) seedTree(n int) string {
 			s.b.Fatal(err)
 		}
 	}
-	getenv := func(name string) string {
-		for _, kv := range s.env {
-			if v, ok := strings.CutPrefix(kv, name+"="); ok {
-				return v
-			}
-		}
-		return ""
-	}
 	ctx := context.Background()
-	dir, err := convstore.Locate(convstore.Env{Get: getenv}, s.dir)
-	must(err)
-	st, err := convstore.Open(dir, convstore.Options{Workspace: s.dir})
+	st, err := convstore.Open(s.storeDir(), convstore.Options{Workspace: s.dir})
 	must(err)
 	config := convstore.Config{JSON: []byte("{}")}
 	root, err := st.Create(ctx, convstore.New{Title: "a large tree", Model: "anthropic/bench", Config: config})
