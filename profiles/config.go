@@ -65,7 +65,7 @@ type Request struct {
 type Conversation struct {
 	MaxTurns  int  // tool rounds in one turn, default 50
 	Window    int  // context_window: earlier turns that the model gets; 0 = all, the default
-	Parallel  int  // conversation.tools.parallel: tool calls run at once, default 8
+	Parallel  int  // conversation.tools.parallel: tool calls run at once, without those that start sub-agents, default 8
 	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
 	Compact   Compact
 

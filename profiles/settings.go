@@ -128,7 +128,7 @@ func table() []setting {
 			doc:   "who writes a title when the first turn of a conversation is done; not set, and in sub-agents: nobody"},
 		{key: "conversation.tools.parallel", kind: whole, def: int64(8), check: between(1, 1024),
 			field: func(c *Config, _ []string) any { return &c.Conversation.Parallel },
-			doc:   "tool calls of one reply that run at once; so no tool can be called parallel"},
+			doc:   "tool calls of one reply that run at once, without those that start sub-agents; so no tool can be called parallel"},
 		{key: "conversation.tools.<name>", kind: open, doc: "a tool, enabled by being here; '*' holds defaults for all"},
 
 		{key: "delegation.enabled", kind: truth, def: true, field: func(c *Config, _ []string) any { return &c.Delegation.Enabled },

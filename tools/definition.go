@@ -235,6 +235,10 @@ func (d Definition) Pinned(pin, description string, raw json.RawMessage) (Defini
 // Local reports whether a command of the user runs the tool, whatever its Source is.
 func (d Definition) Local() bool { return d.Source == SourceLocal || !d.Command.IsZero() }
 
+// Delegates reports whether the tool itself starts sub-agents and waits for them, as jp_query does.
+// A command that runs jp is a process of its own and does not count.
+func (d Definition) Delegates() bool { return d.Source == SourceDelegation && !d.Local() }
+
 // Declared returns the source as a definition spells it.
 func (d Definition) Declared() string {
 	if d.Local() {

@@ -31,7 +31,8 @@ type Executor struct {
 	// Deliver gives permission to show a result to the model. nil delivers the results of
 	// "unattended" tools and withholds all others.
 	Deliver func(ctx context.Context, t Tool, c Call, r Result) (Decision, error)
-	// Parallel is how many calls of one batch run at once; 0 is DefaultParallel.
+	// Parallel is how many calls of one batch run at once, without those of tools that delegate; 0 is
+	// DefaultParallel.
 	Parallel int
 	// BatchBytes is the most text of all results together; 0 is DefaultBatchBytes. The results that
 	// finish last are cut.
@@ -54,7 +55,9 @@ type Executor struct {
 //
 // A tool whose definition says parallel = false runs alone: calls before it are finished first, and
 // calls behind it start after it. Other calls run beside one another, those that need no answer of
-// a person first.
+// a person first. As many as Parallel run at once, and the others wait for a place in call order. A
+// tool that Delegates needs no place, because it only waits for sub-agents, and these have a bound
+// of their own.
 //
 // When the consumer stops early, the calls that run are cancelled. Run returns when none of them is
 // running any more.
@@ -63,7 +66,6 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 		ctx, cancel := context.WithCancel(ctx)
 		b := batch{
 			Executor: e,
-			slots:    make(chan struct{}, orDefault(e.Parallel, DefaultParallel)),
 			done:     make(chan finished, len(calls)),
 		}
 		b.surround(ctx, calls)
@@ -111,7 +113,6 @@ func orDefault(n, def int) int {
 // batch is one Run.
 type batch struct {
 	Executor
-	slots  chan struct{}
 	done   chan finished
 	around map[string]around // by call; nil without Executor.Around
 }
@@ -173,6 +174,29 @@ func (b *batch) alone(c Call) bool {
 func (b *batch) runTogether(ctx context.Context, calls []Call) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	line := make(chan job, len(calls)) // permitted jobs that wait for a place
+	defer close(line)
+	wg.Go(func() {
+		places := make(chan struct{}, orDefault(b.Parallel, DefaultParallel))
+		for j := range line {
+			select {
+			case places <- struct{}{}:
+				wg.Go(func() { b.do(ctx, j, func() { <-places }) })
+			case <-ctx.Done():
+				b.report(j.orig, *neverRan(ctx))
+			}
+		}
+	})
+	start := func(j job) {
+		switch refusal := b.permit(ctx, j); {
+		case refusal != nil:
+			b.report(j.orig, *refusal)
+		case j.tool.Delegates():
+			wg.Go(func() { b.do(ctx, j, func() {}) })
+		default:
+			line <- j
+		}
+	}
 	var asking []job
 	for _, c := range calls {
 		j, refusal := b.prepare(c)
@@ -180,13 +204,13 @@ func (b *batch) runTogether(ctx context.Context, calls []Call) {
 		case refusal != nil:
 			b.report(c, *refusal)
 		case j.tool.Run == RunUnattended || j.tool.Run == RunDeny:
-			b.start(ctx, &wg, j)
+			start(j)
 		default:
 			asking = append(asking, j)
 		}
 	}
 	for _, j := range asking {
-		b.start(ctx, &wg, j)
+		start(j)
 	}
 }
 
@@ -214,9 +238,8 @@ func (b *batch) prepare(c Call) (job, *Result) {
 	return j, nil
 }
 
-// start asks for permission and, if it gets it, starts the call in a slot. It returns when the
-// permission was given, so that people are asked in call order, but before the call has ended.
-func (b *batch) start(ctx context.Context, wg *sync.WaitGroup, j job) {
+// permit asks for permission to run the call. If it does not get it, it says why.
+func (b *batch) permit(ctx context.Context, j job) *Result {
 	permit := b.Permit
 	if permit == nil {
 		permit = permitUnattended
@@ -224,26 +247,25 @@ func (b *batch) start(ctx context.Context, wg *sync.WaitGroup, j job) {
 	d, err := decide(func() (Decision, error) { return permit(ctx, j.tool, j.call) })
 	switch {
 	case ctx.Err() != nil:
-		b.report(j.orig, *refused("cancelled before it ran: %v", context.Cause(ctx)))
-		return
+		return neverRan(ctx)
 	case err != nil:
-		b.report(j.orig, *refused("no permission to run: %v", err))
-		return
+		return refused("no permission to run: %v", err)
 	case !d.Allow:
-		b.report(j.orig, *refused("refused: %s", orText(d.Reason, "not allowed to run")))
-		return
+		return refused("refused: %s", orText(d.Reason, "not allowed to run"))
 	}
-	select {
-	case b.slots <- struct{}{}:
-	case <-ctx.Done():
-		b.report(j.orig, *refused("cancelled before it ran: %v", context.Cause(ctx)))
-		return
-	}
-	wg.Go(func() {
-		r := b.call(ctx, j)
-		<-b.slots
-		b.report(j.orig, b.deliver(ctx, j, r))
-	})
+	return nil
+}
+
+func neverRan(ctx context.Context) *Result {
+	return refused("cancelled before it ran: %v", context.Cause(ctx))
+}
+
+// do runs a permitted call. It calls ended when the tool has ended, before anybody is asked for
+// permission to deliver the result.
+func (b *batch) do(ctx context.Context, j job, ended func()) {
+	r := b.call(ctx, j)
+	ended()
+	b.report(j.orig, b.deliver(ctx, j, r))
 }
 
 // report sends a result to the consumer; there is room for one of every call.
@@ -299,7 +321,7 @@ func errorText(text string) string {
 // hasStatus reports whether text is the answer of sub-agents, which says by itself how they ended:
 // an element with an attribute, or rows with a member.
 func hasStatus(t Tool, text string) bool {
-	return t.Source == SourceDelegation && !t.Local() && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
+	return t.Delegates() && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
 }
 
 // deliver asks for permission to show the result to the model, and bounds it.

@@ -222,6 +222,74 @@ func TestExecutorAlone(t *testing.T) {
 	}
 }
 
+// A sub-agent takes no place of Parallel, wherever its call is in the reply and whether or not a
+// person permits it. All others wait for a place in call order.
+func TestExecutorSubAgentsTakeNoPlace(t *testing.T) {
+	const agents, others, parallel = 20, 9, 3
+	synctest.Test(t, func(t *testing.T) {
+		var agentsNow, othersNow atomic.Int32
+		var mu sync.Mutex
+		var order []string
+		next, end := make(chan bool), make(chan bool)
+		agent := func(_ context.Context, c Call) (Result, error) {
+			agentsNow.Add(1)
+			defer agentsNow.Add(-1)
+			<-end
+			return Result{Text: c.ID}, nil
+		}
+		other := func(_ context.Context, c Call) (Result, error) {
+			othersNow.Add(1)
+			defer othersNow.Add(-1)
+			mu.Lock()
+			order = append(order, c.ID)
+			mu.Unlock()
+			<-next
+			return Result{Text: c.ID}, nil
+		}
+		delegates := func(d *Definition) { d.Source = SourceDelegation }
+		command := func(d *Definition) { d.Command = CommandLine{Program: "jp"} }
+		asks := func(d *Definition) { d.Run = RunAsk }
+		e := Executor{
+			Parallel: parallel,
+			Set: setOf(t, tool("agent", agent, delegates), tool("agent_ask", agent, delegates, asks),
+				tool("file", other), tool("file_ask", other, asks), tool("runs_jp", other, delegates, command)),
+			Permit: func(context.Context, Tool, Call) (Decision, error) { return Decision{Allow: true}, nil },
+		}
+		var list []Call
+		for i, name := range []string{"file", "file", "file", "runs_jp", "file", "file_ask", "file_ask", "file_ask", "file_ask"} {
+			list = append(list, Call{ID: fmt.Sprint(i), Name: name})
+		}
+		for i := range agents {
+			list = append(list, Call{ID: fmt.Sprint("agent", i), Name: []string{"agent", "agent_ask"}[i%2]})
+		}
+
+		var got map[string]Result
+		var run sync.WaitGroup
+		run.Go(func() { got = runAll(t, e, t.Context(), list...) })
+		for ended := range others {
+			synctest.Wait()
+			if n, want := int(othersNow.Load()), min(parallel, others-ended); n != want {
+				t.Errorf("after %d others, %d run at once, want %d", ended, n, want)
+			}
+			if n := agentsNow.Load(); n != agents {
+				t.Errorf("after %d others, %d sub-agents run at once, want %d", ended, n, agents)
+			}
+			next <- true
+		}
+		close(end)
+		run.Wait()
+		slices.Sort(order[:parallel]) // these began together
+		if want := "0 1 2 3 4 5 6 7 8"; strings.Join(order, " ") != want {
+			t.Errorf("the others began in the order %v, want %s", order, want)
+		}
+		for _, c := range list {
+			if got[c.ID].Text != c.ID {
+				t.Errorf("result of %s = %+v", c.ID, got[c.ID])
+			}
+		}
+	})
+}
+
 func TestExecutorTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := Executor{Set: setOf(t,

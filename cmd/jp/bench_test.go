@@ -79,8 +79,6 @@ text = "answer"
 		".jp/config.toml": `
 [assistant]
 model = "anthropic/bench"
-[conversation.tools]
-parallel = 32
 [conversation.tools.jp_query]
 source = "delegation"
 run = "unattended"

@@ -69,8 +69,6 @@ func limitedSite(t *testing.T, l *limiter, rules string, children int) (*site, [
 		".jp/config.toml": fmt.Sprintf(`
 [assistant]
 model = "anthropic/many"
-[conversation.tools]
-parallel = %[1]d
 [conversation.tools.jp_query]
 source = "delegation"
 run = "unattended"

@@ -32,7 +32,7 @@ source = "delegation"
 run = "unattended"
 `
 	return newSite(t, map[string]string{
-		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools]\nparallel = 64\n" + delegates +
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n" + delegates +
 			fmt.Sprintf("[delegation]\nprofiles = [\"agent/leaf\", \"agent/mid\"]\nmax_depth = 2\nmax_per_turn = 32\nmax_parallel = 64\ntoken_budget = %d\n", limit),
 		".jp/config/agent/leaf.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n" + reads,
 		".jp/config/agent/mid.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/mid.toml\"\n" + delegates +

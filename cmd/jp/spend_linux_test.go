@@ -186,8 +186,6 @@ func TestCapHoldsWhileAttemptsBreak(t *testing.T) {
 model = "%[1]s"
 [assistant.request]
 base_backoff_ms = 1
-[conversation.tools]
-parallel = 32
 [conversation.tools.jp_query]
 source = "delegation"
 run = "unattended"
