@@ -167,7 +167,7 @@ func TestClient(t *testing.T) {
 		{`"subtype":"rewind_files"`, "rewind_files: is not supported here"},
 		{`"subtype":"set_permission_mode","mode":"default"`, ""},
 		{`"subtype":"set_permission_mode","mode":"bypassPermissions"`,
-			`permission mode "bypassPermissions": there are only default and dontAsk here: what a tool may do unasked is in its definition`},
+			`permission mode "bypassPermissions": jp has only default and dontAsk; the definition of a tool says what it may do without a question`},
 	} {
 		c.send(`{"type":"control_request","request_id":"r","request":{` + test.request + `}}`)
 		if _, failed := c.answer("r"); failed != test.want {
@@ -330,7 +330,7 @@ func TestClientPermission(t *testing.T) {
 		{success + `{"behavior":"allow"}`, true, "created"},
 		{success + `{"behavior":"allow","updatedInput":null}`, true, "created"},
 		{success + `{"behavior":"deny","message":"not\u200b today"}`, false, "the user said no: not today"},
-		{success + `{"behavior":"allow","updatedInput":{"overwrite":true,"content":"y","path":"x"}}`, false, "the user said no: the arguments were changed, and calls run as they are or not at all"},
+		{success + `{"behavior":"allow","updatedInput":{"overwrite":true,"content":"y","path":"x"}}`, false, "the user said no: the client changed the arguments; a call runs unchanged or not at all"},
 		{success + `{"behavior":"allow","updatedInput":{}}`, false, "the arguments were changed"},
 		{success + `{"behavior":"yes"}`, false, `the user said no: the client's answer is none: its behavior is "yes"`},
 		{success + `null`, false, `the client's answer is none`},

@@ -313,12 +313,12 @@ func (c *client) again() error {
 	return c.less("max-cost", &o.maxCost, c.run.used.CostNano)
 }
 
-// less lowers a limit by what was used. Where nobody can say how much that is, there is no further message.
+// less lowers a limit by what was used. It fails if the usage is unknown.
 func (c *client) less(flag string, limit *command.Maybe[*int64], used *int64) error {
 	switch {
 	case limit.Value == nil:
 	case used == nil:
-		return exit.Refusedf("--%s: nobody can say how much the last message used, so that no further one begins", flag)
+		return exit.Refusedf("--%s: the last message has used an unknown amount, so no further message can start", flag)
 	default:
 		left := max(*limit.Value-*used, 0)
 		limit.Value = &left

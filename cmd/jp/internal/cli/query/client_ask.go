@@ -41,7 +41,7 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: toolcall.Hidden(q.Call.Arguments)}
 	p.Title = toolcall.Title(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
 	if !json.Valid(p.Input) || !strings.HasPrefix(strings.TrimSpace(string(p.Input)), "{") {
-		return no("its arguments are no object")
+		return no("its arguments are not a JSON object")
 	}
 	r, err := a.client.permit(ctx, p)
 	switch {
@@ -55,7 +55,7 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 	case !r.Allow:
 		return no("%s", strings.TrimSpace(unseen.Strip(brief.Prefix(r.Reason, maxReason))))
 	case !r.Same(p.Input):
-		return no("the arguments were changed, and calls run as they are or not at all")
+		return no("the client changed the arguments; a call runs unchanged or not at all")
 	}
 	return tools.Answer{Choice: tools.AllowOnce}, nil
 }

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestClientAhead: a client that writes and does not wait is read no further than it may be ahead.
-// A message by itself, and the ones that come when there is room again, are as large as a line may
-// be.
+// TestClientAhead: the messages that wait have a limit. If none waits, the next message may be as
+// large as a line.
 func TestClientAhead(t *testing.T) {
 	c := &client{news: make(chan struct{}, 1)}
 	take := func(size int) string {

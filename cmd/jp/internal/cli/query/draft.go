@@ -119,7 +119,7 @@ func (d *draft) unfit() error {
 	case err != nil:
 		return fmt.Errorf("draft: %w", err)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("draft %s: is no regular file", d.path)
+		return fmt.Errorf("draft %s: is not a regular file", d.path)
 	case info.Size() > maxDraft:
 		return fmt.Errorf("draft %s: is larger than %d MiB", d.path, maxDraft>>20)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDraftIsReplaced: what was left behind is whole until what takes its place is, so that neither
+// TestDraftIsReplaced: the old draft stays complete until the new one is complete, so that neither
 // a full disk nor a kill loses it.
 func TestDraftIsReplaced(t *testing.T) {
 	top := t.TempDir()

@@ -68,7 +68,7 @@ func (k *asking) compose(ctx context.Context) (*draft, error) {
 	text, err := k.edit(d, line, joinText(k.asked(), strings.TrimSpace(piped)), below)
 	if errors.Is(err, errUnsaved) {
 		err = (&exit.Error{Code: "cancelled", Status: exit.Failed, Msg: "query: cancelled, " + err.Error()}).
-			WithHint("save it to send it as it is; an empty one is dropped")
+			WithHint("save the file to send the request as it is; an empty request cancels")
 		if d.left.IsZero() { // a new draft has only words that the shell's history has too
 			d.drop()
 			return nil, err

@@ -37,7 +37,7 @@ type headless struct {
 // permissionMode refuses a mode that would permit what the definitions of the tools do not.
 func permissionMode(mode string) error {
 	if mode != stream.ModeDefault && mode != stream.ModeDontAsk {
-		return fmt.Errorf("permission mode %q: there are only %s and %s here: what a tool may do unasked is in its definition", mode, stream.ModeDefault, stream.ModeDontAsk)
+		return fmt.Errorf("permission mode %q: jp has only %s and %s; the definition of a tool says what it may do without a question", mode, stream.ModeDefault, stream.ModeDontAsk)
 	}
 	return nil
 }
@@ -68,8 +68,8 @@ func headlessFlags(o *options) []*command.Option {
 	}
 }
 
-// inOurWords turns flags of other agent programs into flags of jp.
-func (o *options) inOurWords() error {
+// translate turns flags of other agent programs into flags of jp.
+func (o *options) translate() error {
 	h := o.heads
 	if err := command.OnlyOne(map[string]bool{
 		"--id": o.id.Set, "--new": o.fresh, "--resume": h.resume.Set, "--continue": h.recent,
@@ -144,7 +144,7 @@ func ForeignHint(c *cli.Command, flag string) string {
 func foreignFlag(spelling string) string {
 	switch strings.TrimLeft(spelling, "-") {
 	case "dangerously-skip-permissions", "allow-dangerously-skip-permissions", "yolo", "full-auto", "approval-mode":
-		return "what a tool may do unasked is in its definition: run and detached; no flag lifts that"
+		return "run and detached in its definition say what a tool may do without a question; no flag changes that"
 	case "system-prompt", "agent", "agents":
 		return "a profile holds prompt, model and tools of an agent: --cfg NAME"
 	case "tools":
@@ -152,21 +152,21 @@ func foreignFlag(spelling string) string {
 	case "add-dir":
 		return "what a tool can reach is in its access.fs"
 	case "session-id":
-		return "jp names conversations itself: session_id in json and stream-json; --resume ID goes on"
+		return "jp makes the ids: session_id in json and stream-json; --resume ID continues a conversation"
 	case "mcp-config", "strict-mcp-config":
 		return "[providers.mcp.NAME] in the user's config.toml, or .mcp.json, names MCP servers; a tool with source = \"mcp.NAME\" uses one"
 	case "settings", "managed-settings":
 		return "jp reads its own config: --cfg KEY=VALUE or --cfg FILE sets it for a conversation"
 	case "fallback-model":
-		return "a run asks one model: -m MODEL; one that is overloaded is asked again"
+		return "a run asks one model: -m MODEL; if it is overloaded, jp asks it again"
 	case "thinking", "max-thinking-tokens":
 		return "--reasoning EFFORT says how much the model reasons"
 	case "plugin-dir", "plugin-dir-no-mcp":
 		return "there are no plugins here; skills are in .jp/skills"
 	case "resume-session-at", "resume-drops-turn":
-		return "--resume ID --fork=N goes on in a fork with the last N turns"
+		return "--resume ID --fork=N continues in a fork with the last N turns"
 	case "debug", "debug-file", "debug-to-stderr":
-		return "-v says more on stderr, --log-file PATH logs"
+		return "-v prints more on stderr, --log-file PATH writes a log"
 	}
 	return ""
 }

@@ -80,7 +80,7 @@ func New(g *Group) *cli.Command {
 		},
 		Run: func(ctx context.Context, args []string) error {
 			o.words = args
-			if err := o.inOurWords(); err != nil {
+			if err := o.translate(); err != nil {
 				return err
 			}
 			return g.run(ctx, o)
