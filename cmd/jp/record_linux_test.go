@@ -77,7 +77,7 @@ func TestRecordStopped(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	s.gone()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "jp: recorded 2 replies of 2 runs in rec.toml, as far as the run came\n") {
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "jp: recorded 2 replies of 2 runs in rec.toml, up to where it was stopped\n") {
 		t.Errorf("stopped: %d %s", code, out)
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("echo done\n"), 0o600); err != nil {

@@ -1,6 +1,6 @@
-// Package record records what models say to a tree of runs in one file, and replays it: then no
-// model is asked, and a run that asks something else is an error. Secrets of the environment are
-// covered in recordings.
+// Package record records the replies of models to a tree of runs in one file, and replays them.
+// During a replay no model is asked, and a request that was not recorded is an error. In a
+// recording the name of a variable stands for its value if that is a secret.
 package record
 
 import (
@@ -27,34 +27,34 @@ import (
 )
 
 // A Tape records or replays the runs of this process, as a part of a tree of runs. All processes of
-// the tree share a folder that no tool reaches, which the environment of sub-agents names:
+// the tree share a folder that no tool reaches. A variable names it to sub-agents:
 //
 //	recording.toml   of a replay: the recording as it was when the first run began
 //	part-*           one for each process: a line of JSON for each reply
 //
-// The first run, which a person started, makes the folder. At the end it makes the result from the
-// parts: the recording, or whether the replay went as recorded.
+// The first run, which a person started, makes the folder. At the end it makes the recording from
+// the parts, or compares the replay with the recording.
 type Tape struct {
 	con    *console.Console
 	ws     *workspace.Workspace
 	dir    string
 	trail  *script.Trail
-	replay *script.Script // nil: this is recorded
+	replay *script.Script // recording that is replayed; nil = this run is recorded
 
-	main   bool
+	main   bool   // whether this is the first run
 	record string // file to make; "" = none
-	named  string // file that is made or replayed, as the person named it
+	named  string // file to make or to replay, as the person named it
 
 	mu     sync.Mutex
 	part   *os.File // nil until the first line
 	opened bool     // a model was opened
 }
 
-// The variables that name the tape to a sub-agent. They count if another jp started this one, and
-// reach no tool.
+// The variables that name the tape to a sub-agent. They are read only if another jp started this
+// one. Tools do not get them.
 const (
 	tapeVariable = "JP_TAPE"     // "record" or "replay", ":" and the folder
-	runVariable  = "JP_TAPE_RUN" // which run of the tree this is
+	runVariable  = "JP_TAPE_RUN" // name of this run in the tree
 )
 
 const (
@@ -64,8 +64,8 @@ const (
 
 const recordingName = "recording.toml"
 
-// Open begins to record to one file, which it makes at the end, or to replay another one; without
-// either there is no tape. Mistakes in the files are found here, before anything is paid for.
+// Open returns a tape that records to one file or replays another; nil without either. End makes
+// the recording. Open finds mistakes in the files, so that they cost nothing.
 func Open(con *console.Console, ws *workspace.Workspace, record, replay string) (*Tape, error) {
 	if record == "" && replay == "" {
 		return nil, nil
@@ -91,7 +91,7 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 	return t, nil
 }
 
-// prepare finds the mistakes in the files of a tape. data is the recording that is replayed.
+// prepare checks the files of a tape. data is the recording to replay.
 func prepare(con *console.Console, ws *workspace.Workspace, record, replay string) (t *Tape, data []byte, err error) {
 	t = &Tape{con: con, ws: ws, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
 	if record != "" {
@@ -112,10 +112,10 @@ func prepare(con *console.Console, ws *workspace.Workspace, record, replay strin
 	return t, data, checkState(con)
 }
 
-// checkState finds out whether there is a place for the folder of a tape.
+// checkState returns an error if there is no state folder.
 func checkState(con *console.Console) error {
 	if con.StateDir() == "" {
-		return exit.Usagef("--record, --replay: there is no home folder for what the runs of a tree share").WithHint("set HOME or XDG_STATE_HOME")
+		return exit.Usagef("--record, --replay: there is no home folder for the files that the runs share").WithHint("set HOME or XDG_STATE_HOME")
 	}
 	return nil
 }
@@ -133,12 +133,12 @@ func Join(con *console.Console, ws *workspace.Workspace) (_ *Tape, err error) {
 			return nil, fmt.Errorf("the recording that is replayed: %w", err)
 		}
 	default:
-		return nil, fmt.Errorf("$%s: %q is neither %s nor %s", tapeVariable, what, taping, replaying) // and no model is asked
+		return nil, fmt.Errorf("$%s: %q is neither %s nor %s", tapeVariable, what, taping, replaying)
 	}
 	return t, nil
 }
 
-// dropOld removes what killed runs have left.
+// dropOld removes folders that killed runs left a week ago or earlier.
 func dropOld(top string) {
 	entries, err := os.ReadDir(top)
 	if err != nil {
@@ -151,8 +151,8 @@ func dropOld(top string) {
 	}
 }
 
-// Model returns the model of this run with the tape in between. open opens the model itself; a
-// replay does not call it.
+// Model returns the model of this run as the tape records or replays it. open opens the model
+// itself; a replay does not call it.
 func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, model.Info, error)) (model.Stream, model.Info, error) {
 	if t == nil {
 		return open()
@@ -174,7 +174,7 @@ func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, mo
 	if err != nil {
 		return nil, info, err
 	}
-	info.Provider = script.Provider // nothing that the model says goes to a provider as its own
+	info.Provider = script.Provider // so that no provider gets a replayed reply back as its own
 	return t.trail.Follow(t.replay.Replay(p.Dir, t.followed)), info, nil
 }
 
@@ -186,8 +186,9 @@ func (t *Tape) underway() bool {
 	return !t.main || t.opened
 }
 
-// failing is a known model that could not be opened, such as one without a key: each request fails
-// with that error. A replay opens no model, so it can only repeat failures of requests.
+// failing returns a model whose requests all fail with err. It stands for a known model that could
+// not be opened, for example because its key is missing. A replay opens no model, so it can only
+// repeat failures of requests.
 func failing(id string, p model.Providers, err error) (model.Stream, model.Info, error) {
 	info, unknown := model.Lookup(id, p)
 	if failed := (*model.Error)(nil); unknown != nil || !errors.As(err, &failed) {
@@ -198,7 +199,7 @@ func failing(id string, p model.Providers, err error) (model.Stream, model.Info,
 	}, info, nil
 }
 
-// Replays reports whether a recording answers.
+// Replays reports whether a recording answers instead of models.
 func (t *Tape) Replays() bool { return t != nil && t.replay != nil }
 
 // AddPrices adds the prices of the models that are replayed, from the recording: this machine may
@@ -213,7 +214,7 @@ func (t *Tape) AddPrices(p *model.Providers) {
 		}
 		if _, err := model.Lookup(id, *p); err != nil {
 			provider, _, _ := strings.Cut(id, "/")
-			p.LLM[provider] = model.Endpoint{Type: "openai", BaseURL: "https://replay.invalid/"} // is not asked
+			p.LLM[provider] = model.Endpoint{Type: "openai", BaseURL: "https://replay.invalid/"} // nobody sends a request to it
 		}
 	}
 }
@@ -240,11 +241,11 @@ func (t *Tape) followed(rule int, err error) {
 		s.Strays = err.Error()
 		var e *model.Error
 		if errors.As(err, &e) {
-			s.Strays = strings.TrimPrefix(e.Message, t.replay.Name()+": ") // it is another one in each process
+			s.Strays = strings.TrimPrefix(e.Message, t.replay.Name()+": ") // the name differs between processes
 		}
 	}
 	if err := t.writeLine(s); err != nil {
-		t.con.Warn("--replay: %v", err) // then its rule is missed in the end
+		t.con.Warn("--replay: %v", err) // compare will find the rule unused
 	}
 }
 

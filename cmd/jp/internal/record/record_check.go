@@ -14,11 +14,9 @@ import (
 	"jp/tools/files"
 )
 
-// Check finds what a query would stop at because of the variables that replace the flags, whatever
-// it asks. It leaves nothing behind. The tape is that of a replay, for a run that asks no model; nil
-// says that models are opened.
-//
-// A folder of recordings is one whose every recording can be replayed; the tape is the last one's.
+// Check returns the error that would stop every query because of $JP_RECORD or $JP_REPLAY. It makes
+// no file. With $JP_REPLAY it returns the tape of the replay, otherwise nil. In a folder it checks
+// every recording, and returns the tape of the last one.
 func Check(con *console.Console, ws *workspace.Workspace) (*Tape, error) {
 	record, replay := con.Getenv(recordVariable), con.Getenv(replayVariable)
 	switch {
@@ -48,8 +46,8 @@ func checkRecord(con *console.Console, ws *workspace.Workspace, word string) err
 	return err
 }
 
-// canMakeFolder returns the error of making a folder that is not there, and those above it, as far
-// as that is known before.
+// canMakeFolder returns the error that making a missing folder, and its missing parents, would
+// return, as far as that can be known.
 func canMakeFolder(dir string) error {
 	for {
 		above := filepath.Dir(dir)
@@ -62,7 +60,7 @@ func canMakeFolder(dir string) error {
 		case !info.IsDir():
 			return syscall.ENOTDIR
 		default:
-			if err := files.CanMake(dir); errors.Is(err, fs.ErrExist) { // something that is no folder
+			if err := files.CanMake(dir); errors.Is(err, fs.ErrExist) { // a file
 				return syscall.ENOTDIR
 			} else if err != nil {
 				return err
@@ -91,7 +89,7 @@ func checkReplay(con *console.Console, ws *workspace.Workspace, word string) (t 
 		}
 	}
 	if t == nil {
-		return nil, notAsRecorded("%s: no request was recorded: there is no folder with recordings", word)
+		return nil, notAsRecorded("%s: no request was recorded: there are no recordings in this folder", word)
 	}
 	return t, nil
 }

@@ -18,8 +18,8 @@ import (
 	"jp/tools/files"
 )
 
-// End makes the result of the tape when all runs of the tree are over. ended is how the first one
-// ended, and ctx the context in which it ran.
+// End writes the recording, or compares the replay with it, when all runs of the tree have ended.
+// ended is the error of the first run, and ctx its context.
 func (t *Tape) End(ctx context.Context, ended error) error {
 	switch {
 	case t == nil || !t.main:
@@ -47,7 +47,7 @@ func (t *Tape) write(ctx context.Context) error {
 		about.Stopped = context.Cause(ctx).Error()
 		remaining := entries[:0]
 		for _, e := range entries {
-			if !e.Hang { // it was cut off, and the rest with it
+			if !e.Hang { // a reply that the stop cut off
 				remaining = append(remaining, e)
 			}
 		}
@@ -81,16 +81,16 @@ func (t *Tape) write(ctx context.Context) error {
 		return fail(err)
 	}
 	for _, name := range cover.found() {
-		t.con.Warn("--record: the value of %s was sent or answered, and is in the recording as [%s]", name, name)
+		t.con.Warn("--record: the value of %s was in a request or reply; the recording has [%s] instead", name, name)
 	}
 	replies := wording.Either(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
 	t.con.Note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,
-		wording.Either(about.Stopped != "", ", as far as the run came", ""))
+		wording.Either(about.Stopped != "", ", up to where it was stopped", ""))
 	return nil
 }
 
-// compare says where the replay differs from the recording. That outranks how the run ended, which
-// follows from it.
+// compare returns an error that says where the replay differs from the recording. It replaces the
+// error of the run, because the difference may have caused that.
 func (t *Tape) compare(ctx context.Context, ended error) error {
 	if ctx.Err() != nil {
 		return ended
@@ -104,7 +104,7 @@ func (t *Tape) compare(ctx context.Context, ended error) error {
 	for _, s := range steps {
 		used[s.Rule] = true
 		level := len(strings.FieldsFunc(s.Run, func(r rune) bool { return r == '/' }))
-		if s.Strays != "" && level > deepest { // where a sub-agent strays, so does its caller for that
+		if s.Strays != "" && level > deepest { // a sub-agent that strays makes its caller stray
 			strays, deepest = s.Strays, level
 		}
 	}

@@ -19,9 +19,9 @@ import (
 	"jp/tools/files"
 )
 
-// Options are --record and --replay. A folder there means a file in it, whose name says which
-// request is recorded. So one variable records a script that runs jp several times, in whatever
-// order, and another one replays it.
+// Options are --record and --replay. If one names a folder, the file is in it, under a name made
+// from the request. So one variable can record a script that runs jp several times in any order,
+// and another one can replay it.
 type Options struct {
 	record command.Maybe[string]
 	replay command.Maybe[string]
@@ -29,8 +29,8 @@ type Options struct {
 
 func Flags(o *Options) []*command.Option {
 	return []*command.Option{
-		command.String(&o.record, "record", "FILE", "write all answers of models, also to sub-agents, to the new FILE or into the folder FILE, "+
-			"for --replay (also $JP_RECORD)"),
+		command.String(&o.record, "record", "FILE", "record all answers of models, also to sub-agents, in the new FILE, or in a new file in the folder FILE "+
+			"(also $JP_RECORD)"),
 		command.String(&o.replay, "replay", "FILE", "ask no model: take the answers from the recording FILE; the status is 1 if the run asks something else "+
 			"(also $JP_REPLAY)"),
 	}
@@ -42,8 +42,8 @@ const (
 	replayVariable = "JP_REPLAY"
 )
 
-// Refuse refuses a command that asks models and can neither be recorded nor replayed, if a variable
-// asks for that.
+// Refuse returns an error for a command that cannot be recorded or replayed, if a variable says
+// that it should be.
 func Refuse(con *console.Console, command string) error {
 	for _, name := range []string{replayVariable, recordVariable} {
 		if con.Getenv(name) != "" {
@@ -82,8 +82,8 @@ func Files(con *console.Console, o Options, request string, who ...string) (reco
 	return record, replay, err
 }
 
-// tapeFile is the file that a word names. If the word ends in "/", it names a folder, which may not
-// exist yet.
+// tapeFile returns the file that a word names. If the word ends in "/", it names a folder. If that
+// does not exist, tapeFile calls dir with it.
 func tapeFile(con *console.Console, word, request string, who []string, dir func(string) error) (string, error) {
 	info, err := os.Stat(con.Abs(word))
 	switch folder := strings.HasSuffix(word, "/"); {
@@ -101,8 +101,8 @@ func tapeFile(con *console.Console, word, request string, who []string, dir func
 // recordingNames matches what recordingOf returns.
 func recordingNames() *regexp.Regexp { return regexp.MustCompile(`-[0-9a-f]{8}\.toml$`) }
 
-// recordingOf names the recording of a request: its beginning, for people, and a hash of all of it.
-// Ids of conversations do not count: a replay has others.
+// recordingOf returns a name for the recording of a request: its beginning, for people, and a hash
+// of all of it. The hash ignores conversation ids, because a replay has others.
 func recordingOf(request string, who []string) string {
 	const most = 40
 	var b strings.Builder

@@ -18,8 +18,8 @@ import (
 
 // cover replaces secrets by their names.
 type cover struct {
-	secrets map[string]string // the name of the variable, by value
-	seen    map[string]bool   // names
+	secrets map[string]string // name of the variable, by value
+	seen    map[string]bool   // names of the secrets that were found
 }
 
 // leastSecret is the shortest value of a variable, in bytes, that counts as a secret and not as a
@@ -37,8 +37,8 @@ func IsSecret(name string) bool {
 	return secretName().MatchString(name) && !strings.HasPrefix(name, "JP_")
 }
 
-// covers knows the secrets of this environment: the keys of all providers, and variables with the
-// name of a secret.
+// covers returns a cover for the secrets of this environment: the keys of all providers, and
+// variables with the name of a secret.
 func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	names := map[string]bool{}
 	for _, b := range model.Builtins() {
@@ -65,9 +65,9 @@ func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	return c, nil
 }
 
-// clean returns text with [NAME] for each secret, the longest first: one may hold another. Secrets
-// are found as they are, and escaped in strings of JSON, however deep one string holds another and
-// whatever is escaped without need.
+// clean replaces each secret in text by [NAME], the longest first, because one may hold another. It
+// also finds secrets that are escaped in JSON strings, at any depth of JSON in JSON, and with more
+// escapes than needed.
 func (c *cover) clean(text string) string {
 	plain := unescaped(text)
 	for _, value := range slices.SortedFunc(maps.Keys(c.secrets), func(a, b string) int { return len(b) - len(a) }) {
@@ -93,14 +93,14 @@ func (c *cover) clean(text string) string {
 	return text
 }
 
-// plainText is a text without the escapes of JSON. starts and ends are the places of each byte in
-// the text with them; nil if there are no escapes.
+// plainText is a text without the escapes of JSON. starts and ends have the position of each byte
+// in the escaped text; nil if there are no escapes.
 type plainText struct {
 	text         string
 	starts, ends []int32
 }
 
-// span returns the place of the bytes from i to j, at least one.
+// span returns the position of the bytes from i to j, at least one, in the escaped text.
 func (p plainText) span(i, j int) (start, end int) {
 	if p.starts == nil {
 		return i, j
@@ -108,9 +108,8 @@ func (p plainText) span(i, j int) (start, end int) {
 	return int(p.starts[i]), int(p.ends[j-1])
 }
 
-// unescaped replaces escapes by what they mean, and does so again for those that are escaped again.
-// Other backslashes are dropped: which backslashes of a row are escapes of one another depends on
-// how often that was done.
+// unescaped replaces escapes by their characters, at every level of escaping. It drops all other
+// backslashes: in a row of them, the number of levels decides which one escapes which.
 func unescaped(text string) plainText {
 	if strings.IndexByte(text, '\\') < 0 {
 		return plainText{text: text}
