@@ -22,10 +22,10 @@ import (
 	"jp/profiles"
 )
 
-// patience is how long For waits for the store's lock: somebody is typing.
+// patience bounds the time for which For waits for the store's lock: a person is typing.
 const patience = 30 * time.Millisecond
 
-// limit is how many conversations are offered.
+// limit bounds the number of conversations that are offered.
 const limit = 100
 
 // Choices lists the values of the workspace of one command.
@@ -88,9 +88,9 @@ func (c *Choices) conversations(ctx context.Context, word string) []command.Cand
 	}
 	out := []command.Candidate{
 		{Word: ".", Text: "this session's active conversation"},
-		{Word: "previous", Text: "the one before"},
+		{Word: "previous", Text: "active before that"},
 		{Word: "recent", Text: "latest activity"},
-		{Word: "newest", Text: "made last"},
+		{Word: "newest", Text: "latest made"},
 	}
 	for _, v := range all {
 		out = append(out, command.Candidate{Word: v.ID.String(), Text: term.Cut(term.Line(v.Title), 60, true)})
@@ -168,7 +168,7 @@ func (c *Choices) Models(ctx context.Context, which func(id string) bool) []comm
 		for _, alias := range slices.Sorted(maps.Keys(r.Config.Providers.Aliases)) {
 			add(alias, r.Config.Providers.Aliases[alias])
 		}
-		add(r.Config.Assistant.Model, "of the config")
+		add(r.Config.Assistant.Model, "model of the config")
 	}
 	for _, v := range c.latest(ctx, true) {
 		add(v.Model, "used before")

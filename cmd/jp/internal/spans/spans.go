@@ -5,12 +5,12 @@
 //	Model            around a model.Stream               chat
 //	Retries          in model.RetryOptions               events of chat: waits
 //	Call, CallOf     as tools.Executor.Around            execute_tool
-//	Follow           as delegate.Delegator.Follow        events of execute_tool: sub-agents, whose processes have spans of their own
-//	Environ          in delegate.Delegator.Environ       puts these below the call
+//	Follow           as delegate.Delegator.Follow        events of execute_tool: sub-agents
+//	Environ          in delegate.Delegator.Environ       puts the spans of a sub-agent below the call
 //	Batch            around jp batch                     invoke_workflow
 //
-// A span finds its parent in its context. In a context without a trace, each of these only does the
-// work that it is around.
+// The process of a sub-agent makes its own spans. A span finds its parent in its context. In a
+// context without a trace, these functions make no spans.
 //
 // The names are those of the semantic conventions for generative AI as they stood in 2026
 // (github.com/open-telemetry/semantic-conventions-genai, status: development). Names that the
@@ -118,9 +118,9 @@ func Call(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, fun
 // CallOf is Call without a turn around it: a client calls on behalf of a conversation.
 func CallOf(id convstore.ID) func(context.Context, tools.Tool, tools.Call) (context.Context, func(tools.Result)) {
 	return func(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, func(tools.Result)) {
-		ctx, told := Call(ctx, t, c)
+		ctx, end := Call(ctx, t, c)
 		otel.Current(ctx).Share(conversation(id))
-		return ctx, told
+		return ctx, end
 	}
 }
 
@@ -176,6 +176,7 @@ func state(span *otel.Span, state, reason string) {
 	}
 }
 
+// handedIn reports whether a run with this end handed in a result.
 func handedIn(s convstore.State) bool { return s == convstore.StateOK || s == convstore.StatePartial }
 
 func conversation(id convstore.ID) otel.Attr { return otel.Str("gen_ai.conversation.id", id.String()) }

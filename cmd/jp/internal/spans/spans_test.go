@@ -16,7 +16,7 @@ import (
 	"jp/tools"
 )
 
-// TestUntraced: without a trace everything is as if nobody watched, and it costs nothing.
+// TestUntraced: without a trace no span is made and no memory is allocated.
 func TestUntraced(t *testing.T) {
 	asked := 0
 	s := Model(func(_ context.Context, r model.Request) iter.Seq2[model.Part, error] {
@@ -93,7 +93,7 @@ func TestContentBounds(t *testing.T) {
 		t.Errorf("%d parts, the last is %q", len(parts), last)
 	}
 	if got, _ := parts[0].Arguments.(string); !strings.HasSuffix(got, "é\n[cut: 12001 bytes]") {
-		t.Errorf("arguments that are no JSON end with %q", got[max(0, len(got)-40):])
+		t.Errorf("arguments that are not JSON end with %q", got[max(0, len(got)-40):])
 	}
 	if got := attrs["gen_ai.system_instructions"]; got != `[{"type":"text","content":"be brief"}]` {
 		t.Errorf("instructions = %v", got)
