@@ -59,6 +59,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +82,8 @@ func New(c model.Config) (model.Stream, error) {
 	name, variant, _ := strings.Cut(c.Model.Name, "#")
 	data, err := readIn(c.Dir, name)
 	if err != nil {
-		return nil, &model.Error{Provider: c.Name, Kind: model.KindUnknownModel, Final: true,
-			Message: fmt.Sprintf("script %s: %v", name, err), Err: err}
+		return nil, &model.Error{Provider: c.Name, Kind: model.KindUnknownModel, Final: true, Model: c.Model.ID,
+			Message: fmt.Sprintf("%s: %v", cmp.Or(name, c.Model.Name), err), Err: err}
 	}
 	s, err := Parse(name, data)
 	if err != nil {
