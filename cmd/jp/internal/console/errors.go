@@ -17,7 +17,6 @@ import (
 	"jp/convstore/search"
 	"jp/profiles"
 	"jp/tools"
-	"jp/tools/suggest"
 )
 
 // Report is an error as a user sees it.
@@ -162,13 +161,7 @@ func explainDefinition(r *Report, e *tools.DefinitionError) {
 }
 
 func explainModel(r *Report, e *model.Error) {
-	hint := e.Hint
-	if e.Model != "" {
-		if near := suggest.Closest(e.Model, model.Known()); near != "" && near != e.Model {
-			hint = fmt.Sprintf("did you mean %s? `jp model ls` lists what is known", near)
-		}
-	}
-	r.is("provider_"+string(e.Kind), exit.Provider, hint)
+	r.is("provider_"+string(e.Kind), exit.Provider, e.Advice())
 }
 
 // ExplainSentinel knows the errors that carry no data.

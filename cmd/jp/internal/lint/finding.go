@@ -12,6 +12,7 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -63,6 +64,9 @@ func (l *Linter) add(err error) {
 
 // AddStart adds the reason why a query would not start, unless a finding already says so.
 func (l *Linter) AddStart(err error) {
+	if e := (*model.Error)(nil); errors.As(err, &e) && l.wrong[subject(e)] {
+		return
+	}
 	before := l.found
 	l.found = nil
 	l.add(err)
@@ -81,6 +85,9 @@ func (l *Linter) AddStart(err error) {
 	}
 	l.found = before
 }
+
+// subject returns the id of the model that an error is about, or else the error's text.
+func subject(e *model.Error) string { return cmp.Or(e.Model, e.Error()) }
 
 // say adds a finding at the place of a setting.
 func (l *Linter) say(at profiles.Position, key, reason, hint string) {

@@ -33,6 +33,8 @@ type Linter struct {
 	tools map[string]tools.Definition // definitions of .jp/tools that can be read
 	found []finding
 
+	wrong map[string]bool // subjects of errors of models that findings are about
+
 	had func(server string) (tools []string, known bool) // tools that an MCP server had when it was last asked
 
 	definitionsToo bool // whether findings of a definition are reported at its own place
@@ -41,7 +43,7 @@ type Linter struct {
 // New returns a linter of the files of a workspace, which need not be trusted. src and files are
 // those of a review.
 func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *Linter {
-	l := &Linter{ws: ws, env: env, src: src, files: files}
+	l := &Linter{ws: ws, env: env, src: src, files: files, wrong: map[string]bool{}}
 	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
 	l.tools, _ = files.Tools() // AllTools reports mistakes in them
 	return l

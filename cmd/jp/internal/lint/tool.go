@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
 	"jp/profiles"
@@ -26,11 +28,16 @@ func (l *Linter) models(r *profiles.Resolved) {
 func (l *Linter) model(r *profiles.Resolved, key, name string) {
 	at := run.WrittenAt(r, key)
 	info, wrong := l.env.FindModel(r, key, name)
+	file, _, _ := strings.Cut(info.Name, "#")
 	switch {
 	case wrong != nil:
 		l.add(wrong)
-	case info.Provider == "script" && !l.exists(strings.SplitN(info.Name, "#", 2)[0]):
-		l.say(at, key, fmt.Sprintf("there is no file %s in the workspace", info.Name), "")
+		if e := (*model.Error)(nil); errors.As(wrong, &e) {
+			l.wrong[subject(e)] = true
+		}
+	case info.Provider == "script" && !l.exists(file):
+		l.say(at, key, fmt.Sprintf("there is no file %s in the workspace", file), "")
+		l.wrong[info.ID] = true
 	case info.Price == nil && (info.Provider == "anthropic" || info.Provider == "openai"):
 		l.say(at, key, fmt.Sprintf("%s is not a model that this jp knows: its price is unknown", info.ID),
 			"providers.llm.prices in your own config.toml gives it one")

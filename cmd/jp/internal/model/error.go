@@ -31,11 +31,10 @@ type Error struct {
 	Status     int           // of HTTP, 0 = there was none
 	RetryAfter time.Duration // what the provider asked for, 0 = nothing
 	Message    string        // message of ours in lowercase, or the provider's own words
-	Hint       string        // advice; "" = none
+	Hint       string        // see Advice; "" = none
 	Final      bool          // whether repeating the same request is pointless
-	// id of a model that does not exist, if that is the error; "" otherwise
-	Model string
-	Err   error // cause, may be nil
+	Model      string        // id of a model that does not exist, if that is the error; "" otherwise
+	Err        error         // cause, may be nil
 }
 
 // Error returns "anthropic: rate_limit (429): Number of requests has exceeded ...".

@@ -1,12 +1,21 @@
 package model
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"jp/tools/suggest"
 )
+
+// Advice returns what to try: the known model that a misspelled one most likely means, or else Hint.
+func (e *Error) Advice() string {
+	if near := suggest.Closest(e.Model, Known()); near != "" && near != e.Model {
+		return fmt.Sprintf("did you mean %s? `jp model ls` lists what is known", near)
+	}
+	return e.Hint
+}
 
 // Near returns the model that an unknown name most likely means.
 func Near(name string) string {

@@ -22,7 +22,8 @@ func ModelsNamed(c profiles.Config) map[string]string {
 	return all
 }
 
-// FindModel looks up the model that a setting names; the error says where it was written.
+// FindModel looks up the model that a setting names. The error says where it was written, and wraps
+// the *model.Error of a model that does not exist.
 func (env *Env) FindModel(r *profiles.Resolved, key, name string) (model.Info, *profiles.Error) {
 	at := WrittenAt(r, key)
 	wrong := func(msg, hint string) *profiles.Error {
@@ -37,7 +38,9 @@ func (env *Env) FindModel(r *profiles.Resolved, key, name string) (model.Info, *
 	var unknown *model.Error
 	switch {
 	case errors.As(err, &unknown):
-		return info, wrong(unknown.Message, unknown.Hint)
+		e = wrong(unknown.Message, unknown.Advice())
+		e.Err = unknown
+		return info, e
 	case err != nil:
 		return info, wrong(err.Error(), "")
 	}
