@@ -157,6 +157,7 @@ type play struct {
 	env   []string
 	until string // on the screen: then it is kept, and typed is
 	typed string
+	again string // typed when until is there twice
 	stdin string // "" = the terminal
 	args  []string
 }
@@ -213,6 +214,12 @@ func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 			if _, err := master.WriteString(p.typed); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if p.again != "" && strings.Count(drawn().String(), p.until) == 2 {
+			if _, err := master.WriteString(p.again); err != nil {
+				t.Fatal(err)
+			}
+			p.again = ""
 		}
 		if errors.Is(err, syscall.EIO) {
 			break // nobody has the terminal open any more
@@ -308,6 +315,7 @@ func TestScreens(t *testing.T) {
 		"model.toml":                  screenModel,
 		"scout.toml":                  scoutModel,
 		"fresh/README":                "x",
+		"unknown/README":              "x",
 		"never.toml":                  "[[rule]]\ndelay = \"1h\"\ntext = \"never\"\n",
 	})
 	for _, tt := range []struct {
@@ -331,6 +339,9 @@ func TestScreens(t *testing.T) {
 		{"init.txt", play{cols: 100, args: []string{"init", "fresh"}, env: []string{
 			"ANTHROPIC_API_KEY=sk-a", "OPENAI_API_KEY=sk-o", "OLLAMA_HOST=127.0.0.1:1", "LLAMACPP_BASE_URL=http://127.0.0.1:1/v1",
 		}, until: "[1]:", typed: "2\n"}, 0, true},
+		{"init-unknown.txt", play{cols: 100, args: []string{"init", "unknown"}, env: []string{
+			"OPENAI_API_KEY=sk-o", "OLLAMA_HOST=127.0.0.1:1", "LLAMACPP_BASE_URL=http://127.0.0.1:1/v1",
+		}, until: "[1]:", typed: "opnai/gpt-6.1-sol\n", again: "1\n"}, 0, false},
 		{"prompt.txt", play{cols: 200, args: []string{"trust"}, env: []string{"JP_TRUST_WORKSPACE="}, until: "[y/N]", typed: "y\n"}, 0, true},
 	} {
 		if tt.play.env == nil {

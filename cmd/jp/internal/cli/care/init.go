@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -75,6 +76,7 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	if err != nil {
 		return err
 	}
+	const config = ".jp/config.toml"
 	result := initResult{Workspace: dir, Model: id, Created: []string{}, Kept: []string{}}
 	written := map[string][]byte{}
 	root, err := os.OpenRoot(dir)
@@ -96,6 +98,9 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 		} else {
 			result.Kept = append(result.Kept, f.Name)
 		}
+	}
+	if slices.Contains(result.Kept, config) {
+		g.Con.Note("%[1]s was there before and does not get the model %[2]s: `jp config set assistant.model=%[2]s` sets it", config, id)
 	}
 	g.trustInit(ctx, dir, written)
 	if g.Con.JSON() {

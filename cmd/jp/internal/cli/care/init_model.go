@@ -2,6 +2,7 @@ package care
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,10 +20,18 @@ const candidatesListed = 12
 
 // chooseModel returns the model of the flag, of the answer, or the best candidate.
 func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
+	r, err := profiles.Resolve(g.WS.UserSources(), nil, nil)
+	if err != nil {
+		return "", err
+	}
+	known := g.Env.Providers(r.Config)
 	if o.model.Set {
 		if !isModel(o.model.Value) {
 			return "", exit.Usagef("--model: %q is not provider/model", o.model.Value).
 				WithHint("such as %s", model.Examples)
+		}
+		if wrong := lookup(o.model.Value, known); wrong != nil {
+			return "", exit.Usagef("--model: %s", wrong.Message).WithHint("%s", wrong.Advice())
 		}
 		if o.yes {
 			return o.model.Value, nil
@@ -54,6 +63,7 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 	defer func() { _ = tty.Close() }()
 	question := g.modelQuestion(o.model.Value, found)
 	text := "Workspace in " + term.Line(dir) + "\n" + question
+	prompt := question[strings.LastIndex(question, "\n")+1:]
 	for {
 		answer, err := console.AskLine(ctx, tty, text)
 		if err != nil {
@@ -70,11 +80,29 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 		case bad == nil && n > 0 && n <= min(len(found), candidatesListed):
 			return found[n-1].Model, nil
 		case isModel(answer):
-			return answer, nil
+			wrong := lookup(answer, known)
+			if wrong == nil {
+				return answer, nil
+			}
+			text = "That cannot be used: " + wrong.Message + ".\n"
+			if hint := wrong.Advice(); hint != "" {
+				text += "hint: " + hint + "\n"
+			}
+			text += prompt
+			continue
 		}
-		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", wording.Either(len(found) > 0, "neither a number of the list nor", "not"), model.Examples)
-		text += question[strings.LastIndex(question, "\n")+1:]
+		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", wording.Either(len(found) > 0, "neither a number of the list nor", "not"), model.Examples) + prompt
 	}
+}
+
+// lookup returns what is wrong with the id of a model; nil if its provider is known.
+func lookup(id string, known model.Providers) *model.Error {
+	_, err := model.Lookup(id, known)
+	var wrong *model.Error
+	if err != nil && !errors.As(err, &wrong) {
+		wrong = &model.Error{Message: err.Error()}
+	}
+	return wrong
 }
 
 func isModel(id string) bool {
