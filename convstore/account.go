@@ -3,6 +3,7 @@ package convstore
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,17 +14,67 @@ import (
 // opens are the open delegations of a ledger, in order.
 type opens []openDelegation
 
-// openDelegation is one open delegation. Its record is read only when it is needed.
+// openDelegation is one open delegation, with what an account needs of it. All others of its ledger
+// are looked at whenever one is made, so it is stored beside the record, which takes longer to
+// decode:
+//
+//	child id, caller id, turn u32, session u32, within u64, tokens, cost
+//
+// An amount of its grant is 1 and a u64, or 0 and 0 if it is unlimited. In a store of an earlier
+// version there are only the two ids; then the record is read when it is needed.
 type openDelegation struct {
 	number uint64
 	caller ID
-	d      *Delegation // nil = not read yet
+	d      *Delegation // only its fields that are in the entry; nil = not read yet
+}
+
+// openEntry returns the stored bytes of an open delegation.
+func (d Delegation) openEntry() []byte {
+	order := binary.BigEndian
+	b := db.PairKey(d.Child, uint64(d.Caller))
+	b = order.AppendUint32(b, uint32(d.Turn))
+	b = order.AppendUint32(b, uint32(d.Session))
+	b = order.AppendUint64(b, d.Within)
+	for _, amount := range []*int64{d.Grant.Budget.Tokens, d.Grant.Budget.CostNano} {
+		if amount == nil {
+			b = order.AppendUint64(append(b, 0), 0)
+		} else {
+			b = order.AppendUint64(append(b, 1), uint64(*amount))
+		}
+	}
+	return b
+}
+
+// parseOpen is the reverse of openEntry. k is the key of the delegation.
+func (t *tx) parseOpen(k, v []byte) (openDelegation, error) {
+	o := openDelegation{number: db.Num(k[8:]), caller: idAt(v, 8)}
+	switch len(v) {
+	case 16:
+		return o, nil
+	case 50:
+	default:
+		return o, t.Damaged("open delegation %d of %s: malformed entry", o.number, idAt(k, 0))
+	}
+	order := binary.BigEndian
+	amount := func(b []byte) *int64 {
+		if b[0] == 0 {
+			return nil
+		}
+		return new(int64(order.Uint64(b[1:])))
+	}
+	o.d = &Delegation{
+		Root: idAt(k, 0), Number: o.number, Child: idAt(v, 0), Caller: o.caller,
+		Turn: int(order.Uint32(v[16:])), Session: int(order.Uint32(v[20:])), Within: order.Uint64(v[24:]),
+		Grant: Grant{Budget: Budget{Tokens: amount(v[32:]), CostNano: amount(v[41:])}},
+	}
+	return o, nil
 }
 
 func (t *tx) opens(ledger ID) (open opens, err error) {
 	err = t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
-		open = append(open, openDelegation{number: db.Num(k[8:]), caller: idAt(v, 8)})
-		return nil
+		o, err := t.parseOpen(k, v)
+		open = append(open, o)
+		return err
 	})
 	return open, err
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"jp/convstore/internal/db"
 )
 
 // ledgerTree is a tree whose agents ask models and delegate as jp does, in one process: it grants
@@ -557,5 +559,51 @@ func TestSpentBeyondCounting(t *testing.T) {
 	}
 	if d, err := Rooms.Differences(t.Context(), s.View, root.ID); d != "" || err != nil {
 		t.Errorf("Differences() = %s, %v", d, err)
+	}
+}
+
+// TestOpenOfEarlierVersion: where a store has only the ids of an open delegation, the account reads
+// the rest from its record.
+func TestOpenOfEarlierVersion(t *testing.T) {
+	f := newFamily(t)
+	scope, err := f.s.Below(t.Context(), f.child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := int64(70)
+	rs, err := scope.Reserve(t.Context(), admit(Child{Call: "a", Grant: Grant{Budget: Budget{Tokens: &tokens}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := func() Account {
+		t.Helper()
+		v, err := f.s.Under(t.Context(), f.root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := v.Account(t.Context(), f.child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	want := account()
+	if want.Open.Tokens == nil || *want.Open.Tokens != tokens || want.Open.CostNano != nil {
+		t.Errorf("open = %+v, want %d tokens and no limit of the cost", want.Open, tokens)
+	}
+	d := rs[0].Delegation
+	if err := f.s.f.write(t.Context(), func(t *tx) error {
+		return t.Put(db.OpenDelegations, db.PairKey(d.Root, d.Number), d.openEntry()[:16])
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := account(); !reflect.DeepEqual(got, want) {
+		t.Errorf("account = %+v, want %+v", got, want)
+	}
+	if err := f.s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := scope.Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
 	}
 }

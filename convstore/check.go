@@ -379,7 +379,8 @@ func (c *checker) checkDelegations() error {
 			return nil
 		}
 		open := t.Bucket(db.OpenDelegations).Get(k)
-		if (d.State == "") != (len(open) == 16) || open != nil && (idAt(open, 0) != d.Child || idAt(open, 8) != d.Caller) {
+		entry := d.openEntry()
+		if (d.State == "") != (open != nil) || open != nil && !bytes.Equal(open, entry) && !bytes.Equal(open, entry[:16]) {
 			c.problem("delegation %s: state %q, but open says %x", d.ID, d.State, open)
 		}
 		if d.Root != idAt(k, 0) || d.State != "" && !d.State.Terminal() {

@@ -57,7 +57,7 @@
 //	turns          id u32      u64          turn from 1: sequence number of its first event
 //	delegations    id u64      json         root of the ledger, number: Delegation
 //	calls          id text     id u64 u32   caller, tool call: the delegation's key, the caller's turn
-//	open           id u64      id id        unsettled delegations: child, caller
+//	open           id u64      open         unsettled delegations: child, caller and more, see account.go
 //	expiring       secs id     nothing      conversations that expire
 //	sessions       text        json         members active, previous, since
 //	imported       id          json         what came with an imported conversation and is not used: Imported

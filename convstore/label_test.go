@@ -6,6 +6,59 @@ import (
 	"testing"
 )
 
+// TestReserveDecodesLittle: the state on which a decision about a delegation is based is read
+// without the records of a caller's other children and of its open delegations. Otherwise the last
+// of ten thousand would take much longer than the first.
+func TestReserveDecodesLittle(t *testing.T) {
+	s := openStore(t)
+	c, err := s.Create(t.Context(), New{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Lock(t.Context(), c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if err := l.Append(t.Context(), Event{Body: TurnStart{}}); err != nil {
+		t.Fatal(err)
+	}
+	var children []Child
+	for i := range 200 {
+		children = append(children, Child{Call: fmt.Sprint(i), Labels: map[string]string{"k": fmt.Sprint(i)}})
+	}
+	rs, err := l.Below().Reserve(t.Context(), admit(children...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.f.read(t.Context(), func(tx *tx) error {
+		allocated := testing.AllocsPerRun(10, func() {
+			r, err := tx.Load(c.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st, _, err := l.Below().standing(tx, r, c.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found, err := st.Labelled("k", "7"); len(found) != 1 || err != nil {
+				t.Fatalf("%d labelled, %v", len(found), err)
+			}
+		})
+		if most := 5.0 * 200; allocated > most {
+			t.Errorf("a decision beside 200 open delegations allocates %v times, want at most %v", allocated, most)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rs {
+		if _, err := l.Below().Settle(t.Context(), r, Outcome{State: StateOK}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestLabelled: a caller finds its own delegated children by label, and no others.
 func TestLabelled(t *testing.T) {
 	f := newFamily(t)

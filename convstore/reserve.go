@@ -171,11 +171,17 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	return st, root.Turns, nil
 }
 
-// labelled returns the caller's delegated children with a label. It reads only records.
+// labelled returns the caller's delegated children with a label. It decodes only their records: a
+// caller may have ten thousand other children.
 func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error) {
+	at, want := t.Entries(), map[string]string{key: value}
 	err = t.children(s.root, func(id ID, l Link) error {
 		if l != DelegationLink {
 			return nil
+		}
+		e, err := at.at(id)
+		if err != nil || !e.hasLabels(want) {
+			return err
 		}
 		r, err := t.Load(id)
 		if err != nil {
@@ -242,7 +248,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if err := t.SaveDelegation(d); err != nil {
 		return err
 	}
-	if err := t.Put(db.OpenDelegations, db.PairKey(d.Root, number), db.PairKey(id, uint64(s.root))); err != nil {
+	if err := t.Put(db.OpenDelegations, db.PairKey(d.Root, number), d.openEntry()); err != nil {
 		return err
 	}
 	call := append(db.PairKey(d.Root, number), db.TurnKey(ID(0), d.Turn)[8:]...)

@@ -74,6 +74,8 @@ func (s shape) matches(b []byte) bool {
 		case "entry":
 			_, ok := parseEntry(b)
 			return ok
+		case "open":
+			return len(b) == 50
 		case "event":
 			_, err := stored.Parse(b)
 			return err == nil
