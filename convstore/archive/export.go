@@ -216,11 +216,11 @@ func exportedDelegations(t *convstore.Tx, id convstore.ID, r *convstore.Record, 
 			ds = append(ds, all...)
 		}
 	}
-	place := make(map[uint64]uint64, len(ds))
+	index := make(map[uint64]uint64, len(ds))
 	for i := range ds {
 		d := &ds[i]
-		place[d.Number] = uint64(i) + 1
-		d.ID, d.Root, d.Within, d.Imported, d.Number = "", id, place[d.Within], false, 0
+		index[d.Number] = uint64(i) + 1
+		d.ID, d.Root, d.Within, d.Imported, d.Number = "", id, index[d.Within], false, 0
 		if d.State == "" {
 			d.State, d.Reason, d.Ended = convstore.StateLost, reasonOpen, d.Reserved
 		}

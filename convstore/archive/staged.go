@@ -212,7 +212,7 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	for _, d := range recorded {
 		numbers[madeOf(d)] = d.Number
 	}
-	place := make([]uint64, n+1) // number of each delegation that came, by its index from 1
+	stored := make([]uint64, n+1) // number of each delegation that came, by its index from 1
 	for i := range n {
 		key := db.PairKey(root.id, uint64(i)+1)
 		st, err := t.StagedAt(key)
@@ -225,15 +225,15 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 		d := *st.Delegation
 		d.Root, d.Caller, d.Child = root.id, id(d.Caller), id(d.Child)
 		if number, is := numbers[madeOf(d)]; is {
-			place[i+1] = number
+			stored[i+1] = number
 			continue
 		}
 		if d.Number, err = t.Bucket(db.Delegations).NextSequence(); err != nil {
 			return fmt.Errorf("delegation: %w", err)
 		}
-		place[i+1] = d.Number
+		stored[i+1] = d.Number
 		d.ID, d.Imported = convstore.DelegationID(d.Number), true
-		d.Session, d.Within = min(d.Session, r.Turns), place[d.Within]
+		d.Session, d.Within = min(d.Session, r.Turns), stored[d.Within]
 		if err := t.SaveDelegation(d); err != nil {
 			return err
 		}
@@ -258,10 +258,10 @@ func sumLedger(t *convstore.Tx, root convstore.ID) error {
 	if err != nil {
 		return err
 	}
-	sums, place := slices.Clone(ds), make(map[uint64]uint64, len(ds))
+	sums, index := slices.Clone(ds), make(map[uint64]uint64, len(ds))
 	for i := range sums {
-		place[sums[i].Number] = uint64(i) + 1
-		sums[i].Within = place[sums[i].Within]
+		index[sums[i].Number] = uint64(i) + 1
+		sums[i].Within = index[sums[i].Within]
 	}
 	sumTotals(sums)
 	for i := range ds {

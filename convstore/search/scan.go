@@ -65,8 +65,8 @@ func (s *search) run(ctx context.Context, yield func(Match, error) bool) error {
 	var workers sync.WaitGroup
 	defer sc.maps.Close()
 	defer workers.Wait()
-	defer context.AfterFunc(ctx, sc.leave)()
-	defer sc.leave()
+	defer context.AfterFunc(ctx, sc.stop)()
+	defer sc.stop()
 	defer cancel()
 	for range min(searchers, len(s.todo)) {
 		workers.Go(func() { sc.work(ctx) })
@@ -93,8 +93,8 @@ func (s *search) run(ctx context.Context, yield func(Match, error) bool) error {
 	}
 }
 
-// leave ends the scan and all waits.
-func (sc *scan) leave() {
+// stop ends the scan and all waits.
+func (sc *scan) stop() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.over = true

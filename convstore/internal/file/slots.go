@@ -60,11 +60,11 @@ func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
 		}
 	}
 	defer func() { <-s.line }()
-	leave, err := s.head(ctx, wait)
+	done, err := s.head(ctx, wait)
 	if err != nil {
 		return nil, s.waiting(ctx, err)
 	}
-	defer leave()
+	defer done()
 	look := s.looker()
 	defer look.close()
 	for {

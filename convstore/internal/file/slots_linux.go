@@ -30,7 +30,7 @@ func (f *Folder) openSlots() (*os.File, error) {
 }
 
 // head waits until this process is first in line. It calls wait before it waits.
-func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error) {
+func (s *Slots) head(ctx context.Context, wait func()) (done func(), err error) {
 	file, err := s.f.openSlots()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func (s *Slots) open(name string) (*os.File, error) {
 }
 
 // head waits until this process is first in line. It calls wait before it waits.
-func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error) {
+func (s *Slots) head(ctx context.Context, wait func()) (done func(), err error) {
 	file, err := s.open("line")
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (ms *Mappings) get(file *os.File, size int) (*mapped, error) {
 			return nil, fmt.Errorf("mapping it: %w", err)
 		}
 		_ = unix.Madvise(data, unix.MADV_SEQUENTIAL) // if this fails, the scan is only slower
-		ms.leave(ms.now)
+		ms.release(ms.now)
 		ms.now = &mapped{data: data, file: info, users: 1}
 	}
 	ms.now.users++
@@ -70,18 +70,19 @@ func (ms *Mappings) put(m *mapped, read int) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	m.read += read
-	ms.leave(m)
+	ms.release(m)
 }
 
 // Close unmaps the mapping if nobody uses it.
 func (ms *Mappings) Close() {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	ms.leave(ms.now)
+	ms.release(ms.now)
 	ms.now = nil
 }
 
-func (ms *Mappings) leave(m *mapped) {
+// release ends one use of a mapping, and unmaps it after the last one; ms.mu is held.
+func (ms *Mappings) release(m *mapped) {
 	if m == nil {
 		return
 	}

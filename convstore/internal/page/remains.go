@@ -12,11 +12,11 @@ type Remains struct {
 	p       *File
 	lost    func(error)
 	seen    []bool
-	buckets map[string]bucketPlace
+	buckets map[string]bucketRoot
 }
 
-// bucketPlace says where a bucket's entries are: below a page, or in an inline page.
-type bucketPlace struct {
+// bucketRoot says where a bucket's entries are: below a page, or in an inline page.
+type bucketRoot struct {
 	root   uint64
 	inline *Page
 }
@@ -28,23 +28,23 @@ func OpenRemains(file *os.File, lost func(error)) (*Remains, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Remains{p: p, lost: lost, seen: make([]bool, p.High), buckets: make(map[string]bucketPlace)}
+	r := &Remains{p: p, lost: lost, seen: make([]bool, p.High), buckets: make(map[string]bucketRoot)}
 	return r, r.walk(p.Root, func(flags uint32, k, v []byte) error {
 		if flags&elementBucket == 0 || len(v) < 16 {
 			return nil
 		}
-		place := bucketPlace{root: binary.NativeEndian.Uint64(v)}
-		if inline := v[16:]; place.root == 0 && len(inline) >= HeaderSize {
-			place.inline = &Page{Count: int(binary.NativeEndian.Uint16(inline[10:])), Data: inline}
+		at := bucketRoot{root: binary.NativeEndian.Uint64(v)}
+		if inline := v[16:]; at.root == 0 && len(inline) >= HeaderSize {
+			at.inline = &Page{Count: int(binary.NativeEndian.Uint16(inline[10:])), Data: inline}
 		}
-		r.buckets[string(k)] = place
+		r.buckets[string(k)] = at
 		return nil
 	})
 }
 
 // Each calls fn for the entries of a bucket, in order. An error of fn ends it.
 func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
-	place, ok := r.buckets[bucket]
+	at, ok := r.buckets[bucket]
 	if !ok {
 		r.lost(fmt.Errorf("bucket %s", bucket))
 		return nil
@@ -55,10 +55,10 @@ func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 		}
 		return fn(k, v)
 	}
-	if place.inline != nil {
-		return r.leaf(*place.inline, leaf)
+	if at.inline != nil {
+		return r.leaf(*at.inline, leaf)
 	}
-	return r.walk(place.root, leaf)
+	return r.walk(at.root, leaf)
 }
 
 // openLeniently is Open without the freelist, also for a file that is too short.

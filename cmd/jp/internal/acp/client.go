@@ -59,7 +59,7 @@ var ErrUnable = errors.New("the client cannot ask its user")
 // ErrAnswer is returned where a client that can ask answers in a way that says nothing.
 var ErrAnswer = errors.New("the client's answer is none")
 
-// Permit asks for leave to make a call and returns the id of the option that was chosen, "" where the user wants none of them. The
+// Permit asks for permission to make a call and returns the id of the option that was chosen, "" where the user wants none of them. The
 // error wraps ErrUnable when the client cannot ask, and ErrAnswer when what it answered is none of the options, or an error; the end
 // of ctx is returned as its cause.
 func (c *Client) Permit(ctx context.Context, call ToolCall, options []Option) (string, error) {

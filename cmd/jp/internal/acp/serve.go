@@ -73,16 +73,16 @@ const (
 )
 
 // Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx ends, and returns when nothing of it
-// is under way any more. leave ends ctx: it is called with ErrGone or what writing to out returned, so that whoever else waits for
+// is under way any more. cancel ends ctx: it is called with ErrGone or what writing to out returned, so that whoever else waits for
 // the client learns of it. The error is nil when the client has gone.
-func Serve(ctx context.Context, leave context.CancelCauseFunc, a Agent, o Options, in io.Reader, out io.Writer) error {
+func Serve(ctx context.Context, cancel context.CancelCauseFunc, a Agent, o Options, in io.Reader, out io.Writer) error {
 	c := &conn{
-		agent: a, options: o, leave: leave, out: out,
+		agent: a, options: o, cancel: cancel, out: out,
 		running: map[string]context.CancelCauseFunc{}, asked: map[int64]chan message{}, sessions: map[string]*session{},
 	}
 	read := make(chan struct{})
 	go func() { // is left behind where ctx ends before in does
-		leave(c.read(ctx, in))
+		cancel(c.read(ctx, in))
 		close(read)
 	}()
 	select {
@@ -100,7 +100,7 @@ func Serve(ctx context.Context, leave context.CancelCauseFunc, a Agent, o Option
 type conn struct {
 	agent   Agent
 	options Options
-	leave   context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 
 	writing sync.Mutex
 	out     io.Writer
@@ -352,7 +352,7 @@ func (c *conn) send(m any) {
 		c.writing.Unlock()
 	}
 	if err != nil {
-		c.leave(err)
+		c.cancel(err)
 	}
 }
 

@@ -96,9 +96,9 @@ func connect(t *testing.T, can string) *peer {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	p := &peer{t: t, conn: theirs, in: bufio.NewReader(theirs), done: make(chan error, 1), a: scripted{new(atomic.Int32)}}
-	ctx, leave := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		p.done <- Serve(ctx, leave, p.a, Options{Info: Implementation{Name: "x", Version: "1"}, Log: func(string, ...any) {}}, ours, ours)
+		p.done <- Serve(ctx, cancel, p.a, Options{Info: Implementation{Name: "x", Version: "1"}, Log: func(string, ...any) {}}, ours, ours)
 		ours.Close()
 	}()
 	p.say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":` + can + `}}`)
@@ -310,11 +310,11 @@ func FuzzServe(f *testing.F) {
 		f.Add([]byte(begin + strings.ReplaceAll(rest, "s/a", "s")))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		ctx, leave := context.WithCancelCause(t.Context())
-		defer leave(nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
 		var out bytes.Buffer
 		a := scripted{new(atomic.Int32)}
-		if err := Serve(ctx, leave, a, Options{Log: func(string, ...any) {}}, bytes.NewReader(in), &out); err != nil {
+		if err := Serve(ctx, cancel, a, Options{Log: func(string, ...any) {}}, bytes.NewReader(in), &out); err != nil {
 			t.Fatal(err)
 		}
 		asked, answered := map[string]int{}, map[string]int{}

@@ -211,7 +211,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		return t.run(ctx)
 	}
 	h.from = start
-	t, err := l.adopt(h)
+	t, err := l.reopen(h)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -273,8 +273,8 @@ func (l *Loop) open(h *history, msg convstore.UserMessage) (*turn, error) {
 	return l.newTurn(h, form), nil
 }
 
-// adopt returns the open turn whose events begin at history.from, with what its events say of it.
-func (l *Loop) adopt(h *history) (*turn, error) {
+// reopen returns the open turn whose events begin at history.from, with what its events say of it.
+func (l *Loop) reopen(h *history) (*turn, error) {
 	form, err := parseForm(schemaOf(h.current()))
 	if err != nil {
 		return nil, err

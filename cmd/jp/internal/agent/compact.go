@@ -255,13 +255,13 @@ func expected(tokens int64) string {
 // tenth.
 func (k *compactor) summaryEnd(c convstore.Compaction, want int64, last int) int {
 	begins := beginnings(k.history.events)
-	var places []int
+	var ends []int
 	for i := k.bare() + 1; i <= last; i++ {
 		if begins[i] {
-			places = append(places, i)
+			ends = append(ends, i)
 		}
 	}
-	if len(places) == 0 {
+	if len(ends) == 0 {
 		return 0
 	}
 	listed := k.conversations(context.Background(), last)
@@ -270,8 +270,8 @@ func (k *compactor) summaryEnd(c convstore.Compaction, want int64, last int) int
 		c.Summary, c.Conversations = expected(c.Before), listed
 		return k.sized(c)
 	}
-	n := sort.Search(len(places), func(n int) bool { return size(places[n]) <= want })
-	at := places[min(n, len(places)-1)]
+	n := sort.Search(len(ends), func(n int) bool { return size(ends[n]) <= want })
+	at := ends[min(n, len(ends)-1)]
 	if size(at) > c.Before/10*9 {
 		return 0
 	}

@@ -53,11 +53,11 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 		var ok bool
 		// a person was asked for permission, or the call is a reply by itself
 		if items[i], ok = d.queue.claim(itemCall(c.ID, i+1)); !ok {
-			leave, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
+			end, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
 			if err != nil {
 				return tools.Result{}, err
 			}
-			defer leave()
+			defer end()
 			items[i], _ = d.queue.claim(itemCall(c.ID, i+1))
 		}
 	}

@@ -149,7 +149,7 @@ func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request,
 	}
 	e := answered(events)
 	e.State, e.Reason = verdict(end.exit, end.err, stored(events), result, bad)
-	e.check(r, events)
+	e.amend(r, events)
 	return e
 }
 

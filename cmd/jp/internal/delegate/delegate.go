@@ -38,7 +38,7 @@ import (
 // use.
 type Delegator struct {
 	Scope convstore.Scope // below the caller
-	// slot of the caller, which the Delegator owns until Leave; nil at a root
+	// slot of the caller, which the Delegator owns until TakeSlot; nil at a root
 	Slot   *convstore.Slot
 	Caller convstore.ID
 	Set    tools.Set // tools that the caller holds, those of Func among them
@@ -225,11 +225,11 @@ func (d *Delegator) Release(ctx context.Context) {
 	}
 }
 
-// Leave returns the slot that the caller has now, nil for none. The slot belongs to whoever called
-// Leave.
-func (d *Delegator) Leave() *convstore.Slot {
+// TakeSlot returns the slot that the caller has now, nil for none. The caller of
+// TakeSlot owns it then.
+func (d *Delegator) TakeSlot() *convstore.Slot {
 	d.init()
-	return d.slots.leave()
+	return d.slots.handOver()
 }
 
 // Transcript returns what was said in one descendant, in its last turns, or in all of them where

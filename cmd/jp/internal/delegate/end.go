@@ -60,8 +60,9 @@ func stored(turn []convstore.Event) (end *convstore.TurnEnd) {
 	return end
 }
 
-// check compares what was handed in with what was asked for, by the events of its turn.
-func (e *ending) check(r request, turn []convstore.Event) {
+// amend reads from the events of a turn whether its context tool failed. It makes the end an error
+// if the answer does not match the schema of the request.
+func (e *ending) amend(r request, turn []convstore.Event) {
 	if r.context != "" {
 		e.NoContext = agent.NoContext(turn)
 	}

@@ -24,7 +24,7 @@ func newLanes(most int) *lanes {
 // enter waits for a lane, calls reserve, and returns the function that ends the call. reserve gets
 // the number of calls that share what is free: its own, and those that may still come while it
 // runs. If it reports that nothing was free, it is called again when another call has ended.
-func (l *lanes) enter(ctx context.Context, reserve func(among int) (starved bool)) (leave func(), err error) {
+func (l *lanes) enter(ctx context.Context, reserve func(among int) (starved bool)) (end func(), err error) {
 	if l.most <= 0 {
 		reserve(1)
 		return func() {}, nil
@@ -51,11 +51,11 @@ func (l *lanes) enter(ctx context.Context, reserve func(among int) (starved bool
 	}
 	defer l.mu.Unlock()
 	l.open++
-	return l.leave, nil
+	return l.end, nil
 }
 
-// leave ends a call.
-func (l *lanes) leave() {
+// end ends a call.
+func (l *lanes) end() {
 	l.mu.Lock()
 	l.open--
 	close(l.left)

@@ -194,7 +194,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		held, is, may = child.Grant.Tools, child.Grant.Authority, child.Grant.Leave
 		within = func(t string) bool { return covers(p.Grant, t, is[t]) }
 	}
-	granted, authority, leave := make([]string, 0, len(held)), make(map[string]string, len(held)), make(map[string]string, len(held))
+	granted, authority, permissions := make([]string, 0, len(held)), make(map[string]string, len(held)), make(map[string]string, len(held))
 	for _, t := range held {
 		if within(t) {
 			unasked, above := may[t], ""
@@ -207,7 +207,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 			granted = append(granted, t)
 			authority[t] = is[t]
 			if unasked = tools.StricterPermissions(unasked, above); unasked != "" {
-				leave[t] = unasked
+				permissions[t] = unasked
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		parallel = p.Grant.MaxParallel
 	}
 	grant := convstore.Grant{
-		Tools: granted, Authority: authority, Leave: leave, MaxDepth: min(deepest, own), MaxParallel: parallel,
+		Tools: granted, Authority: authority, Leave: permissions, MaxDepth: min(deepest, own), MaxParallel: parallel,
 		Timeout: c.Limits.Timeout, Deadline: a.Deadline, Caps: caps,
 	}
 	if a.ID != 0 {

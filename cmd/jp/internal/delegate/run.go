@@ -16,11 +16,11 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	d.init()
 	a, ok := d.queue.claim(c.ID)
 	if !ok { // a person was asked for permission, or the call is a reply by itself
-		leave, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
+		end, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
 		if err != nil {
 			return tools.Result{}, err
 		}
-		defer leave()
+		defer end()
 		a, _ = d.queue.claim(c.ID)
 	}
 	o, err := d.carryOut(ctx, a)
@@ -111,7 +111,7 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	if err != nil {
 		return outcome{}, err
 	}
-	e.check(r, events)
+	e.amend(r, events)
 	d.recalled.Store(del.Call, true)
 	return outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}, nil
 }

@@ -52,8 +52,8 @@ func (t *treeSlots) pause(del convstore.Delegation) *convstore.Slots {
 	return t.slots
 }
 
-// leave returns this agent's own slot, nil for none, and forgets it.
-func (t *treeSlots) leave() *convstore.Slot {
+// handOver returns this agent's own slot, nil for none, and forgets it.
+func (t *treeSlots) handOver() *convstore.Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slot := t.own

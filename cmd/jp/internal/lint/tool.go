@@ -44,8 +44,8 @@ func (l *Linter) model(r *profiles.Resolved, key, name string) {
 	}
 }
 
-// place returns where a key of a tool was written.
-type place func(key string) profiles.Position
+// position returns where a key of a tool was written.
+type position func(key string) profiles.Position
 
 // definitions checks every file of .jp/tools.
 func (l *Linter) definitions() {
@@ -121,7 +121,7 @@ func (l *Linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at 
 
 // tool checks one definition. child means that a sub-agent has the tool, so that nobody can answer
 // questions.
-func (l *Linter) tool(d tools.Definition, child bool, at place) {
+func (l *Linter) tool(d tools.Definition, child bool, at position) {
 	say := func(key, reason, hint string) {
 		setting, _, _ := strings.Cut(key, "[")
 		where := at(setting)

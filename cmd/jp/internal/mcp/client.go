@@ -103,8 +103,8 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		err    error
 	}
 	done := make(chan answer, 1)
-	calling, leave := context.WithCancel(ctx)
-	defer leave()
+	calling, cancel := context.WithCancel(ctx)
+	defer cancel()
 	go func() {
 		r, err := s.CallTool(calling, &sdk.CallToolParams{Name: want.Name, Arguments: args})
 		done <- answer{r, err}
@@ -116,7 +116,7 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		select {
 		case a = <-done:
 		default:
-			leave()
+			cancel()
 			a.err = s.bounds.err()
 		}
 	case <-ctx.Done():

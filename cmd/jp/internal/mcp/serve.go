@@ -53,8 +53,8 @@ const maxPage = 200
 func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	left, leave := context.WithCancelCause(ctx) // ends when the client has gone
-	defer leave(nil)
+	left, end := context.WithCancelCause(ctx) // ends when the client has gone
+	defer end(nil)
 	if s.Bound != nil {
 		s.Bound(left)
 	}
@@ -97,8 +97,8 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 	})
 	// When its input ends the SDK waits for what runs, but no client is left to wait for it.
-	client := input{in, func() { leave(errors.New("the MCP client has gone")) }}
-	return server.Run(ctx, bounding{&sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage}, leave})
+	client := input{in, func() { end(errors.New("the MCP client has gone")) }}
+	return server.Run(ctx, bounding{&sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage}, end})
 }
 
 // Bounds of what a client asks for at the same time. The SDK has none.
@@ -113,17 +113,17 @@ const (
 // does not expect them.
 type bounding struct {
 	sdk.Transport
-	leave context.CancelCauseFunc // ends the service as if the client had gone
+	end context.CancelCauseFunc // ends the service as if the client had gone
 }
 
 func (d bounding) Connect(ctx context.Context) (sdk.Connection, error) {
 	c, err := d.Transport.Connect(ctx)
-	return &boundedClient{Connection: c, leave: d.leave, calls: map[jsonrpc.ID]asking{}}, err
+	return &boundedClient{Connection: c, end: d.end, calls: map[jsonrpc.ID]asking{}}, err
 }
 
 type boundedClient struct {
 	sdk.Connection
-	leave    context.CancelCauseFunc
+	end      context.CancelCauseFunc
 	mu       sync.Mutex
 	calls    map[jsonrpc.ID]asking // calls that have no answer yet
 	underWay int                   // bytes of calls
@@ -173,7 +173,7 @@ func (c *boundedClient) refuse(ctx context.Context, r *jsonrpc.Response) error {
 		return nil
 	case len(c.refusals) >= maxRefused:
 		err := fmt.Errorf("the MCP client asks and reads no answers: %d requests were refused", maxRefused)
-		c.leave(err)
+		c.end(err)
 		return err
 	}
 	c.refusals = append(c.refusals, r)

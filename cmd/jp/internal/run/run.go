@@ -120,7 +120,7 @@ func (r *Run) Close(ctx context.Context) {
 func (r *Run) releaseSlot() {
 	slot := r.slot
 	if r.sub != nil {
-		slot = r.sub.Leave()
+		slot = r.sub.TakeSlot()
 	}
 	r.slot = nil
 	if slot == nil {

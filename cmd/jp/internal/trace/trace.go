@@ -113,8 +113,8 @@ type Source struct {
 	Now          time.Time
 }
 
-// place names a turn of a conversation.
-type place struct {
+// turnKey names a turn of a conversation.
+type turnKey struct {
 	id   convstore.ID
 	turn int
 }
@@ -128,16 +128,16 @@ type call struct {
 type builder struct {
 	Source
 	spans   []*Span
-	byTurn  map[place]*Span // turns, and the delegations that ran them
-	byCall  map[call]*Span  // delegations
-	ordered map[*Span]bool  // delegations whose tool call was found
+	byTurn  map[turnKey]*Span // turns, and the delegations that ran them
+	byCall  map[call]*Span    // delegations
+	ordered map[*Span]bool    // delegations whose tool call was found
 	here    map[convstore.ID]convstore.Conversation
 }
 
 // Build lays out a trace. It fails only when the events cannot be read.
 func Build(src Source) (*Trace, error) {
 	b := &builder{
-		Source: src, byTurn: map[place]*Span{}, byCall: map[call]*Span{}, ordered: map[*Span]bool{},
+		Source: src, byTurn: map[turnKey]*Span{}, byCall: map[call]*Span{}, ordered: map[*Span]bool{},
 		here: map[convstore.ID]convstore.Conversation{},
 	}
 	members := append([]convstore.Conversation{src.Conversation}, src.Below...)
@@ -158,7 +158,7 @@ func Build(src Source) (*Trace, error) {
 	}
 	for _, s := range b.spans {
 		if s.Kind == Delegation && s.parent == nil && b.here[s.Run.Caller].ID == 0 {
-			s.parent = b.byTurn[place{s.Run.Caller, s.callerTurn}] // its tool call was removed with the caller
+			s.parent = b.byTurn[turnKey{s.Run.Caller, s.callerTurn}] // its tool call was removed with the caller
 		}
 	}
 	return b.trace(), nil
@@ -198,7 +198,7 @@ func (b *builder) delegations() {
 			s.use(d.Own.Usage, d.Own.Cost())
 		}
 		b.spans = append(b.spans, s)
-		b.byTurn[place{d.Child, d.ChildTurn}] = s
+		b.byTurn[turnKey{d.Child, d.ChildTurn}] = s
 		b.byCall[call{d.Caller, d.Call}] = s
 	}
 }
@@ -288,7 +288,7 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 
 // open begins a turn.
 func (b *builder) open(c convstore.Conversation, ev convstore.Event) *Span {
-	at := place{c.ID, ev.Turn}
+	at := turnKey{c.ID, ev.Turn}
 	if s := b.byTurn[at]; s != nil {
 		return s
 	}

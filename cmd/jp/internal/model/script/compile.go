@@ -88,13 +88,13 @@ func Compile(entries []Entry, dir string, about Recorded) ([]byte, error) {
 			writePrice(&b, *p)
 		}
 	}
-	type place struct {
+	type request struct {
 		run            string
 		round, attempt int
 	}
-	seen := map[place]bool{}
+	seen := map[request]bool{}
 	for i, e := range entries {
-		if at := (place{e.Run, e.Round, e.Attempt}); seen[at] {
+		if at := (request{e.Run, e.Round, e.Attempt}); seen[at] {
 			return nil, fmt.Errorf("two replies were recorded for %s, round %d", runName(e.Run), e.Round)
 		} else {
 			seen[at] = true
@@ -205,15 +205,15 @@ var pathPattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 // as it was.
 type template struct {
 	ids  map[string]string // the name of the capture of an id
-	from map[string]IDPlace
+	from map[string]IDMatch
 	dir  string // of the workspace
 	open bool   // "{{" was said
 	path bool   // dir was
 }
 
-func newTemplate(places map[string]IDPlace, dir string) *template {
-	t := &template{ids: map[string]string{}, from: places, dir: dir}
-	for i, id := range slices.Sorted(maps.Keys(places)) {
+func newTemplate(ids map[string]IDMatch, dir string) *template {
+	t := &template{ids: map[string]string{}, from: ids, dir: dir}
+	for i, id := range slices.Sorted(maps.Keys(ids)) {
 		t.ids[id] = fmt.Sprintf("id%d", i+1)
 	}
 	return t

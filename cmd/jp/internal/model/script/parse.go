@@ -149,7 +149,7 @@ func Parse(name string, data []byte) (*Script, error) {
 	if errors.As(err, &bad) {
 		return nil, &Error{File: name, Line: bad.Line, Msg: bad.Text()}
 	}
-	place := func(i int) *tomldoc.Mark {
+	mark := func(i int) *tomldoc.Mark {
 		if m := marks.Keys["rule"]; m != nil && i < len(m.Items) {
 			return m.Items[i]
 		}
@@ -161,7 +161,7 @@ func Parse(name string, data []byte) (*Script, error) {
 			// The decoder knows keys by name and would take the last rule that has this one.
 			bad := tomldoc.Explain(err)
 			key := strings.TrimPrefix(bad.Key, "rule.")
-			return nil, &Error{File: name, Line: place(i).Nearest(strings.Split(key, ".")...), Msg: bad.Text()}
+			return nil, &Error{File: name, Line: mark(i).Nearest(strings.Split(key, ".")...), Msg: bad.Text()}
 		}
 	}
 	// The decoder does not count keys in tables of any shape as decoded.
@@ -186,7 +186,7 @@ func Parse(name string, data []byte) (*Script, error) {
 	}
 	s := &Script{name: name, recorded: f.Recorded}
 	for i, t := range rules {
-		r := rule{number: i + 1, line: place(i).Line, name: t.Name,
+		r := rule{number: i + 1, line: mark(i).Line, name: t.Name,
 			delay: time.Duration(f.Defaults.Delay), chunk: f.Defaults.Chunk, chunkDelay: time.Duration(f.Defaults.ChunkDelay)}
 		if err := r.compile(t, shared); err != nil {
 			return nil, &Error{File: name, Line: r.line, Msg: fmt.Sprintf("rule %d: %v", i+1, err)}

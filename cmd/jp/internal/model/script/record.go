@@ -38,7 +38,7 @@ type Entry struct {
 	Error     *EntryError      `json:"error"`
 	Hang      bool             `json:"hang"` // the run was over before the reply was
 
-	IDs map[string]IDPlace `json:"ids"` // places in the thread of the conversation ids that the reply names
+	IDs map[string]IDMatch `json:"ids"` // positions in the thread of the conversation ids that the reply names
 }
 
 // EntryCall is a tool call in an Entry.
@@ -54,9 +54,9 @@ type EntryError struct {
 	Message string     `json:"message"`
 }
 
-// IDPlace is the n-th match, from 1, of one of two patterns in a thread: the results that name a
+// IDMatch is the n-th match, from 1, of one of two patterns in a thread: the results that name a
 // sub-conversation as theirs, or any id.
-type IDPlace struct {
+type IDMatch struct {
 	Result bool `json:"result"`
 	N      int  `json:"n"`
 }
@@ -78,7 +78,7 @@ func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Strea
 				if err != nil {
 					e.fail(ctx, err)
 				}
-				e.IDs = e.places(r)
+				e.IDs = e.idMatches(r)
 				return keep(e)
 			}
 			forget := func(model.Lost) {
@@ -179,16 +179,16 @@ var resultID = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // pattern is what finds the id again.
-func (p IDPlace) pattern() *regexp.Regexp {
+func (p IDMatch) pattern() *regexp.Regexp {
 	if p.Result {
 		return resultID()
 	}
 	return conversationID()
 }
 
-// places finds the ids that the reply names in the thread that it answers. An id that is not there
+// idMatches finds the ids that the reply names in the thread that it answers. An id that is not there
 // was invented by the model, and the replay repeats it.
-func (e *Entry) places(r model.Request) map[string]IDPlace {
+func (e *Entry) idMatches(r model.Request) map[string]IDMatch {
 	var ids []string
 	for _, s := range e.texts() {
 		ids = append(ids, conversationID().FindAllString(*s, -1)...)
@@ -196,14 +196,14 @@ func (e *Entry) places(r model.Request) map[string]IDPlace {
 	if len(ids) == 0 {
 		return nil
 	}
-	found := map[string]IDPlace{}
+	found := map[string]IDMatch{}
 	// the second is the surer one
-	for _, place := range []IDPlace{{Result: false}, {Result: true}} {
-		all := matches(r, place.pattern())
+	for _, match := range []IDMatch{{Result: false}, {Result: true}} {
+		all := matches(r, match.pattern())
 		for _, id := range ids {
 			if i := slices.Index(all, id); i >= 0 {
-				place.N = i + 1
-				found[id] = place
+				match.N = i + 1
+				found[id] = match
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// Trail names the place of one process's requests in a tree of runs. The name is the same when the
+// Trail names the position of one process's requests in a tree of runs. The name is the same when the
 // tree is recorded and when it is replayed, although ids of calls and conversations differ. The
 // first run is "". The name of a run that it started follows after "/":
 //
@@ -29,7 +29,7 @@ type Trail struct {
 
 	mu       sync.Mutex
 	requests map[int]int       // made so far, by round
-	calls    map[string]string // place of a call, by its id
+	calls    map[string]string // name of a call in the tree, by its id
 	begun    map[string]int    // runs so far, by name
 }
 
@@ -38,10 +38,10 @@ func NewTrail(run string) *Trail {
 	return &Trail{run: run, requests: map[int]int{}, calls: map[string]string{}, begun: map[string]int{}}
 }
 
-// Run is the run that the trail is of.
+// Run returns the name of the run.
 func (t *Trail) Run() string { return t.run }
 
-// Follow returns s, and sets in each request its place: Run, and as Attempt how many requests this
+// Follow returns s, and sets in each request its position: Run, and as Attempt how many requests this
 // round has had.
 func (t *Trail) Follow(s model.Stream) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
@@ -74,13 +74,13 @@ func (t *Trail) Below(call, query string) string {
 	defer t.mu.Unlock()
 	sum := sha256.Sum256([]byte(WithoutIDs(query)))
 	name := "=" + hex.EncodeToString(sum[:4])
-	place, ok := t.calls[call]
+	known, ok := t.calls[call]
 	if ok {
-		name = place
+		name = known
 	} else if i := strings.LastIndexByte(call, '#'); i >= 0 {
-		place, ok = t.calls[call[:i]]
+		known, ok = t.calls[call[:i]]
 		if ok || strings.HasPrefix(call, shellBatch) {
-			name = place + call[i:]
+			name = known + call[i:]
 		}
 	} else if i := strings.LastIndexByte(call, '/'); i >= 0 {
 		name = t.calls[call[:i]] + name // numbered as they come, which may be in another order
