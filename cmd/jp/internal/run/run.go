@@ -110,7 +110,9 @@ func (r *Run) Close(ctx context.Context) {
 	if r.Log != nil {
 		_ = r.Log.Close()
 	}
-	r.unmake(ctx)
+	if r.made && r.remove == nil { // a temporary store is removed whole
+		r.unmake(ctx, r.Conv.ID)
+	}
 	if r.remove != nil {
 		r.remove()
 	}
@@ -146,19 +148,16 @@ func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 // Keep keeps the conversation that this run has made, although no turn begins in it.
 func (r *Run) Keep() { r.made = false }
 
-// unmake removes the conversation that this run has made, if no turn has begun in it. Its lock is
+// unmake removes a conversation that this process has made, if no turn has begun in it. Its lock is
 // free by then.
-func (r *Run) unmake(ctx context.Context) {
-	if !r.made || r.remove != nil { // a temporary store is removed whole
-		return
-	}
+func (s site) unmake(ctx context.Context, id convstore.ID) {
 	ctx = context.WithoutCancel(ctx)
-	conv, err := r.Store.Get(ctx, r.Conv.ID)
+	conv, err := s.Store.Get(ctx, id)
 	if err == nil && conv.Turns == 0 {
-		_, err = r.Store.Remove(ctx, r.Conv.ID, convstore.RemoveOptions{})
+		_, err = s.Store.Remove(ctx, id, convstore.RemoveOptions{})
 	}
 	if err != nil {
-		r.env.Con.Warn("%s: it is empty and could not be removed: %v", r.Conv.ID, err)
+		s.env.Con.Warn("%s: it is empty and could not be removed: %v", id, err)
 	}
 }
 

@@ -61,16 +61,30 @@ func (s *Session) Begin(ctx context.Context, title, about string, labels map[str
 		return err
 	}
 	r := s.Resolved
-	if s.Conv, err = s.Store.Create(ctx, convstore.New{
+	return s.begin(ctx, convstore.New{
 		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
 		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)},
-	}); err != nil {
+	}, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
+}
+
+// begin makes a conversation with these events. If it fails, there is none.
+func (s *Session) begin(ctx context.Context, n convstore.New, events ...convstore.Event) (err error) {
+	if s.Conv, err = s.Store.Create(ctx, n); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			if s.Log != nil {
+				_ = s.Log.Close()
+			}
+			s.unmake(ctx, s.Conv.ID)
+			s.Conv, s.Log = convstore.Conversation{}, nil
+		}
+	}()
 	if s.Log, err = s.Store.Lock(ctx, s.Conv.ID); err != nil {
 		return err
 	}
-	return s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
+	return s.Log.Append(ctx, events...)
 }
 
 // EndOf returns how that turn ended: end, unless it was stopped or failed.
