@@ -88,9 +88,9 @@ func (c *Choices) conversations(ctx context.Context, word string) []command.Cand
 	}
 	out := []command.Candidate{
 		{Word: ".", Text: "this session's active conversation"},
-		{Word: "previous", Text: "active before that"},
+		{Word: "previous", Text: "the one that was active before"},
 		{Word: "recent", Text: "latest activity"},
-		{Word: "newest", Text: "latest made"},
+		{Word: "newest", Text: "created last"},
 	}
 	for _, v := range all {
 		out = append(out, command.Candidate{Word: v.ID.String(), Text: term.Cut(term.Line(v.Title), 60, true)})
