@@ -133,10 +133,10 @@ func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.To
 
 // unused reports, once for a session, the servers of the editor of which the agent has no tool.
 func (s *session) unused(own *run.Env, set tools.Set) {
-	if s.told {
+	if s.reported {
 		return
 	}
-	s.told = true
+	s.reported = true
 	used := map[string]bool{}
 	for t := range set.All() {
 		if server, ok := t.MCP(); ok {

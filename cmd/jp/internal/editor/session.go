@@ -25,8 +25,9 @@ type session struct {
 	title   string // title that the editor was sent last
 	notices *notices
 	servers map[string]servers.Server // servers that the editor has passed
-	told    bool                      // whether unused has reported
 	options sessionOptions
+
+	reported bool // whether unused has reported
 }
 
 // untouchedLife is the time until a conversation without a prompt expires. It is long because

@@ -30,8 +30,8 @@ func TestUntraced(t *testing.T) {
 			t.Errorf("part = %+v, %v", p, err)
 		}
 	}
-	ctx, told := Call(t.Context(), tools.Tool{}, tools.Call{ID: "1", Arguments: json.RawMessage(strings.Repeat("x", 100))})
-	told(tools.Result{})
+	ctx, end := Call(t.Context(), tools.Tool{}, tools.Call{ID: "1", Arguments: json.RawMessage(strings.Repeat("x", 100))})
+	end(tools.Result{})
 	Follow(ctx, delegate.Step{Phase: delegate.Answered})
 	if n := testing.AllocsPerRun(100, func() { Call(ctx, tools.Tool{}, tools.Call{ID: "1", Name: "t"}) }); n != 0 {
 		t.Errorf("a call allocates %v times", n)

@@ -59,14 +59,13 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			"the model). A text is cut after 1 MiB. With -F json it writes one array.\n\n" +
 			"--total-budget and --max-cost are divided evenly among the lines. max_per_turn and " +
 			"max_children do not apply to a new batch. With --root-id the limits of that " +
-			"conversation apply too; a line that they refuse says so.\n\n" +
-			"Status 0: all are ok. 7: all others were stopped at a limit. 6: none was allowed to " +
-			"run. 1: any other end.\n\n" +
+			"conversation apply too; the row of a refused line says so.\n\n" +
+			"Status 0: all are ok. 7: all others were stopped at a limit. 6: all were refused. 1: " +
+			"any other end.\n\n" +
 			"The first Ctrl-C stops what runs and keeps what is done. To continue, give the same " +
 			"queries on stdin and the output so far as --resume FILE. Lines that were ok do not " +
 			"run again; their rows are repeated, so the new output is complete. After a kill, " +
-			"FILE may lack answers that are in the store, and may be empty. You find them below " +
-			"the conversation of the batch.",
+			"FILE may lack answers, or be empty. jp then takes the missing answers from the store.",
 		Flags: append([]*command.Option{
 			command.String(&o.profile, "cfg", "PROFILE", "agent profile for lines that name none").Alias("config", "c"),
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),

@@ -63,7 +63,7 @@ func headlessFlags(o *options) []*command.Option {
 		command.Bool(&h.partial, "include-partial-messages", "with --output-format stream-json: also print the parts of each message as they come"),
 		command.Bool(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: repeat the messages of stdin on stdout"),
 		command.String(&h.sources, "setting-sources", "NAMES", "some of user, project, local; without project, AGENTS.md and CLAUDE.md of the workspace are not read"),
-		command.String(&h.mode, "permission-mode", "MODE", "default or dontAsk; with dontAsk the client is not asked either"),
+		command.String(&h.mode, "permission-mode", "MODE", "default or dontAsk; with dontAsk jp does not ask the client either"),
 		command.String(&h.prompt, "permission-prompt-tool", "stdio", "with --input-format and --output-format stream-json: the client answers for tools that ask"),
 	}
 }

@@ -43,12 +43,12 @@ func New(g *Group) *cli.Command {
 		Args:    "[WORDS...]",
 		About: "Asks the conversation that --id names. Without --id it asks this session's active " +
 			"conversation, or a new one if there is none. Text from a pipe is appended to the " +
-			"words. Without words it is the query. Without words and without a pipe, jp query " +
-			"resumes a turn that was cut off.\n\n" +
+			"words. Without words, that text is the query. Without words and without a pipe, jp " +
+			"query resumes a turn that was cut off.\n\n" +
 			"A word @FILE before -- attaches that file. If it is the only word, the query is read " +
 			"from the file. @@ is a literal @.\n\n" +
 			"--attachment takes a file, a folder (its text files that .gitignore does not " +
-			"exclude), a text page over https, cmd:LINE (what sh prints when it runs LINE), or " +
+			"exclude), a text page over https, cmd:LINE (the output of the shell command LINE), or " +
 			"turns of another conversation. jp reads each attachment once and keeps it in the " +
 			"conversation. Write ./ in front of a file name that looks like one of the others.\n\n" +
 			"--edit starts $JP_EDITOR, else editor.cmd of the user's config, $VISUAL or $EDITOR. " +
