@@ -71,10 +71,10 @@ const maxRedirects = 5
 // maxErrorBody bounds what is read of a response that is an error.
 const maxErrorBody = 64 << 10
 
-// Intercept is a middleware for both vendors' SDKs. It turns every answer that is not an event
-// stream into an *Error, and bounds the body by MaxBytes. It reports to a Limit above it when bytes
-// arrive, keep-alives included, and to a Count how far the request came.
-func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+// intercept sends a request by next. It turns every answer that is not an event stream into an
+// *Error, and bounds the body by MaxBytes. It reports to a Limit above it when bytes arrive,
+// keep-alives included, and to a Count how far the request came.
+func (c Config) intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	ctx := req.Context()
 	resp, err := next(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(w httptrace.WroteRequestInfo) {
@@ -111,10 +111,6 @@ func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Res
 	}
 	answered(ctx)
 	resp.Body = &limitedBody{ReadCloser: resp.Body, left: c.MaxBytes, config: c, touch: touch}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{&eventLines{from: resp.Body}, resp.Body}
 	return resp, nil
 }
 
@@ -198,7 +194,7 @@ func (c Config) Fail(ctx context.Context, err error) error {
 			return &copied
 		}
 		return e
-	case errors.Is(err, bufio.ErrTooLong): // error of the SDKs' decoders; the line would be as long the next time
+	case errors.Is(err, bufio.ErrTooLong): // the line would be as long the next time
 		return &Error{Provider: c.Name, Kind: KindTooLarge, Final: true, Message: "a line of the reply is too long", Err: err}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &opErr), errors.As(err, &timeout) && timeout.Timeout():
 		return &Error{Provider: c.Name, Kind: KindStream, Message: "the reply broke off", Err: err}

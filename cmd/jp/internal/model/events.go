@@ -3,81 +3,171 @@ package model
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"io"
+	"iter"
+	"math"
+	"net/http"
+	"strconv"
+
+	"jp/tools/jsondoc"
 )
+
+// Event is one server-sent event of a reply.
+type Event struct {
+	Name string // "" = the server gave none
+	Data []byte // never empty; valid until the next event
+}
+
+// Post sends a request as JSON to a path below the base URL and yields the events of the reply,
+// until the connection ends. The error, with which the iteration ends, is that of [Config.Fail].
+// The attempt counts from 1, see [Request].
+func (c Config) Post(ctx context.Context, path string, header http.Header, attempt int, request any) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		resp, err := c.post(ctx, path, header, attempt, request)
+		if err != nil {
+			yield(Event{}, c.Fail(ctx, err))
+			return
+		}
+		defer resp.Body.Close()
+		var e Event
+		lines := lines{from: bufio.NewReaderSize(resp.Body, 32<<10)}
+		for {
+			line, err := lines.next()
+			switch {
+			case err == io.EOF:
+				return // an event without the blank line that ends it does not count
+			case err != nil:
+				yield(Event{}, c.Fail(ctx, err))
+				return
+			case len(line) > 0:
+				e.take(line)
+				continue
+			case len(e.Data) > 0 && !yield(e, nil):
+				return
+			}
+			e = Event{Data: e.Data[:0]}
+		}
+	}
+}
+
+func (c Config) post(ctx context.Context, path string, header http.Header, attempt int, request any) (*http.Response, error) {
+	body, err := jsondoc.Encode(request)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	header.Set("Content-Type", "application/json")
+	header.Set("Accept", "application/json") // as the vendors' own clients, also for streams
+	header.Set("User-Agent", "jp")
+	header.Set("X-Stainless-Retry-Count", strconv.Itoa(max(attempt-1, 0))) // as they number retries
+	return c.intercept(req, c.Client.Do)
+}
+
+// take adds a line to the event. Names of fields are those of the HTML standard, "Server-sent
+// events"; a comment has none.
+func (e *Event) take(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "event":
+		e.Name = string(value)
+	case "data":
+		if len(e.Data) > 0 {
+			e.Data = append(e.Data, '\n')
+		}
+		e.Data = append(e.Data, value...)
+	}
+}
+
+// maxLine bounds a line of a reply, in bytes.
+const maxLine = 32 << 20
+
+// lines reads lines that end in a line feed, a carriage return, or both.
+type lines struct {
+	from *bufio.Reader
+	line []byte
+	cr   bool // whether the last byte was a carriage return
+}
+
+// next returns the next line, which is valid until the next call. What follows the last end of a
+// line is none.
+func (l *lines) next() ([]byte, error) {
+	l.line = l.line[:0]
+	for {
+		c, err := l.from.ReadByte()
+		if err != nil {
+			return nil, err
+		}
+		after := l.cr
+		l.cr = c == '\r'
+		switch {
+		case c == '\n' && after:
+		case c == '\n', c == '\r':
+			return l.line, nil
+		case len(l.line) == maxLine:
+			return nil, bufio.ErrTooLong
+		default:
+			l.line = append(l.line, c)
+		}
+	}
+}
+
+// Read decodes an event. Data that is no JSON object is an error. A value of another type than its
+// field is left out, because servers differ in what they send besides what matters.
+func (e Event) Read(into any) error {
+	err := json.Unmarshal(e.Data, into)
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) && t.Field != "" {
+		return nil
+	}
+	return err
+}
+
+// Str is a string in an event. Some servers write a number.
+type Str struct {
+	Text  string
+	Valid bool // whether there is one, and not null or something else
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Str) UnmarshalJSON(raw []byte) error {
+	*s = Str{}
+	switch raw[0] {
+	case '{', '[', 'n':
+		return nil
+	case '"':
+		s.Valid = true
+		return json.Unmarshal(raw, &s.Text)
+	}
+	*s = Str{string(raw), true}
+	return nil
+}
+
+// Num is a whole number in an event. Some servers write it as a string or with a fraction.
+type Num struct {
+	N     int64
+	Valid bool // whether there is one, and not null or something else
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Num) UnmarshalJSON(raw []byte) error {
+	*n = Num{}
+	f, err := strconv.ParseFloat(string(bytes.Trim(raw, `"`)), 64)
+	if err == nil && math.Abs(f) < 1<<53 {
+		*n = Num{int64(f), true}
+	}
+	return nil
+}
 
 // startsEvents reports whether a body begins like an event stream, which no JSON does.
 func startsEvents(r *bufio.Reader) bool {
 	b, _ := r.Peek(len("event:")) // what there is
 	return bytes.HasPrefix(b, []byte("event:")) || bytes.HasPrefix(b, []byte("data:")) || bytes.HasPrefix(b, []byte(":"))
-}
-
-// eventLines reads an event stream in the form that the decoders of both vendors' SDKs accept,
-// which is less than the standard allows: each line ends in a line feed alone, and no data line is
-// without data.
-type eventLines struct {
-	from io.Reader
-
-	// beginning of a line that may be an empty data line; nil = the line is another one
-	line   []byte
-	inside bool   // whether the rest of another line follows
-	cr     bool   // whether the last byte was a carriage return
-	out    []byte // bytes to return
-	// large, because the decoders scan an unfinished line again after each read
-	buf [32 << 10]byte
-	err error
-}
-
-func (e *eventLines) Read(p []byte) (int, error) {
-	for len(e.out) == 0 {
-		if e.err != nil {
-			return 0, e.err
-		}
-		n, err := e.from.Read(e.buf[:])
-		e.out = e.out[:0]
-		for _, c := range e.buf[:n] {
-			e.take(c)
-		}
-		if e.err = err; err != nil {
-			e.flush()
-		}
-	}
-	n := copy(p, e.out)
-	e.out = e.out[n:]
-	return n, nil
-}
-
-// empty are the data lines without data.
-const empty = "data: "
-
-func (e *eventLines) take(c byte) {
-	if c == '\n' && e.cr {
-		e.cr = false
-		return
-	}
-	if e.cr = c == '\r'; e.cr {
-		c = '\n'
-	}
-	switch {
-	case c == '\n':
-		if n := len(e.line); n < len("data:") { // otherwise it is left out
-			e.flush()
-			e.out = append(e.out, c)
-		}
-		e.line, e.inside = e.line[:0], false
-	case e.inside:
-		e.out = append(e.out, c)
-	case len(e.line) < len(empty) && c == empty[len(e.line)]:
-		e.line = append(e.line, c)
-	default:
-		e.flush()
-		e.out = append(e.out, c)
-		e.inside = true
-	}
-}
-
-// flush returns what turned out not to be an empty data line.
-func (e *eventLines) flush() {
-	e.out = append(e.out, e.line...)
-	e.line = e.line[:0]
 }

@@ -22,7 +22,7 @@ func TestInterceptActivity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := Config{MaxBytes: 10}.Intercept(req, func(*http.Request) (*http.Response, error) {
+	resp, err := Config{MaxBytes: 10}.intercept(req, func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(iotest.OneByteReader(strings.NewReader(": ok\n")))}, nil
 	})
 	if err != nil {
@@ -46,7 +46,7 @@ func TestInterceptCeiling(t *testing.T) {
 		t.Fatal(err)
 	}
 	for size, want := range map[int]string{9: "", 10: "", 11: "too_large: the reply is larger than 10 bytes", 20: "too_large: the reply is larger than 10 bytes"} {
-		resp, err := Config{MaxBytes: 10}.Intercept(req, func(*http.Request) (*http.Response, error) {
+		resp, err := Config{MaxBytes: 10}.intercept(req, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(strings.Repeat("x", size)))}, nil
 		})
 		if err != nil {

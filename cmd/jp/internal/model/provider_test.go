@@ -577,7 +577,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestEnvironment: the SDKs read nothing from the process's environment.
+// TestEnvironment: the providers read nothing from the process's environment.
 func TestEnvironment(t *testing.T) {
 	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"} {
 		t.Setenv(name, "from-the-environment")

@@ -1,14 +1,8 @@
-// Package anthropic speaks Anthropic's Messages API through the vendor's SDK, against the vendor or
-// any server with the same wire format.
+// Package anthropic speaks Anthropic's Messages API, against the vendor or any server with the same
+// wire format.
 //
-// The SDK does only the wire work. It gets its key, address and HTTP client from us and reads
-// nothing from the environment (its Client would: keys, profiles, headers; its MessageService does
-// not). It does not retry; model.Retry does.
-//
-// Traps of the SDK: its event decoder swallows pings and unnamed events, and ends quietly when the
-// connection does, so a reply counts as complete only when its stop reason was seen; it prints a
-// warning to stderr for token budgets on models that deprecate them, which are the models for which
-// we send none.
+// Trap: the stream ends quietly when the connection does, so a reply counts as complete only when
+// its stop reason was seen.
 package anthropic
 
 import (
@@ -16,36 +10,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"strconv"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
+	"net/http"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 )
 
 // New is a model.Provider.
-func New(c model.Config) (model.Stream, error) {
-	opts := []option.RequestOption{
-		option.WithBaseURL(c.BaseURL),
-		option.WithHTTPClient(c.Client),
-		option.WithMaxRetries(0),
-		option.WithMiddleware(c.Intercept),
-		option.WithoutOpenTelemetry(),
-		option.WithHeader("User-Agent", "jp"),
-	}
-	if c.Key != "" {
-		opts = append(opts, option.WithAPIKey(c.Key.Reveal()))
-	}
-	p := provider{config: c, messages: sdk.NewMessageService(opts...)}
-	return p.stream, nil
-}
+func New(c model.Config) (model.Stream, error) { return provider{config: c}.stream, nil }
 
-type provider struct {
-	config   model.Config
-	messages sdk.MessageService
-}
+type provider struct{ config model.Config }
 
 func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
@@ -53,58 +27,45 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 			yield(model.Part{}, p.config.Fail(ctx, err))
 			return
 		}
-		events := p.messages.NewStreaming(ctx, p.params(r),
-			option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
-		if err := events.Err(); err != nil {
-			yield(model.Part{}, p.fail(ctx, err))
-			return
+		header := http.Header{"Anthropic-Version": {"2023-06-01"}}
+		if p.config.Key != "" {
+			header.Set("X-Api-Key", p.config.Key.Reveal())
 		}
-		defer func() { _ = events.Close() }()
-
-		reply := reply{config: p.config, yield: yield, blocks: make(map[int64]*block), calls: model.NewCalls(r)}
-		for !reply.complete && events.Next() {
-			e := events.Current()
-			r.Name(e.Message.ID, e.Message.Model)
-			if err := reply.event(e); err == errConsumer {
+		reply := reply{config: p.config, yield: yield, blocks: make(map[int64]*open), calls: model.NewCalls(r)}
+		for e, err := range p.config.Post(ctx, "v1/messages", header, r.Attempt, p.request(r)) {
+			if err == nil {
+				err = reply.take(e, r)
+			}
+			if err == errConsumer {
 				return
 			} else if err != nil {
 				reply.fail(ctx, err)
 				return
 			}
-		}
-		if err := events.Err(); err != nil && !reply.complete {
-			reply.fail(ctx, p.fail(ctx, err))
-			return
+			if reply.complete {
+				break
+			}
 		}
 		reply.finish(ctx)
 	}
-}
-
-// fail maps an error of the SDK. Error events in the stream are the SDK's own type; what had an
-// error status was caught before the SDK saw it.
-func (p provider) fail(ctx context.Context, err error) error {
-	if e, ok := err.(*sdk.Error); ok && ctx.Err() == nil {
-		return p.config.StreamError([]byte(e.RawJSON()))
-	}
-	return p.config.Fail(ctx, err)
 }
 
 // reply puts one answer together.
 type reply struct {
 	config   model.Config
 	yield    func(model.Part, error) bool
-	blocks   map[int64]*block // open ones, by index
+	blocks   map[int64]*open // by index
 	calls    *model.Calls
 	usage    convstore.Usage
 	counted  bool // whether the usage was reported
 	summed   bool // whether the usage is that of the whole output, and not of its beginning
-	stop     sdk.StopReason
+	stop     string
 	said     bool // whether the answer has text
 	complete bool // whether message_stop was seen
 }
 
-// block is one content block in the making.
-type block struct {
+// open is a content block in the making.
+type open struct {
 	kind          string
 	id, name      string
 	text          []byte // of thinking, or the JSON of a tool call
@@ -123,108 +84,117 @@ func (r *reply) part(p model.Part) error {
 	return nil
 }
 
-func (r *reply) event(e sdk.MessageStreamEventUnion) error {
-	switch e.Type {
+// take handles an event. The names are those of the API, which may have others and pings between
+// them, to be ignored.
+func (r *reply) take(named model.Event, request model.Request) error {
+	switch named.Name {
+	case "", "ping":
+		return nil
+	case "error":
+		return r.config.StreamError(named.Data)
+	}
+	var e event
+	if err := named.Read(&e); err != nil {
+		return r.config.Bad(model.KindStream, "%v", err)
+	}
+	request.Name(e.Message.ID.Text, e.Message.Model.Text)
+	switch e.Type.Text {
 	case "message_start":
-		u := e.Message.Usage
-		r.count(u.JSON.InputTokens.Valid(), u.InputTokens, &r.usage.Input)
-		r.count(u.JSON.OutputTokens.Valid(), u.OutputTokens, &r.usage.Output)
-		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
-		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
+		r.counts(e.Message.Usage)
 	case "message_delta":
 		// These counts are totals and replace the earlier ones. Some servers report 0 here for
 		// counts that they reported at the start.
-		u := e.Usage
-		r.count(u.JSON.InputTokens.Valid(), u.InputTokens, &r.usage.Input)
-		r.count(u.JSON.OutputTokens.Valid(), u.OutputTokens, &r.usage.Output)
-		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
-		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
-		r.summed = r.summed || u.JSON.OutputTokens.Valid()
-		if e.Delta.StopReason != "" {
-			r.stop = e.Delta.StopReason
+		r.counts(e.Usage)
+		r.summed = r.summed || e.Usage.Output.Valid
+		if e.Delta.StopReason.Text != "" {
+			r.stop = e.Delta.StopReason.Text
 		}
 	case "content_block_start":
 		return r.start(e)
 	case "content_block_delta":
 		return r.delta(e)
 	case "content_block_stop":
-		return r.end(e.Index)
+		return r.end(e.Index.N)
 	case "message_stop":
 		r.complete = true
 	}
-	// Unknown events are to be ignored, says the API's versioning policy.
 	return nil
 }
 
-func (r *reply) count(valid bool, n int64, to *int64) {
-	if valid {
-		r.counted = true
-	}
-	if valid && n != 0 {
-		*to = n
+func (r *reply) counts(u usage) {
+	r.count(u.Input, &r.usage.Input)
+	r.count(u.Output, &r.usage.Output)
+	r.count(u.CacheRead, &r.usage.CacheRead)
+	r.count(u.CacheWrite, &r.usage.CacheWrite)
+}
+
+func (r *reply) count(n model.Num, to *int64) {
+	r.counted = r.counted || n.Valid
+	if n.N != 0 {
+		*to = n.N
 	}
 }
 
-func (r *reply) start(e sdk.MessageStreamEventUnion) error {
-	if r.blocks[e.Index] != nil {
-		return r.config.Bad(model.KindStream, "content block %d starts twice", e.Index)
+func (r *reply) start(e event) error {
+	if r.blocks[e.Index.N] != nil {
+		return r.config.Bad(model.KindStream, "content block %d starts twice", e.Index.N)
 	}
 	c := e.ContentBlock
-	b := &block{kind: c.Type, id: c.ID, name: c.Name, signature: c.Signature, redacted: c.Data, text: []byte(c.Thinking)}
-	r.blocks[e.Index] = b
-	switch c.Type {
+	b := &open{kind: c.Type.Text, id: c.ID.Text, name: c.Name.Text, signature: c.Signature.Text, redacted: c.Data.Text, text: []byte(c.Thinking.Text)}
+	r.blocks[e.Index.N] = b
+	switch b.kind {
 	case "":
-		return r.config.Bad(model.KindStream, "content block %d has no type", e.Index)
+		return r.config.Bad(model.KindStream, "content block %d has no type", e.Index.N)
 	case "text":
-		if c.Text != "" {
+		if c.Text.Text != "" {
 			r.said = true
-			return r.part(model.Part{Text: c.Text})
+			return r.part(model.Part{Text: c.Text.Text})
 		}
 	case "thinking":
-		if c.Thinking != "" {
-			return r.part(model.Part{ReasoningDelta: c.Thinking})
+		if c.Thinking.Text != "" {
+			return r.part(model.Part{ReasoningDelta: c.Thinking.Text})
 		}
 	case "tool_use":
-		if c.Name == "" {
-			return r.config.Bad(model.KindStream, "content block %d: a tool call without a name", e.Index)
+		if b.name == "" {
+			return r.config.Bad(model.KindStream, "content block %d: a tool call without a name", e.Index.N)
 		}
-		if raw := c.JSON.Input.Raw(); c.JSON.Input.Valid() && raw != "{}" {
-			b.startArgument = json.RawMessage(raw)
+		if raw := string(c.Input); raw != "" && raw != "null" && raw != "{}" {
+			b.startArgument = c.Input
 		}
-		return r.part(model.Part{CallDelta: c.Name})
+		return r.part(model.Part{CallDelta: b.name})
 	}
 	return nil
 }
 
-func (r *reply) delta(e sdk.MessageStreamEventUnion) error {
-	b, d := r.blocks[e.Index], e.Delta
+func (r *reply) delta(e event) error {
+	b, d := r.blocks[e.Index.N], e.Delta
 	if b == nil {
-		return r.config.Bad(model.KindStream, "a %s for content block %d, which is not open", d.Type, e.Index)
+		return r.config.Bad(model.KindStream, "a %s for content block %d, which is not open", d.Type.Text, e.Index.N)
 	}
-	switch d.Type {
+	switch d.Type.Text {
 	case "text_delta":
-		if !d.JSON.Text.Valid() || b.kind != "text" {
+		if !d.Text.Valid || b.kind != "text" {
 			return r.config.Bad(model.KindStream, "a text delta without text, or in a block of type %s", b.kind)
 		}
-		if d.Text != "" {
+		if d.Text.Text != "" {
 			r.said = true
-			return r.part(model.Part{Text: d.Text})
+			return r.part(model.Part{Text: d.Text.Text})
 		}
 	case "thinking_delta":
-		if !d.JSON.Thinking.Valid() || b.kind != "thinking" {
+		if !d.Thinking.Valid || b.kind != "thinking" {
 			return r.config.Bad(model.KindStream, "a thinking delta without thinking, or in a block of type %s", b.kind)
 		}
-		if b.text = append(b.text, d.Thinking...); d.Thinking != "" {
-			return r.part(model.Part{ReasoningDelta: d.Thinking})
+		if b.text = append(b.text, d.Thinking.Text...); d.Thinking.Text != "" {
+			return r.part(model.Part{ReasoningDelta: d.Thinking.Text})
 		}
 	case "signature_delta":
-		b.signature += d.Signature
+		b.signature += d.Signature.Text
 	case "input_json_delta":
-		if !d.JSON.PartialJSON.Valid() {
+		if !d.PartialJSON.Valid {
 			return r.config.Bad(model.KindStream, "a delta of a tool call without JSON text")
 		}
-		if b.text = append(b.text, d.PartialJSON...); d.PartialJSON != "" {
-			return r.part(model.Part{CallDelta: d.PartialJSON})
+		if b.text = append(b.text, d.PartialJSON.Text...); d.PartialJSON.Text != "" {
+			return r.part(model.Part{CallDelta: d.PartialJSON.Text})
 		}
 	}
 	return nil
@@ -273,7 +243,7 @@ func (r *reply) finish(ctx context.Context) {
 		return
 	case !ok:
 		var err error
-		if stop, err = r.config.UnknownStop(string(r.stop), r.said || r.calls.Len() > 0); err != nil {
+		if stop, err = r.config.UnknownStop(r.stop, r.said || r.calls.Len() > 0); err != nil {
 			r.fail(ctx, err)
 			return
 		}
@@ -311,15 +281,15 @@ func (r *reply) fail(ctx context.Context, err error) {
 	r.yield(model.Part{}, err)
 }
 
-func stopOf(s sdk.StopReason) (model.Stop, bool) {
-	switch s {
-	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonPauseTurn:
+func stopOf(reason string) (model.Stop, bool) {
+	switch reason {
+	case "end_turn", "stop_sequence", "pause_turn":
 		return model.StopEnd, true
-	case sdk.StopReasonToolUse:
+	case "tool_use":
 		return model.StopToolUse, true
-	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+	case "max_tokens", "model_context_window_exceeded":
 		return model.StopMaxTokens, true
-	case sdk.StopReasonRefusal:
+	case "refusal":
 		return model.StopRefusal, true
 	}
 	return "", false

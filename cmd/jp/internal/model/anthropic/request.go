@@ -1,60 +1,47 @@
 package anthropic
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"strings"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"jp/cmd/jp/internal/model"
 )
 
 const maxName = 128 // bytes of a tool's name or a call's id
 
-// params writes a request that has passed model.Request.Check.
+// request writes a request that has passed model.Request.Check.
 //
 // Cache breakpoints (four are allowed) are after the tools, after the system prompt, after the last
 // message and after the message of ours before it: the provider looks back only 20 blocks for what
 // it has seen, and one batch of tool calls may be longer than that.
-func (p provider) params(r model.Request) sdk.MessageNewParams {
-	out := sdk.MessageNewParams{Model: r.Model, MaxTokens: int64(p.config.Model.Output(r.MaxTokens))}
+func (p provider) request(r model.Request) request {
+	out := request{Model: r.Model, MaxTokens: p.config.Model.Output(r.MaxTokens), Temperature: r.Temperature, Messages: []message{}, Stream: true}
 	for _, s := range r.System {
 		if strings.TrimSpace(s.Text) != "" {
-			out.System = append(out.System, sdk.TextBlockParam{Text: s.Text})
+			out.System = append(out.System, &block{Type: "text", Text: s.Text})
 		}
 	}
 	if n := len(out.System); n > 0 {
-		out.System[n-1].CacheControl = sdk.NewCacheControlEphemeralParam()
+		out.System[n-1].CacheControl = ephemeral
 	}
 	for _, t := range r.Tools {
-		tool := sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](t.Schema)}
-		if t.Description != "" {
-			tool.Description = sdk.String(t.Description)
-		}
-		out.Tools = append(out.Tools, sdk.ToolUnionParam{OfTool: &tool})
+		out.Tools = append(out.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema})
 	}
 	if n := len(out.Tools); n > 0 {
-		out.Tools[n-1].OfTool.CacheControl = sdk.NewCacheControlEphemeralParam()
+		out.Tools[n-1].CacheControl = ephemeral
 		if r.ToolChoice == "none" {
-			out.ToolChoice = sdk.ToolChoiceUnionParam{OfNone: &sdk.ToolChoiceNoneParam{}}
+			out.ToolChoice = &typed{Type: "none"}
 		}
 	}
-	if r.Temperature != nil {
-		out.Temperature = sdk.Float(*r.Temperature)
-	}
 	if len(r.Schema) > 0 && p.native(r.Model, r.Schema) {
-		// checked to be JSON
-		format, _ := json.Marshal(map[string]any{"type": "json_schema", "schema": r.Schema})
-		out.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](json.RawMessage(format))
+		out.OutputConfig.Format = &format{Type: "json_schema", Schema: r.Schema}
 	}
 	p.reason(&out, r)
 
 	for _, m := range r.Messages {
-		role := sdk.MessageParamRoleUser
+		role := "user"
 		if m.Role == model.Assistant {
-			role = sdk.MessageParamRoleAssistant
+			role = "assistant"
 		}
 		blocks := p.blocks(m)
 		if len(blocks) == 0 {
@@ -64,13 +51,11 @@ func (p provider) params(r model.Request) sdk.MessageNewParams {
 			out.Messages[n-1].Content = append(out.Messages[n-1].Content, blocks...)
 			continue
 		}
-		out.Messages = append(out.Messages, sdk.MessageParam{Role: role, Content: blocks})
+		out.Messages = append(out.Messages, message{Role: role, Content: blocks})
 	}
 	for i, marks := len(out.Messages)-1, 2; i >= 0 && marks > 0; i-- {
-		if m := out.Messages[i]; m.Role == sdk.MessageParamRoleUser {
-			if cache := m.Content[len(m.Content)-1].GetCacheControl(); cache != nil {
-				*cache = sdk.NewCacheControlEphemeralParam()
-			}
+		if m := out.Messages[i]; m.Role == "user" {
+			m.Content[len(m.Content)-1].CacheControl = ephemeral
 			marks--
 		}
 	}
@@ -78,47 +63,44 @@ func (p provider) params(r model.Request) sdk.MessageNewParams {
 }
 
 // blocks writes the content of one message, without blank texts, which the API rejects.
-func (p provider) blocks(m model.Message) []sdk.ContentBlockParamUnion {
-	var out []sdk.ContentBlockParamUnion
+func (p provider) blocks(m model.Message) []*block {
+	var out []*block
 	for _, c := range m.Content {
 		switch {
 		case c.Call != nil:
-			out = append(out, sdk.NewToolUseBlock(model.FitID(c.Call.ID, maxName), c.Call.Object(), model.FitName(c.Call.Name, maxName)))
+			out = append(out, &block{Type: "tool_use", ID: model.FitID(c.Call.ID, maxName), Input: c.Call.Object(), Name: model.FitName(c.Call.Name, maxName)})
 		case c.Result != nil:
-			result := sdk.ToolResultBlockParam{ToolUseID: model.FitID(c.Result.ID, maxName)}
+			result := &block{Type: "tool_result", ToolUseID: model.FitID(c.Result.ID, maxName), IsError: c.Result.IsError}
 			if strings.TrimSpace(c.Result.Text) != "" {
-				result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: c.Result.Text}}}
+				result.Content = []*block{{Type: "text", Text: c.Result.Text}}
 			}
-			if c.Result.IsError {
-				result.IsError = sdk.Bool(true)
-			}
-			out = append(out, sdk.ContentBlockParamUnion{OfToolResult: &result})
+			out = append(out, result)
 		case c.Reasoning != nil:
-			if block, ok := p.thinking(*c.Reasoning); ok {
+			if block := p.thinking(*c.Reasoning); block != nil {
 				out = append(out, block)
 			}
 		case c.Image != nil:
-			out = append(out, sdk.NewImageBlockBase64(c.Image.MediaType, base64.StdEncoding.EncodeToString(c.Image.Data)))
+			out = append(out, &block{Type: "image", Source: &source{Type: "base64", MediaType: c.Image.MediaType, Data: c.Image.Data}})
 		case strings.TrimSpace(c.Text) != "":
-			out = append(out, sdk.NewTextBlock(c.Text))
+			out = append(out, &block{Type: "text", Text: c.Text})
 		}
 	}
 	return out
 }
 
-// thinking sends a block back to the provider that made it; others could not check it.
-func (p provider) thinking(r model.Reasoning) (sdk.ContentBlockParamUnion, bool) {
+// thinking sends a block back to the provider that made it; others could not check it. nil = none.
+func (p provider) thinking(r model.Reasoning) *block {
 	if r.Provider != p.config.Name {
-		return sdk.ContentBlockParamUnion{}, false
+		return nil
 	}
 	var hidden redacted
 	if json.Unmarshal(r.Opaque, &hidden) == nil && hidden.Type == "redacted_thinking" && hidden.Data != "" {
-		return sdk.NewRedactedThinkingBlock(hidden.Data), true
+		return &block{Type: hidden.Type, Data: hidden.Data}
 	}
 	if r.Signature == "" {
-		return sdk.ContentBlockParamUnion{}, false
+		return nil
 	}
-	return sdk.NewThinkingBlock(r.Signature, r.Text), true
+	return &block{Type: "thinking", Signature: r.Signature, Thinking: &r.Text}
 }
 
 // reason asks for as much thinking as the request says, in the way that the model's generation
@@ -126,7 +108,7 @@ func (p provider) thinking(r model.Reasoning) (sdk.ContentBlockParamUnion, bool)
 // all up to 4.8, where nothing is the default; the least there is where thinking is always on;
 // "between_tools" for Sonnet from 5.5; "disabled" for the others. Unknown models are treated as new
 // ones.
-func (p provider) reason(out *sdk.MessageNewParams, r model.Request) {
+func (p provider) reason(out *request, r model.Request) {
 	if r.Reasoning == "" {
 		return
 	}
@@ -136,21 +118,21 @@ func (p provider) reason(out *sdk.MessageNewParams, r model.Request) {
 		switch {
 		case version > 0 && version < 500:
 		case family == "fable", family == "mythos", family == "opus" && version >= 505:
-			out.OutputConfig.Effort = sdk.OutputConfigEffortLow
+			out.OutputConfig.Effort = "low"
 		case family == "sonnet" && version >= 505:
-			out.Thinking.OfBetweenTools = &sdk.ThinkingConfigBetweenToolsParam{}
+			out.Thinking = &thinking{Type: "between_tools"}
 		default:
-			out.Thinking.OfDisabled = &sdk.ThinkingConfigDisabledParam{}
+			out.Thinking = &thinking{Type: "disabled"}
 		}
 	case version > 0 && version <= 405:
-		budget := map[string]int64{"low": 4_096, "medium": 10_240, "high": 24_576}[r.Reasoning]
+		budget := map[string]int{"low": 4_096, "medium": 10_240, "high": 24_576}[r.Reasoning]
 		if budget = min(budget, out.MaxTokens/2); budget >= 1_024 && p.begunThinking(r) {
-			out.Thinking.OfEnabled = &sdk.ThinkingConfigEnabledParam{BudgetTokens: budget}
+			out.Thinking = &thinking{Type: "enabled", BudgetTokens: budget}
 		}
 	default:
 		// Recent models leave out the text of their thinking, unless they are asked for it.
-		out.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
-		out.OutputConfig.Effort = sdk.OutputConfigEffort(r.Reasoning)
+		out.Thinking = &thinking{Type: "adaptive", Display: "summarized"}
+		out.OutputConfig.Effort = r.Reasoning
 	}
 }
 
@@ -170,8 +152,7 @@ func (p provider) begunThinking(r model.Request) bool {
 		}
 		for _, c := range m.Content {
 			if c.Reasoning != nil {
-				_, ok := p.thinking(*c.Reasoning)
-				return ok
+				return p.thinking(*c.Reasoning) != nil
 			}
 			if c.Call != nil || strings.TrimSpace(c.Text) != "" {
 				return false

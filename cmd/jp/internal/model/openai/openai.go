@@ -1,12 +1,8 @@
-// Package openai speaks OpenAI's chat completions through the vendor's SDK, against the vendor or
-// any server with the same wire format: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, Gemini's
-// compatible endpoint and others; and the Responses API, where model.Info.API says so.
+// Package openai speaks OpenAI's chat completions, against the vendor or any server with the same
+// wire format: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, Gemini's compatible endpoint and
+// others; and the Responses API, where model.Info.API says so.
 //
-// The SDK does only the wire work. It gets its key, address and HTTP client from us and reads
-// nothing from the environment (its Client would: keys, organisation, headers; its
-// ChatCompletionService does not). It does not retry; model.Retry does.
-//
-// Traps: the SDK's stream ends quietly when the connection does, so a reply counts as complete only
+// Traps: the stream ends quietly when the connection does, so a reply counts as complete only
 // when its finish reason was seen. Compatible servers give tool calls without ids, with the same
 // index, or whole in one delta, call reasoning by several names, and end replies with reasons of
 // their own. From GPT-5.4 on, the vendor's models do not both reason and take tools over this API.
@@ -18,40 +14,25 @@ import (
 	"math"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/respjson"
-	"github.com/openai/openai-go/v3/responses"
-
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 )
 
 // New is a model.Provider.
 func New(c model.Config) (model.Stream, error) {
-	opts := []option.RequestOption{
-		option.WithBaseURL(c.BaseURL),
-		option.WithHTTPClient(c.Client),
-		option.WithMaxRetries(0),
-		option.WithMiddleware(c.Intercept),
-		option.WithHeader("User-Agent", "jp"),
-	}
-	if c.Key != "" {
-		opts = append(opts, option.WithAPIKey(c.Key.Reveal()))
-	}
 	if c.Model.API == model.Responses {
-		service := responses.NewResponseService(opts...)
-		return api[responses.ResponseNewParams, responses.ResponseStreamEventUnion]{
-			config: c, params: responder{c}.params, open: service.NewStreaming,
-			answer: func(r model.Request, yield func(model.Part, error) bool) answer[responses.ResponseStreamEventUnion] {
+		return api{
+			config: c, path: "responses",
+			request: func(r model.Request) (any, error) { return responder{c}.request(r) },
+			answer: func(r model.Request, yield func(model.Part, error) bool) answer {
 				return &response{config: c, yield: yield, calls: model.NewCalls(r)}
 			},
 		}.stream, nil
 	}
-	service := sdk.NewChatCompletionService(opts...)
-	return api[sdk.ChatCompletionNewParams, sdk.ChatCompletionChunk]{
-		config: c, params: provider{c}.params, open: service.NewStreaming,
-		answer: func(r model.Request, yield func(model.Part, error) bool) answer[sdk.ChatCompletionChunk] {
+	return api{
+		config: c, path: "chat/completions",
+		request: func(r model.Request) (any, error) { return provider{c}.request(r) },
+		answer: func(r model.Request, yield func(model.Part, error) bool) answer {
 			return &reply{config: c, yield: yield, calls: model.NewCalls(r)}
 		},
 	}.stream, nil
@@ -91,62 +72,64 @@ type memory struct {
 	Calls   map[string]json.RawMessage `json:"calls,omitempty"`   // Gemini's extra_content of tool calls, by id
 }
 
-func (r *reply) origin(c sdk.ChatCompletionChunk) (id, model string) { return c.ID, c.Model }
-
 // whole is false: usage comes after the finish reason.
 func (r *reply) whole() bool { return false }
 
-func (r *reply) event(c sdk.ChatCompletionChunk) bool {
-	if u := c.Usage; c.JSON.Usage.Valid() {
-		d := u.PromptTokensDetails
-		r.used = used(u.PromptTokens, u.CompletionTokens, u.TotalTokens, d.CachedTokens, d.CacheWriteTokens, u.JSON.ExtraFields["cost"].Raw())
+func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) {
+	var c chunk
+	if err := e.Read(&c); err != nil {
+		return true, err
+	}
+	if err := reported(r.config, e, c.Error); err != nil {
+		return true, err
+	}
+	name(c.ID.Text, c.Model.Text)
+	if u := c.Usage; u != nil {
+		r.used = used(u.Prompt.N, u.Completion.N, u.Total.N, u.Details.Cached.N, u.Details.CacheWrite.N, u.Cost)
 	}
 	for _, choice := range c.Choices {
-		if choice.Index != 0 {
+		if choice.Index.N != 0 {
 			continue // we ask for one
 		}
-		if choice.FinishReason != "" {
-			r.finished = choice.FinishReason
+		if choice.FinishReason.Text != "" {
+			r.finished = choice.FinishReason.Text
 		}
 		d := choice.Delta
-		for _, name := range []string{"reasoning_content", "reasoning"} {
-			if text := text(d.JSON.ExtraFields[name]); text != "" {
-				r.memory.Field = name
-				r.reasoning = append(r.reasoning, text...)
-				if !r.yield(model.Part{ReasoningDelta: text}, nil) {
-					return false
-				}
-				break // some servers give both
+		field, text := "reasoning_content", d.ReasoningContent.Text
+		if text == "" { // some servers give both
+			field, text = "reasoning", d.Reasoning.Text
+		}
+		if text != "" {
+			r.memory.Field = field
+			r.reasoning = append(r.reasoning, text...)
+			if !r.yield(model.Part{ReasoningDelta: text}, nil) {
+				return false, nil
 			}
 		}
-		var details []json.RawMessage
-		if json.Unmarshal([]byte(d.JSON.ExtraFields["reasoning_details"].Raw()), &details) == nil {
-			r.memory.Details = append(r.memory.Details, details...)
-		}
-		if d.Refusal != "" {
+		r.memory.Details = append(r.memory.Details, d.ReasoningDetails...)
+		if d.Refusal.Text != "" {
 			r.refused = true
 		}
-		thought, said := "", d.Content
+		thought, said := "", d.Content.Text
 		if r.memory.Field == "" && !r.config.Official() {
-			thought, said = r.tags.take(d.Content)
+			thought, said = r.tags.take(said)
 		}
-		if !r.say(thought, said) || !r.say("", d.Refusal) {
-			return false
+		if !r.say(thought, said) || !r.say("", d.Refusal.Text) {
+			return false, nil
 		}
 		for _, t := range d.ToolCalls {
-			r.toolCall(t)
-			if delta := t.Function.Name + t.Function.Arguments; delta != "" && !r.yield(model.Part{CallDelta: delta}, nil) {
-				return false
+			if delta := r.toolCall(t); delta != "" && !r.yield(model.Part{CallDelta: delta}, nil) {
+				return false, nil
 			}
 		}
 	}
-	return true
+	return true, nil
 }
 
 // used is the usage that both APIs report at the end. Some vendors, such as xAI, count reasoning
 // apart from the output, and only the total says what is paid. The cost is in the form of
 // OpenRouter, see dollars.
-func used(input, output, total, cached, written int64, cost string) *model.Part {
+func used(input, output, total, cached, written int64, cost json.RawMessage) *model.Part {
 	return &model.Part{Cost: dollars(cost), Usage: model.Tokens(convstore.Usage{
 		Input: fresh(input, cached, written), Output: max(output, total-input), CacheRead: cached, CacheWrite: written,
 	})}
@@ -177,37 +160,36 @@ func (r *reply) say(thought, said string) bool {
 }
 
 // dollars returns OpenRouter's usage.cost in nano-dollars; nil if there is no valid one.
-func dollars(raw string) *int64 {
-	var usd float64
-	if raw == "" || json.Unmarshal([]byte(raw), &usd) != nil || !(usd >= 0 && usd < 1e6) || raw == "null" {
+func dollars(raw json.RawMessage) *int64 {
+	var usd *float64
+	if json.Unmarshal(raw, &usd) != nil || usd == nil || !(*usd >= 0 && *usd < 1e6) {
 		return nil
 	}
-	nano := int64(math.Round(usd * 1e9))
+	nano := int64(math.Round(*usd * 1e9))
 	return &nano
 }
 
-// text returns the string in a field that the SDK does not know.
-func text(f respjson.Field) string {
-	var s string
-	if json.Unmarshal([]byte(f.Raw()), &s) != nil {
-		return ""
+// toolCall finds the call that a delta belongs to, adds to it, and returns what was added.
+func (r *reply) toolCall(d deltaCall) string {
+	name, arguments := d.Function.Name.Text, string(d.Function.Arguments)
+	if !strings.HasPrefix(arguments, "{") { // an object where a string belongs
+		var text model.Str
+		if d.Function.Arguments != nil && text.UnmarshalJSON(d.Function.Arguments) != nil {
+			text = model.Str{}
+		}
+		arguments = text.Text
 	}
-	return s
-}
-
-// toolCall finds the call that a delta belongs to, and adds to it.
-func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	var c *call
 	for i := len(r.pending) - 1; i >= 0 && c == nil; i-- {
-		if r.pending[i].index == d.Index {
+		if r.pending[i].index == d.Index.N {
 			c = r.pending[i]
 		}
 	}
 	// Some servers give no index, or 0 to all calls: another id, or a name after a complete call
 	// without ids, starts a new one.
 	if c != nil {
-		another := d.ID != "" && c.id != "" && d.ID != c.id
-		if d.ID == "" && c.id == "" && d.Function.Name != "" && json.Valid(c.arguments) {
+		another := d.ID.Text != "" && c.id != "" && d.ID.Text != c.id
+		if d.ID.Text == "" && c.id == "" && name != "" && json.Valid(c.arguments) {
 			another = true
 		}
 		if another {
@@ -215,23 +197,20 @@ func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 		}
 	}
 	if c == nil {
-		c = &call{index: d.Index}
+		c = &call{index: d.Index.N}
 		r.pending = append(r.pending, c)
 	}
-	if d.ID != "" {
-		c.id = d.ID
+	if d.ID.Text != "" {
+		c.id = d.ID.Text
 	}
-	if d.Function.Name != "" {
-		c.name = d.Function.Name
-	}
-	arguments := d.Function.Arguments
-	if raw := d.Function.JSON.Arguments.Raw(); strings.HasPrefix(raw, "{") {
-		arguments = raw // an object where a string belongs
+	if name != "" {
+		c.name = name
 	}
 	c.arguments = append(c.arguments, arguments...)
-	if extra, ok := d.JSON.ExtraFields["extra_content"]; ok && json.Valid([]byte(extra.Raw())) {
-		c.extra = json.RawMessage(extra.Raw())
+	if d.Extra != nil {
+		c.extra = d.Extra
 	}
+	return name + arguments
 }
 
 // finish yields the end of a reply, or the error that it is incomplete: err, or no finish reason.

@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
-
 	"jp/cmd/jp/internal/model"
 )
 
@@ -19,16 +15,12 @@ const (
 	maxName = 64
 )
 
-// params writes a request that has passed model.Request.Check.
-func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
-	out := sdk.ChatCompletionNewParams{
-		Model:         r.Model,
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)},
-	}
+// request writes a request that has passed model.Request.Check.
+func (p provider) request(r model.Request) (chatRequest, error) {
+	out := chatRequest{Model: r.Model, Temperature: r.Temperature, StreamOptions: streamOptions{IncludeUsage: true}, Stream: true}
 	official := p.config.Official()
 	if official {
-		// Padding against eavesdroppers who measure packets; it doubles small events.
-		out.StreamOptions.IncludeObfuscation = sdk.Bool(false)
+		out.StreamOptions.IncludeObfuscation = no
 	}
 	if err := p.reason(&out, r); err != nil {
 		return out, err
@@ -38,40 +30,22 @@ func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
 		// The vendor's reasoning models know only the one, behind a proxy too; many other servers
 		// only the other.
 		if official || model.Reasons(r.Model) {
-			out.MaxCompletionTokens = sdk.Int(int64(n))
+			out.MaxCompletionTokens = n
 		} else {
-			out.MaxTokens = sdk.Int(int64(n))
+			out.MaxTokens = n
 		}
-	}
-	if r.Temperature != nil {
-		out.Temperature = sdk.Float(*r.Temperature)
 	}
 	if len(r.Schema) > 0 && native(r, official) {
-		out.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
-			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "answer", Schema: r.Schema},
-		}
+		out.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: jsonSchema{Name: "answer", Schema: r.Schema}}
 	}
 	for _, t := range r.Tools {
-		def := shared.FunctionDefinitionParam{Name: t.Name}
-		if t.Description != "" {
-			def.Description = sdk.String(t.Description)
-		}
-		// As it is, not through a map, so that its bytes stay the same from call to call.
-		def.SetExtraFields(map[string]any{"parameters": t.Schema})
-		out.Tools = append(out.Tools, sdk.ChatCompletionFunctionTool(def))
+		out.Tools = append(out.Tools, chatTool{Type: "function", Function: chatFunction{Name: t.Name, Description: t.Description, Parameters: t.Schema}})
 	}
 	if len(r.Tools) > 0 && r.ToolChoice == "none" {
-		out.ToolChoice.OfAuto = param.NewOpt("none")
+		out.ToolChoice = "none"
 	}
-
-	var system []string
-	for _, s := range r.System {
-		if strings.TrimSpace(s.Text) != "" {
-			system = append(system, s.Text)
-		}
-	}
-	if len(system) > 0 {
-		out.Messages = append(out.Messages, sdk.SystemMessage(strings.Join(system, "\n\n")))
+	if system := system(r); system != "" {
+		out.Messages = append(out.Messages, chatMessage{Role: "system", Content: system})
 	}
 	lastUser := 0
 	for i, m := range r.Messages {
@@ -85,62 +59,75 @@ func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
 	return out, nil
 }
 
+// system returns the system prompt as one text.
+func system(r model.Request) string {
+	var texts []string
+	for _, s := range r.System {
+		if strings.TrimSpace(s.Text) != "" {
+			texts = append(texts, s.Text)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// dataURL is an image in an address.
+func dataURL(i *model.Image) string {
+	return "data:" + i.MediaType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
+}
+
 // said returns a message of the user. Without an image it is a single text, which every compatible
 // server reads.
-func said(m model.Message) sdk.ChatCompletionMessageParamUnion {
+func said(m model.Message) chatMessage {
 	var texts []string
-	var parts []sdk.ChatCompletionContentPartUnionParam
+	var parts []chatPart
 	pictures := false
 	for _, c := range m.Content {
-		if i := c.Image; i != nil {
+		if c.Image != nil {
 			pictures = true
-			url := "data:" + i.MediaType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
-			parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url}))
+			parts = append(parts, chatPart{Type: "image_url", ImageURL: &url{dataURL(c.Image)}})
 			continue
 		}
 		texts = append(texts, c.Text)
-		parts = append(parts, sdk.TextContentPart(c.Text))
+		parts = append(parts, chatPart{Type: "text", Text: c.Text})
 	}
 	if pictures {
-		return sdk.UserMessage(parts)
+		return chatMessage{Role: "user", Content: parts}
 	}
-	return sdk.UserMessage(strings.Join(texts, "\n\n"))
+	return chatMessage{Role: "user", Content: strings.Join(texts, "\n\n")}
 }
 
 // message writes one message. The tool role has one per result on this wire.
-func (p provider) message(m model.Message, current bool) []sdk.ChatCompletionMessageParamUnion {
+func (p provider) message(m model.Message, current bool) []chatMessage {
 	switch m.Role {
 	case model.User:
-		return []sdk.ChatCompletionMessageParamUnion{said(m)}
+		return []chatMessage{said(m)}
 	case model.ToolRole:
-		var out []sdk.ChatCompletionMessageParamUnion
+		var out []chatMessage
 		for _, c := range m.Content {
-			text := c.Result.Text
-			if text == "" && c.Result.IsError {
-				text = "error" // the wire has no other place for it
-			}
-			out = append(out, sdk.ToolMessage(text, model.FitID(c.Result.ID, maxID)))
+			out = append(out, chatMessage{Role: "tool", Content: resultText(c.Result), ToolCallID: model.FitID(c.Result.ID, maxID)})
 		}
 		return out
 	}
 
 	var (
-		a      sdk.ChatCompletionAssistantMessageParam
+		out    = chatMessage{Role: "assistant"}
 		texts  []string
 		memory memory
-		extra  = make(map[string]any)
 	)
 	for _, c := range m.Content {
 		if r := c.Reasoning; r != nil && r.Provider == p.config.Name {
-			if json.Unmarshal(r.Opaque, &memory) != nil {
+			if json.Unmarshal(r.Opaque, &memory) != nil || !current {
 				continue
 			}
 			// Servers want their reasoning back between tool calls and some refuse it later.
-			if current && memory.Field != "" {
-				extra[memory.Field] = r.Text
+			switch memory.Field {
+			case "reasoning_content":
+				out.ReasoningContent = &r.Text
+			case "reasoning":
+				out.Reasoning = &r.Text
 			}
-			if current && len(memory.Details) > 0 {
-				extra["reasoning_details"] = memory.Details
+			if len(memory.Details) > 0 {
+				out.Details = memory.Details
 			}
 		}
 	}
@@ -149,35 +136,33 @@ func (p provider) message(m model.Message, current bool) []sdk.ChatCompletionMes
 		case c.Text != "":
 			texts = append(texts, c.Text)
 		case c.Call != nil:
-			tool := &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID: model.FitID(c.Call.ID, maxID),
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name: model.FitName(c.Call.Name, maxName), Arguments: string(c.Call.Object()),
-				},
-			}
-			if content, ok := memory.Calls[c.Call.ID]; ok {
-				tool.SetExtraFields(map[string]any{"extra_content": content})
-			}
-			a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: tool})
+			call := chatCall{Type: "function", ID: model.FitID(c.Call.ID, maxID), Extra: memory.Calls[c.Call.ID]}
+			call.Function.Name, call.Function.Arguments = model.FitName(c.Call.Name, maxName), string(c.Call.Object())
+			out.ToolCalls = append(out.ToolCalls, call)
 		}
 	}
-	if len(texts) == 0 && len(a.ToolCalls) == 0 {
+	if len(texts) == 0 && len(out.ToolCalls) == 0 {
 		return nil // nothing but reasoning, which alone is no message
 	}
 	if len(texts) > 0 {
-		a.Content.OfString = param.NewOpt(strings.Join(texts, ""))
+		out.Content = strings.Join(texts, "")
 	}
-	if len(extra) > 0 {
-		a.SetExtraFields(extra)
+	return []chatMessage{out}
+}
+
+// resultText returns the text of a result.
+func resultText(r *model.CallResult) string {
+	if r.Text == "" && r.IsError {
+		return "error" // the wire has no other place for it
 	}
-	return []sdk.ChatCompletionMessageParamUnion{{OfAssistant: &a}}
+	return r.Text
 }
 
 // reason asks for as much reasoning as the request says. The vendor refuses to combine it with
 // tools on this API: from GPT-5.4 on when it is asked for, from GPT-5.6 on even when it is not
 // ruled out. What was not asked for is ruled out; what was asked for is refused here, and not
 // dropped.
-func (p provider) reason(out *sdk.ChatCompletionNewParams, r model.Request) error {
+func (p provider) reason(out *chatRequest, r model.Request) error {
 	effort := r.Reasoning
 	if p.config.Official() && len(r.Tools) > 0 {
 		strict := hasPrefix(r.Model, "gpt-5.6", "gpt-6")
@@ -190,7 +175,7 @@ func (p provider) reason(out *sdk.ChatCompletionNewParams, r model.Request) erro
 				Hint:    fmt.Sprintf(`set providers.llm.%s.api = "responses", or assistant.parameters.reasoning = "none"`, p.config.Name)}
 		}
 	}
-	out.ReasoningEffort = shared.ReasoningEffort(effort)
+	out.ReasoningEffort = effort
 	return nil
 }
 

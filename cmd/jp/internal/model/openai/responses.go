@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/openai/openai-go/v3/responses"
-
 	"jp/cmd/jp/internal/model"
 )
 
@@ -70,41 +68,45 @@ type response struct {
 // queued is something that waits for the end of the reply: reasoning, or the next call.
 type queued struct{ reasoning *model.Reasoning }
 
-func (r *response) origin(e responses.ResponseStreamEventUnion) (id, model string) {
-	return e.Response.ID, e.Response.Model
-}
-
 func (r *response) whole() bool { return r.end != "" }
 
-func (r *response) event(e responses.ResponseStreamEventUnion) bool {
-	switch e.Type {
+func (r *response) event(named model.Event, name func(id, model string)) (bool, error) {
+	var e responsesEvent
+	if err := named.Read(&e); err != nil {
+		return true, err
+	}
+	if err := reported(r.config, named, e.Error); err != nil {
+		return true, err
+	}
+	name(e.Response.ID.Text, e.Response.Model.Text)
+	switch delta := e.Delta.Text; e.Type.Text {
 	case "response.output_text.delta", "response.refusal.delta":
-		r.refused = r.refused || e.Type == "response.refusal.delta"
+		r.refused = r.refused || e.Type.Text == "response.refusal.delta"
 		if r.spoken == nil {
 			r.spoken = map[int64]bool{}
 		}
-		r.spoken[e.OutputIndex], r.said = true, true
-		return e.Delta == "" || r.yield(model.Part{Text: e.Delta}, nil)
+		r.spoken[e.OutputIndex.N], r.said = true, true
+		return delta == "" || r.yield(model.Part{Text: delta}, nil), nil
 	case "response.reasoning_summary_part.added":
 		if r.thought.Len() > 0 {
-			return r.think("\n\n")
+			return r.think("\n\n"), nil
 		}
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		return r.think(e.Delta)
+		return r.think(delta), nil
 	case "response.function_call_arguments.delta":
-		return e.Delta == "" || r.yield(model.Part{CallDelta: e.Delta}, nil)
+		return delta == "" || r.yield(model.Part{CallDelta: delta}, nil), nil
 	case "response.output_item.done":
 		var i item
-		if err := json.Unmarshal([]byte(e.JSON.Item.Raw()), &i); err != nil {
-			return r.fails(r.config.Bad(model.KindStream, "an item of the reply makes no sense"))
+		if err := json.Unmarshal(e.Item, &i); err != nil {
+			return r.fails(r.config.Bad(model.KindStream, "an item of the reply makes no sense")), nil
 		}
-		return r.item(e.OutputIndex, i)
+		return r.item(e.OutputIndex.N, i), nil
 	case "response.completed", "response.incomplete", "response.failed":
 		r.ends(e)
 	case "error":
-		return r.fails(r.config.StreamError([]byte(e.RawJSON())))
+		return r.fails(r.config.StreamError(named.Data)), nil
 	}
-	return true
+	return true, nil
 }
 
 func (r *response) think(text string) bool {
@@ -183,21 +185,21 @@ func (r *response) reasoning(i item) bool {
 }
 
 // ends takes the last event.
-func (r *response) ends(e responses.ResponseStreamEventUnion) {
-	if u := e.Response.Usage; e.Response.JSON.Usage.Valid() {
-		d := u.InputTokensDetails
-		r.used = used(u.InputTokens, u.OutputTokens, u.TotalTokens, d.CachedTokens, d.CacheWriteTokens, u.JSON.ExtraFields["cost"].Raw())
+func (r *response) ends(e responsesEvent) {
+	if u := e.Response.Usage; u != nil {
+		r.used = used(u.Input.N, u.Output.N, u.Total.N, u.Details.Cached.N, u.Details.CacheWrite.N, u.Cost)
 	}
 	r.end = model.StopEnd
 	// Servers that follow OpenAI's send one last event for all ends, and say in the response which
 	// it is.
-	status := cmp.Or(string(e.Response.Status), strings.TrimPrefix(e.Type, "response."))
-	if e.Type != "response.completed" {
-		status = strings.TrimPrefix(e.Type, "response.")
+	named := strings.TrimPrefix(e.Type.Text, "response.")
+	status := cmp.Or(e.Response.Status.Text, named)
+	if named != "completed" {
+		status = named
 	}
-	switch reason := e.Response.IncompleteDetails.Reason; {
+	switch reason := e.Response.IncompleteDetails.Reason.Text; {
 	case status == "failed" || status == "cancelled":
-		r.failure = r.config.StreamError([]byte(`{"error":` + cmp.Or(e.Response.JSON.Error.Raw(), "null") + `}`))
+		r.failure = r.config.StreamError([]byte(`{"error":` + cmp.Or(string(e.Response.Error), "null") + `}`))
 	case reason == "content_filter", r.refused:
 		r.end = model.StopRefusal
 	case status == "incomplete":

@@ -1,14 +1,7 @@
 package openai
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/responses"
-	"github.com/openai/openai-go/v3/shared"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -16,64 +9,38 @@ import (
 // object is JSON that is sent as it is.
 type object map[string]any
 
-// params writes a request that has passed model.Request.Check.
-func (p responder) params(r model.Request) (responses.ResponseNewParams, error) {
-	out := responses.ResponseNewParams{
-		Model:   r.Model,
-		Store:   sdk.Bool(false),
-		Include: []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent},
+// request writes a request that has passed model.Request.Check.
+func (p responder) request(r model.Request) (responsesRequest, error) {
+	out := responsesRequest{
+		Model: r.Model, Temperature: r.Temperature, Instructions: system(r),
+		Include: []string{"reasoning.encrypted_content"}, Input: []any{}, Stream: true,
 	}
 	if p.config.Official() {
-		out.StreamOptions.IncludeObfuscation = sdk.Bool(false)
+		out.StreamOptions.IncludeObfuscation = no
 	}
 	if r.Reasoning != "" {
-		out.Reasoning.Effort = shared.ReasoningEffort(r.Reasoning)
+		out.Reasoning.Effort = r.Reasoning
 		if r.Reasoning != "none" {
 			// Not by default: the vendor gives summaries to verified organisations only, and
 			// refuses others.
-			out.Reasoning.Summary = shared.ReasoningSummaryAuto
+			out.Reasoning.Summary = "auto"
 		}
 	}
 	if r.MaxTokens > 0 {
-		out.MaxOutputTokens = sdk.Int(int64(p.config.Model.Output(r.MaxTokens)))
-	}
-	if r.Temperature != nil {
-		out.Temperature = sdk.Float(*r.Temperature)
+		out.MaxOutputTokens = p.config.Model.Output(r.MaxTokens)
 	}
 	if len(r.Schema) > 0 && native(r, p.config.Official()) {
-		format := responses.ResponseFormatTextJSONSchemaConfigParam{Name: "answer", Strict: sdk.Bool(false)}
-		format.SetExtraFields(map[string]any{"schema": r.Schema})
-		out.Text.Format.OfJSONSchema = &format
+		out.Text = &responsesText{responsesFormat{Type: "json_schema", Name: "answer", Schema: r.Schema}}
 	}
 	for _, t := range r.Tools {
 		// Strict is what this API takes a schema for that says nothing, and would change it.
-		def := responses.FunctionToolParam{Name: t.Name, Strict: sdk.Bool(false)}
-		if t.Description != "" {
-			def.Description = sdk.String(t.Description)
-		}
-		def.SetExtraFields(map[string]any{"parameters": t.Schema})
-		out.Tools = append(out.Tools, responses.ToolUnionParam{OfFunction: &def})
+		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.Schema})
 	}
 	if len(r.Tools) > 0 && r.ToolChoice == "none" {
-		out.ToolChoice.OfToolChoiceMode = param.NewOpt(responses.ToolChoiceOptionsNone)
-	}
-	var system []string
-	for _, s := range r.System {
-		if strings.TrimSpace(s.Text) != "" {
-			system = append(system, s.Text)
-		}
-	}
-	if len(system) > 0 {
-		out.Instructions = sdk.String(strings.Join(system, "\n\n"))
+		out.ToolChoice = "none"
 	}
 	for _, m := range r.Messages {
-		for _, i := range p.items(m) {
-			raw, err := json.Marshal(i)
-			if err != nil {
-				return out, err
-			}
-			out.Input.OfInputItemList = append(out.Input.OfInputItemList, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(raw)))
-		}
+		out.Input = append(out.Input, p.items(m)...)
 	}
 	return out, nil
 }
@@ -87,8 +54,7 @@ func (p responder) items(m model.Message) []any {
 		var parts []object
 		for _, c := range m.Content {
 			if i := c.Image; i != nil {
-				parts = append(parts, object{"type": "input_image", "detail": "auto",
-					"image_url": "data:" + i.MediaType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)})
+				parts = append(parts, object{"type": "input_image", "detail": "auto", "image_url": dataURL(i)})
 				continue
 			}
 			parts = append(parts, object{"type": "input_text", "text": c.Text})
@@ -96,11 +62,7 @@ func (p responder) items(m model.Message) []any {
 		return []any{object{"type": "message", "role": "user", "content": parts}}
 	case model.ToolRole:
 		for _, c := range m.Content {
-			text := c.Result.Text
-			if text == "" && c.Result.IsError {
-				text = "error" // the wire has no other place for it
-			}
-			out = append(out, object{"type": "function_call_output", "call_id": model.FitID(c.Result.ID, maxID), "output": text})
+			out = append(out, object{"type": "function_call_output", "call_id": model.FitID(c.Result.ID, maxID), "output": resultText(c.Result)})
 		}
 		return out
 	}

@@ -1,31 +1,28 @@
 package openai
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"iter"
-	"strconv"
-
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
+	"net/http"
 
 	"jp/cmd/jp/internal/model"
 )
 
-// api is one of the vendor's two APIs: P are the parameters of a request, E the events of a reply.
-type api[P, E any] struct {
-	config model.Config
-	params func(model.Request) (P, error)
-	open   func(context.Context, P, ...option.RequestOption) *ssestream.Stream[E]
-	answer func(model.Request, func(model.Part, error) bool) answer[E]
+// api is one of the vendor's two APIs.
+type api struct {
+	config  model.Config
+	path    string // below the base URL
+	request func(model.Request) (any, error)
+	answer  func(model.Request, func(model.Part, error) bool) answer
 }
 
 // answer puts the events of one reply together and yields its parts.
-type answer[E any] interface {
-	// origin is the id of the reply and the model that gives it, "" where the event does not say.
-	origin(E) (id, model string)
-	// event handles one event. It returns false if the consumer wants no more.
-	event(E) bool
+type answer interface {
+	// event handles one event, and names the reply and the model that gives it, where the event
+	// says so. It returns false if the consumer wants no more.
+	event(e model.Event, name func(id, model string)) (bool, error)
 	// whole reports whether no more events are needed, so that a connection that breaks then breaks
 	// nothing.
 	whole() bool
@@ -35,44 +32,46 @@ type answer[E any] interface {
 }
 
 // stream is a model.Stream.
-func (a api[P, E]) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+func (a api) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
-		var params P
+		var request any
 		err := r.Check()
 		if err == nil {
-			params, err = a.params(r)
+			request, err = a.request(r)
 		}
 		if err != nil {
 			yield(model.Part{}, a.config.Fail(ctx, err))
 			return
 		}
-		events := a.open(ctx, params, option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
-		defer func() { _ = events.Close() }()
-
+		header := http.Header{}
+		if a.config.Key != "" {
+			header.Set("Authorization", "Bearer "+a.config.Key.Reveal())
+		}
 		reply := a.answer(r, yield)
-		for !reply.whole() && events.Next() {
-			e := events.Current()
-			r.Name(reply.origin(e))
-			if !reply.event(e) {
+		for e, failed := range a.config.Post(ctx, a.path, header, r.Attempt, request) {
+			if err = failed; err != nil || bytes.HasPrefix(e.Data, []byte("[DONE]")) {
+				break
+			}
+			var more bool
+			if more, err = reply.event(e, r.Name); err != nil || more && reply.whole() {
+				break
+			}
+			if !more {
 				return
 			}
 		}
-		if !reply.whole() || ctx.Err() != nil {
-			err = fail(ctx, a.config, events.Err())
+		if err != nil || ctx.Err() != nil {
+			err = a.config.Fail(ctx, err)
 		}
 		reply.finish(ctx, err)
 	}
 }
 
-// fail maps an error of the SDK. Error objects in the stream are the SDK's own type; what had an
-// error status was caught before the SDK saw it.
-func fail(ctx context.Context, c model.Config, err error) error {
-	if err == nil && ctx.Err() == nil {
+// reported returns the error that a server reports in an event, whose field error is given; nil =
+// none.
+func reported(c model.Config, e model.Event, field json.RawMessage) error {
+	if len(field) == 0 || string(field) == "null" {
 		return nil
 	}
-	var e *ssestream.StreamError
-	if errors.As(err, &e) && ctx.Err() == nil {
-		return c.StreamError(e.Event.Data)
-	}
-	return c.Fail(ctx, err)
+	return c.StreamError(e.Data)
 }
