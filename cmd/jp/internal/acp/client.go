@@ -11,7 +11,8 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Client is what a running prompt tells and asks the client. It is safe for concurrent use; after the prompt it says nothing more.
+// Client sends the client updates and questions of a running prompt. It is safe for concurrent use.
+// After the prompt it sends nothing.
 type Client struct {
 	conn    *conn
 	session string
@@ -20,7 +21,7 @@ type Client struct {
 	closed bool
 }
 
-// Tell tells the client of a change.
+// Tell sends the client an update.
 func (c *Client) Tell(u Update) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +36,8 @@ func (c *Client) close() {
 	c.closed = true
 }
 
-// Note tells the client's user something that is not part of what was said: as a notice, or, where the client knows none, as a thought
-// that begins with jp.
+// Note sends the client's user a line that is not part of the conversation: as a notice, or, if the
+// client knows no notices, as a thought that begins with jp.
 func (c *Client) Note(how Severity, text string) {
 	c.conn.mu.Lock()
 	able := has(c.conn.able.Session.Notices)
@@ -48,20 +49,20 @@ func (c *Client) Note(how Severity, text string) {
 	c.Tell(aside(map[Severity]string{Warning: "warning: "}[how] + text))
 }
 
-// aside is a thought of jp's.
+// aside returns a thought that begins with jp.
 func aside(text string) Chunk {
 	return Chunk{Kind: InThought, Content: Text("jp: " + text + "\n")}
 }
 
-// ErrUnable is returned where a client cannot put a question to its user.
+// ErrUnable is returned if a client cannot ask its user.
 var ErrUnable = errors.New("the client cannot ask its user")
 
-// ErrAnswer is returned where a client that can ask answers in a way that says nothing.
+// ErrAnswer is returned if the answer of a client has no meaning.
 var ErrAnswer = errors.New("the client's answer is none")
 
-// Permit asks for permission to make a call and returns the id of the option that was chosen, "" where the user wants none of them. The
-// error wraps ErrUnable when the client cannot ask, and ErrAnswer when what it answered is none of the options, or an error; the end
-// of ctx is returned as its cause.
+// Permit asks for permission to make a call and returns the id of the option that was chosen; "" if
+// the user chose none. The error wraps ErrUnable if the client cannot ask, and ErrAnswer if its
+// answer is an error or not one of the options. If ctx ends, the error is its cause.
 func (c *Client) Permit(ctx context.Context, call ToolCall, options []Option) (string, error) {
 	var r struct {
 		Outcome struct {
@@ -88,7 +89,7 @@ func (c *Client) Permit(ctx context.Context, call ToolCall, options []Option) (s
 	return "", fmt.Errorf("%w: its outcome is %q", ErrAnswer, clip(r.Outcome.Outcome))
 }
 
-// elicitation is the schema of the form that a question is: an answer to choose, one to write, or both.
+// elicitation is the schema of a form for a question: an answer to choose, to write, or both.
 type elicitation struct {
 	Type       string `json:"type"`
 	Properties struct {
@@ -106,8 +107,8 @@ type field struct {
 	Meta  map[string]any `json:"_meta,omitempty"`
 }
 
-// Question puts a question of the call to the client's user, with answers to choose from if there are options, and returns what
-// was answered, "" where the user did not want to. Errors are as with Permit.
+// Question asks the client's user a question of a call, with options to choose from if there are
+// any. It returns the answer; "" if the user gave none. The errors are those of Permit.
 func (c *Client) Question(ctx context.Context, call, question string, options []string) (string, error) {
 	c.conn.mu.Lock()
 	able := c.conn.able.Elicitation != nil && has(c.conn.able.Elicitation.Form)
@@ -122,7 +123,7 @@ func (c *Client) Question(ctx context.Context, call, question string, options []
 	} else {
 		form.Properties.Choice = &field{Type: "string", Title: "Answer", Enum: options}
 		form.Properties.Answer.Title = "Or in your own words"
-		form.Properties.Answer.Meta = map[string]any{"_askUserQuestionCustomAnswer": map[string]string{"questionId": "choice"}} // as others tell it
+		form.Properties.Answer.Meta = map[string]any{"_askUserQuestionCustomAnswer": map[string]string{"questionId": "choice"}} // as other agents send it
 	}
 	var r struct {
 		Action  string `json:"action"`
@@ -178,7 +179,7 @@ func (c *Client) ask(ctx context.Context, method string, params, into any) error
 	}
 }
 
-// answered hands the answer to a request of ours to whoever waits for it.
+// answered passes the answer to one of our requests to the goroutine that waits for it.
 func (c *conn) answered(m message) {
 	id, err := strconv.ParseInt(string(m.ID), 10, 64)
 	c.mu.Lock()

@@ -1,16 +1,18 @@
-// Package acp speaks the Agent Client Protocol, version 1 (agentclientprotocol.com), as an agent: an editor, the client, drives
-// sessions over two streams.
+// Package acp speaks the Agent Client Protocol, version 1 (agentclientprotocol.com), as an agent:
+// an editor, the client, drives sessions over two streams.
 //
-//	Serve    one client, from its first message to the end of its stream
-//	Agent    makes and finds sessions; the caller brings it
-//	Session  one conversation, which the Agent made
-//	Client   what a running prompt tells and asks the client
+//	Serve    serves one client, from its first message to the end of its stream
+//	Agent    makes and finds sessions; the caller implements it
+//	Session  is one conversation, which the Agent made
+//	Client   sends the client updates and questions of a running prompt
 //
-// The wire is JSON-RPC 2.0, one message a line, both ways. The client is not trusted: messages and ids are bounded, what makes no
-// sense is answered with an error and nothing else happens, a request under an id that is still in use is refused, and so is a second
-// prompt of a session while one runs. When the client goes, everything that it began is cancelled, and Serve returns once that ended.
+// The wire is JSON-RPC 2.0, one message a line, both ways. The client is not trusted. Messages and
+// ids are bounded. The answer to a message that makes no sense is an error. A request with an id
+// that is still in use is refused, and so is a second prompt of a session while one runs. When the
+// client goes, Serve cancels everything that it began, waits for it and returns.
 //
-// Of what the client offers (fs/*, terminal/*) nothing is used but its user's answers.
+// The package uses the answers of the client's user. It uses nothing else that the client offers
+// (fs/*, terminal/*).
 package acp
 
 import (
@@ -26,38 +28,40 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Agent makes and finds sessions. Its methods are called from several goroutines. What they return as an error is told to the
-// client: an *Error as it is, anything else as CodeInternal.
+// Agent makes and finds sessions. Its methods are called from several goroutines. Their errors are
+// sent to the client: an *Error as it is, any other error as CodeInternal.
 type Agent interface {
 	// New begins a session.
 	New(ctx context.Context, s Setup) (Session, error)
-	// Load takes up a session that was begun before, maybe by another process.
+	// Load opens a session that exists, maybe begun by another process.
 	Load(ctx context.Context, id string, s Setup) (Session, error)
-	// List lists the sessions of a folder, "" for the agent's own. cursor is the Next of the page before, "" for the first.
+	// List returns a page of the sessions of a folder; "" = the agent's own folder. cursor is the
+	// Next of the previous page; "" = the first page.
 	List(ctx context.Context, dir, cursor string) (Page, error)
 }
 
 // Session is one conversation with the client.
 type Session interface {
-	// ID is the client's name for it.
+	// ID returns the id under which the client knows the session.
 	ID() string
-	// Home is where it is kept. There no other session has its ID; elsewhere one may.
+	// Home returns where the session is stored. Its ID is unique there, and nowhere else.
 	Home() string
-	// Replay tells all that was said. It is called at most once, of one that was loaded, before anything else.
+	// Replay sends the messages so far. It is called at most once, for a session that was loaded,
+	// before any other method.
 	Replay(ctx context.Context, tell func(Update)) error
-	// Options are what the client's user can choose. It is called at any time, as Set is.
+	// Options returns what the client's user can choose. Options and Set are called at any time.
 	Options() []ConfigOption
-	// Set chooses one of the values of an option, for the next prompt and those after it.
+	// Set sets an option for the next prompt and those after it.
 	Set(ctx context.Context, id, value string) error
-	// Prompt carries out one prompt. It is not called while another is under way. When ctx ends it returns as soon as nothing
-	// of it runs any more.
+	// Prompt runs one prompt. It is not called while another one runs. When ctx ends, it returns as
+	// soon as everything that it started has ended.
 	Prompt(ctx context.Context, prompt []Block, c *Client) (StopReason, error)
 }
 
-// Options are who serves.
+// Options describe the agent.
 type Options struct {
 	Info Implementation
-	Log  func(format string, args ...any) // of what is passed over; never nil
+	Log  func(format string, args ...any) // logs what is ignored; never nil
 }
 
 // ErrGone is the cause of a context that ended because the client closed its stream.
@@ -67,21 +71,22 @@ var ErrGone = errors.New("the client has gone")
 var errCancelled = errors.New("cancelled by the client")
 
 const (
-	maxRequests = 64             // requests of a client under way at the same time
+	maxRequests = 64             // requests of a client that run at the same time
 	maxUnderWay = 2 * MaxMessage // bytes of these requests
 	maxSessions = 1024           // open sessions of a client
 )
 
-// Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx ends, and returns when nothing of it
-// is under way any more. cancel ends ctx: it is called with ErrGone or what writing to out returned, so that whoever else waits for
-// the client learns of it. The error is nil when the client has gone.
+// Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx
+// ends. It returns when everything that the client began has ended. cancel must end ctx. Serve
+// calls it with ErrGone or the error of out, so that others who wait for the client stop waiting.
+// The error is nil if the client has gone.
 func Serve(ctx context.Context, cancel context.CancelCauseFunc, a Agent, o Options, in io.Reader, out io.Writer) error {
 	c := &conn{
 		agent: a, options: o, cancel: cancel, out: out,
 		running: map[string]context.CancelCauseFunc{}, asked: map[int64]chan message{}, sessions: map[string]*session{},
 	}
 	read := make(chan struct{})
-	go func() { // is left behind where ctx ends before in does
+	go func() { // keeps running if ctx ends before in does
 		cancel(c.read(ctx, in))
 		close(read)
 	}()
@@ -105,20 +110,20 @@ type conn struct {
 	writing sync.Mutex
 	out     io.Writer
 
-	work sync.WaitGroup // requests under way
+	work sync.WaitGroup // requests that run
 
 	mu       sync.Mutex
 	ended    bool
 	able     *capabilities                      // nil before initialize
-	running  map[string]context.CancelCauseFunc // requests of the client under way, by id
-	underWay int                                // bytes of what they ask
-	last     int64                              // id of a request of ours
-	asked    map[int64]chan message             // requests of ours that are not answered
+	running  map[string]context.CancelCauseFunc // cancels the requests of the client that run, by id
+	underWay int                                // bytes of these requests
+	last     int64                              // id of our latest request
+	asked    map[int64]chan message             // our requests that have no answer yet, by id
 	sessions map[string]*session
 	opening  int // sessions that are being made
 }
 
-// read takes messages until the stream ends.
+// read reads messages until the stream ends.
 func (c *conn) read(ctx context.Context, in io.Reader) error {
 	l := lines{r: bufio.NewReaderSize(in, 64<<10), most: MaxMessage}
 	for {
@@ -138,7 +143,7 @@ func (c *conn) read(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// take deals with one message.
+// take handles one message.
 func (c *conn) take(ctx context.Context, line []byte) {
 	m, id, bad := decode(line)
 	switch {
@@ -153,7 +158,7 @@ func (c *conn) take(ctx context.Context, line []byte) {
 	}
 }
 
-// begin carries out a request, beside others.
+// begin starts a request in its own goroutine.
 func (c *conn) begin(ctx context.Context, m message) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	key := string(m.ID)
@@ -174,7 +179,7 @@ func (c *conn) begin(ctx context.Context, m message) {
 		return
 	case taken:
 		cancel(nil)
-		c.refuse(null, requestf("id %s: a request with this id is under way", key)) // under the id it would be taken for that one's
+		c.refuse(null, requestf("id %s: a request with this id is under way", key)) // with its own id, the client would take this for the answer to the other request
 		return
 	case full:
 		cancel(nil)
@@ -185,7 +190,7 @@ func (c *conn) begin(ctx context.Context, m message) {
 		c.refuse(m.ID, requestf("requests of %d MiB are under way; wait for one of them", maxUnderWay>>20))
 		return
 	}
-	// What decides about messages that come later is done before these are read.
+	// A request that affects later messages is handled before these are read.
 	run, err := c.prepare(ctx, m)
 	if err != nil {
 		run = func() (any, error) { return nil, err }
@@ -210,7 +215,7 @@ func (c *conn) begin(ctx context.Context, m message) {
 	}()
 }
 
-// carry runs a request; a panic is that request's own.
+// carry runs a request. A panic fails only that request.
 func (c *conn) carry(run func() (any, error)) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -224,7 +229,7 @@ func (c *conn) carry(run func() (any, error)) (result any, err error) {
 // errGivenUp is the cause of a request's context that the client cancelled by its id.
 var errGivenUp = errors.New("the client gave the request up")
 
-// prepare reads a request and returns what carries it out.
+// prepare parses a request and returns the function that runs it.
 func (c *conn) prepare(ctx context.Context, m message) (func() (any, error), error) {
 	c.mu.Lock()
 	ready := c.able != nil
@@ -256,13 +261,13 @@ func (c *conn) prepare(ctx context.Context, m message) (func() (any, error), err
 		return c.closeSession(ctx, m.Params)
 	case "session/set_config_option":
 		return c.set(ctx, m.Params)
-	case "session/cancel": // is a notification; some clients want to hear that it came
+	case "session/cancel": // a notification; some clients send it as a request
 		return func() (any, error) { return struct{}{}, nil }, c.cancelPrompt(m.Params)
 	}
 	return nil, &Error{Code: codeMethod, Message: fmt.Sprintf("method %q: is not known", clip(m.Method))}
 }
 
-// notified takes what wants no answer.
+// notified handles a notification.
 func (c *conn) notified(m message) {
 	switch m.Method {
 	case "session/cancel":
@@ -288,7 +293,7 @@ func (c *conn) notified(m message) {
 	}
 }
 
-// clip bounds what a message quotes of a client.
+// clip cuts a text of the client that a message quotes.
 func clip(s string) string {
 	if len(s) > 100 {
 		return brief.Prefix(s, 100) + "..."
@@ -296,7 +301,7 @@ func clip(s string) string {
 	return s
 }
 
-// params reads parameters; those that are not known are left alone, as the protocol grows by them.
+// params parses parameters. It ignores unknown ones, because new versions of the protocol add some.
 func params(raw json.RawMessage, into any) error {
 	if raw == nil {
 		return Paramsf("params: are missing")
@@ -323,7 +328,7 @@ func (c *conn) initialize(raw json.RawMessage) (any, error) {
 	c.mu.Unlock()
 	type none struct{}
 	return map[string]any{
-		"protocolVersion": Version, // whatever the client asked for: it decides whether it goes on
+		"protocolVersion": Version, // whatever the client asked for; the client decides whether to continue
 		"agentInfo":       c.options.Info,
 		"authMethods":     []none{},
 		"agentCapabilities": map[string]any{
@@ -343,7 +348,7 @@ func (c *conn) end() {
 	c.work.Wait()
 }
 
-// send writes a message. When that fails everything ends: what was not said cannot be made up for.
+// send writes a message. If that fails, everything ends, because the message is lost.
 func (c *conn) send(m any) {
 	b, err := encode(m)
 	if err == nil {

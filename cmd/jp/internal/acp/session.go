@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// session is a Session with the prompt that is under way.
+// session is a Session with the prompt that runs.
 type session struct {
 	Session
-	cancel context.CancelCauseFunc // nil: none is
+	cancel context.CancelCauseFunc // cancels the prompt; nil = none runs
 	done   chan struct{}           // closed when it has ended
 }
 
-// check is what a Setup must be.
+// check returns the error of a Setup that is not valid.
 func (s *Setup) check() error {
 	switch {
 	case s.Dir == "":
@@ -50,7 +50,7 @@ func (c *conn) newSession(ctx context.Context, raw json.RawMessage) (func() (any
 			case !errors.Is(err, errElsewhere):
 				return nil, err
 			}
-			// The next one has another id; this one is left to expire.
+			// The next one has another id. This one expires.
 		}
 	}, nil
 }
@@ -84,7 +84,8 @@ func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, replay bool
 	}, nil
 }
 
-// room reserves a place for a session, which keep fills or gives back. id is that of one that is loaded.
+// room reserves room for a session, which keep uses or gives back. id is the id of a session to
+// load; "" = a new one.
 func (c *conn) room(id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +99,7 @@ func (c *conn) room(id string) error {
 	return nil
 }
 
-// idle refuses to take the place of a session that is at work. c.mu is held.
+// idle returns an error if a prompt of the session runs. c.mu is held.
 func (c *conn) idle(id string) error {
 	if s := c.sessions[id]; s != nil && s.cancel != nil {
 		return requestf("session %s: a prompt is under way; wait for its end, or cancel it", id)
@@ -106,17 +107,17 @@ func (c *conn) idle(id string) error {
 	return nil
 }
 
-// errElsewhere is wrapped where a session has the ID of one that is open.
+// errElsewhere is wrapped if a session with the same ID is open.
 var errElsewhere = errors.New("is open in another place under the same id; session/close ends that one")
 
-// vacant refuses a session where another one has its ID: the client could not tell them apart.
+// vacant returns an error if another session has the ID: the client could not distinguish them.
 func (c *conn) vacant(s Session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.only(s)
 }
 
-// only is vacant. c.mu is held.
+// only does the same. c.mu is held.
 func (c *conn) only(s Session) error {
 	if open := c.sessions[s.ID()]; open != nil && open.Home() != s.Home() {
 		return fmt.Errorf("session %s: %w", s.ID(), errElsewhere)
@@ -124,8 +125,8 @@ func (c *conn) only(s Session) error {
 	return c.idle(s.ID())
 }
 
-// keep takes a session that was made in the place of room, or gives that back for err. One that is loaded again takes the place of
-// what it was.
+// keep stores a session in the room that was reserved, or gives that back for err. A session that
+// is loaded again replaces the earlier one.
 func (c *conn) keep(s Session, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +164,7 @@ func (c *conn) listSessions(ctx context.Context, raw json.RawMessage) (func() (a
 	}, nil
 }
 
-// named reads which session a message is about. c.mu is held.
+// named returns the session that a message names. c.mu is held.
 func (c *conn) named(raw json.RawMessage, into any, id *string) (*session, error) {
 	if err := params(raw, into); err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 			cancel(nil)
 		}()
 		stop, err := s.Prompt(ctx, p.Prompt, client)
-		if ctx.Err() != nil { // whatever came of it
+		if ctx.Err() != nil { // whatever the result is
 			if err != nil {
 				c.options.Log("session %s: cancelled: %v", p.ID, err)
 			}
@@ -213,7 +214,7 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 	}, nil
 }
 
-// set chooses an option of a session, and answers with all of them.
+// set sets an option of a session, and returns all options.
 func (c *conn) set(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
 	var p struct {
 		ID     string `json:"sessionId"`
@@ -240,7 +241,7 @@ func (c *conn) set(ctx context.Context, raw json.RawMessage) (func() (any, error
 	}, nil
 }
 
-// cancelPrompt stops the prompt of a session, if one is under way.
+// cancelPrompt stops the prompt of a session, if one runs.
 func (c *conn) cancelPrompt(raw json.RawMessage) error {
 	var p struct {
 		ID string `json:"sessionId"`

@@ -133,7 +133,7 @@ const (
 	KindOther   ToolKind = "other"
 )
 
-// Location is a place that a call has to do with.
+// Location is a file, and maybe a line, that a call reads or changes.
 type Location struct {
 	Path string `json:"path"` // absolute
 	Line int    `json:"line,omitempty"`
