@@ -18,7 +18,7 @@ import (
 	"jp/tools"
 )
 
-// insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
+// insideTool runs a jp inside a tool: it sends its command line to the jp that made the call.
 func (a *app) insideTool(fd string) int {
 	args := a.con.Env.Args[min(1, len(a.con.Env.Args)):]
 	if f := command.FormatIn(args); slices.Contains(console.Formats(), f) {
@@ -38,9 +38,9 @@ func (a *app) insideTool(fd string) int {
 	return status
 }
 
-// serve carries out one command line of a jp inside a tool and returns its status. It gets an app of its own, with the commands and
-// flags of any other, and with nothing behind it but the guest: no workspace, no store, no config, no terminal, and of the
-// environment the language and time zone only.
+// serve runs one command line of a jp inside a tool and returns its status. It makes an app with the
+// same commands and flags as any other. The app has only the guest: no workspace, no store, no
+// config, no terminal, and only the language and time zone of the environment.
 func serve(ctx context.Context, g *run.Guest, r call.Request) (status int) {
 	a := newAppFor(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.Environ}, g)
 	a.con.InTool, a.ws.Within = true, &g.Scope
@@ -55,7 +55,7 @@ func serve(ctx context.Context, g *run.Guest, r call.Request) (status int) {
 	return int(exit.OK)
 }
 
-// runGuest runs a command line of which every word is a tool's.
+// runGuest runs a command line that a tool wrote.
 func (a *app) runGuest(ctx context.Context, args []string) error {
 	if f := command.FormatIn(args); slices.Contains(console.Formats(), f) {
 		a.con.Globals.Format = f // of errors before the flags are read
@@ -87,7 +87,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 	return a.tree.Run(ctx, inv)
 }
 
-// guestVerb is the verb of access.jp that a command goes by.
+// guestVerb returns the verb of access.jp that allows a command.
 func guestVerb(path []*cli.Command) (tools.Verb, bool) {
 	switch {
 	case len(path) == 1 && path[0].Name == "query":
@@ -99,7 +99,8 @@ func guestVerb(path []*cli.Command) (tools.Verb, bool) {
 	return "", false
 }
 
-// guestGlobals and guestFlags list what a jp inside a tool may say: a flag that nobody has decided about is closed to it.
+// guestGlobals and guestFlags list the flags that a jp inside a tool may use. All others are
+// refused.
 func guestGlobals() []string {
 	return []string{"format", "quiet", "verbose", "width", "non-interactive"}
 }

@@ -1,12 +1,13 @@
-// Package cli is the command line of jp: its commands, and the only place where the other packages are wired together.
+// Package cli is the command line of jp: its commands. Only this package joins the other packages.
 //
-// Main is the entrance. Package command puts the arguments in order, cli/v2 parses and dispatches them, and package console says
-// what went wrong and gives the exit status. A command is a command.Spec: an options struct that its flags fill, and a run function
-// that takes the context and the positional arguments. What else it needs it gets from app: a console, and a workspace that opens
-// nothing before it is asked. `jp version`, help and completion read no file.
+// Main runs a command line. Package command puts the arguments in order, cli/v2 parses and
+// dispatches them, and package console prints errors and returns the exit status. A command is a
+// command.Spec: an options struct that its flags fill, and a run function that takes the context
+// and the positional arguments. It gets everything else from app: a console, and a workspace that
+// opens nothing before it has to. `jp version`, help and completion read no file.
 //
-// A new command adds a constructor to commands, says in its Spec which statuses it ends with and gives an example, and extends
-// docs/cli.md by `go generate`.
+// To add a command, add its constructor to commands, list its exit statuses and an example in its
+// Spec, and update docs/cli.md with `go generate`.
 package cli
 
 import (
@@ -40,7 +41,7 @@ type app struct {
 	con   *console.Console
 	tree  *command.Tree
 	ws    *workspace.Workspace
-	guest *run.Guest // whom this command line of a jp inside a tool is for; nil for all others
+	guest *run.Guest // guest that this command line is of; nil outside of a tool
 	env   *run.Env
 
 	review *review.Reviewer
@@ -49,8 +50,9 @@ type app struct {
 // Env is everything that jp takes from its process.
 type Env = console.Env
 
-// Main runs one command line and returns its exit status. Only env.Exit ends the process, see forceEnd. Signals are left alone but for SIGPIPE and,
-// while a command runs that has something to settle, SIGINT, SIGTERM and SIGHUP.
+// Main runs one command line and returns its exit status. Only env.Exit ends the process, see
+// forceEnd. Main handles SIGPIPE and, while a command runs that has something to settle, SIGINT,
+// SIGTERM and SIGHUP. Other signals keep their default.
 func Main(ctx context.Context, env console.Env) int {
 	defer console.KeepBrokenPipe()()
 	a := newApp(env)
@@ -69,10 +71,10 @@ func Main(ctx context.Context, env console.Env) int {
 	return int(a.con.Fail(err))
 }
 
-// newApp builds the command tree. Nothing is opened.
+// newApp builds the command tree. It opens nothing.
 func newApp(env console.Env) *app { return newAppFor(env, nil) }
 
-// newAppFor builds it for a jp inside a tool; g is nil for all others.
+// newAppFor does the same. g is set for a jp inside a tool, otherwise nil.
 func newAppFor(env console.Env, g *run.Guest) *app {
 	a := newAppAt(console.New(env))
 	a.guest = g
@@ -92,12 +94,12 @@ func newAppAt(con *console.Console) *app {
 	return a
 }
 
-// care is what the commands that look after jp need of a.
+// care returns what the commands of package care share.
 func (a *app) care() *care.Group {
 	return &care.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
 }
 
-// commands is the table of contents.
+// commands returns all commands, in the order of the help.
 func (a *app) commands() []*cli.Command {
 	cares := a.care()
 	configs := &config.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
@@ -155,13 +157,15 @@ func (a *app) run(ctx context.Context, args []string) error {
 	return a.tree.Run(ctx, inv)
 }
 
-// command.SetGlobals applies the global flags of a command line that is not run, as far as they are sound: its help fits --width.
+// command.SetGlobals applies the valid global flags of a command line that is not run, so that its
+// help fits --width.
 func (a *app) takeGlobals(inv *command.Line) {
 	a.tree.SetGlobals(inv)
 	a.con.IO = a.con.OpenIO()
 }
 
-// around is what a command runs in: streams as the flags say, a pager, a line of progress on the terminal when it takes long.
+// around runs a command with the streams that the flags name, a pager, and a line of progress on
+// the terminal if it takes long.
 func (a *app) around(s command.Spec, path string, run func() error) error {
 	a.con.IO = a.con.OpenIO()
 	a.ws.Gate.TakesNone = slices.ContainsFunc(s.Flags, func(o *command.Option) bool { return o.Name == "no-cfg" })
@@ -172,7 +176,8 @@ func (a *app) around(s command.Spec, path string, run func() error) error {
 	return patient()
 }
 
-// incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
+// incomplete answers a command line that names only a group: it prints the commands of the group to
+// stderr, because nothing was done.
 func (a *app) incomplete(path []*cli.Command) error {
 	if !a.con.JSON() {
 		if err := a.tree.Help(a.con.IO.Err, a.con.IO.Width, path); err != nil {
