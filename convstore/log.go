@@ -51,6 +51,12 @@ func (l *Log) Events(ctx context.Context, r Range) iter.Seq2[Event, error] {
 	return l.view().Events(ctx, l.id, r)
 }
 
+// Children returns the latest conversations that this one has delegated to, at most limit of them,
+// newest first.
+func (l *Log) Children(ctx context.Context, limit int) ([]Conversation, error) {
+	return l.Below().List(ctx, Filter{Children: l.id, Hidden: true, Archived: true, Descending: true, Limit: limit})
+}
+
 // Below returns the scope of the conversation.
 func (l *Log) Below() Scope {
 	return Scope{View: View{f: l.f, root: l.id, delegated: true}, as: runner{id: l.id, inherited: l.shared}}

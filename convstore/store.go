@@ -99,6 +99,16 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	return s.newLog(ctx, id, file, true)
 }
 
+// Log returns the Log of a run that was reserved, in the process that reserved it. It shares the run
+// lock with the reservation: each keeps it if the other is ended.
+func (s Scope) Log(ctx context.Context, r *Reservation) (*Log, error) {
+	lock, err := file.Duplicate(r.lock)
+	if err != nil {
+		return nil, err
+	}
+	return (&Store{View{f: s.f}}).newLog(ctx, r.Child.ID, lock, true)
+}
+
 // newLog reads the state of the conversation, whose run lock is held, and returns its Log.
 func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (*Log, error) {
 	l := &Log{f: s.f.patiently(), id: id, lock: file, shared: shared}

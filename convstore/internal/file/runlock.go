@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Run locks. The process that holds the run lock of a conversation runs it, and only that process
@@ -58,4 +60,14 @@ func (f *Folder) AdoptRun(file *os.File, id int64) error {
 // descriptors until its exec, and so it holds the lock for an instant.
 func DropRun(file *os.File) error {
 	return errors.Join(unlockRuns(file), file.Close())
+}
+
+// Duplicate returns another descriptor of an open file that holds a lock. The lock is held until
+// both are closed.
+func Duplicate(held *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(held.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("run lock: %w", err)
+	}
+	return os.NewFile(uintptr(fd), held.Name()), nil
 }

@@ -37,7 +37,7 @@ import (
 
 // Loop runs turns of one locked conversation. Fields are set before the first turn and not changed.
 type Loop struct {
-	Log      *convstore.Log
+	Log      Log
 	Ask      model.Stream
 	Model    string       // full id, which each call is recorded with
 	Provider string       // provider whose reasoning may be replayed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -82,20 +83,40 @@ func (t *turn) reached(work context.Context) *limit {
 // output of the request to what is left in the account. For a closing call it also leaves out old
 // results, until the request fits. A limit means that the call must not be made.
 func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
-	a.cut = nil
-	bound := func(acc convstore.Account) *convstore.Call {
+	asked, fitted := *req, *req
+	bound := func(acc convstore.Account) *convstore.Call { // may be called again, with another account
+		a.cut, fitted = nil, asked
+		if closing {
+			fitted.Messages = ownResults(asked.Messages)
+		}
 		var in model.Bound
 		var out int64
-		if in, out, stop = a.afford(acc, req, closing); stop != nil || !now {
+		if in, out, stop = a.afford(acc, &fitted, closing); stop != nil || !now {
 			return nil
 		}
 		return &convstore.Call{Model: a.model.Model, Usage: convstore.Usage{Input: in.Tokens, Output: out}, CostNano: a.most(in, out), Replayed: a.replayed}
 	}
 	err = a.history.log.Begin(ctx, bound, a.history.unsaved...)
+	*req = fitted
 	if err == nil {
 		a.history.unsaved = nil
 	}
 	return stop, err
+}
+
+// ownResults returns messages whose results leaveOut can change without changing those of others.
+func ownResults(messages []model.Message) []model.Message {
+	own := slices.Clone(messages)
+	for i, m := range own {
+		own[i].Content = slices.Clone(m.Content)
+		for j, c := range m.Content {
+			if c.Result != nil {
+				r := *c.Result
+				own[i].Content[j].Result = &r
+			}
+		}
+	}
+	return own
 }
 
 // afford returns the most that a call can use: the bound of its input, and its output.

@@ -11,7 +11,7 @@ import (
 // history is a conversation during a turn: the events in the store, and after them those that will
 // be stored with the next step.
 type history struct {
-	log     *convstore.Log
+	log     Log
 	events  []convstore.Event // events of the whole conversation
 	unsaved []convstore.Event // last events, which are not stored yet
 	from    int               // index of the first event of the running turn
@@ -19,7 +19,7 @@ type history struct {
 }
 
 // readHistory reads a conversation from the store.
-func readHistory(ctx context.Context, log *convstore.Log) (*history, error) {
+func readHistory(ctx context.Context, log Log) (*history, error) {
 	h := &history{log: log}
 	if log.Blank() {
 		return h, nil

@@ -76,7 +76,7 @@ func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at i
 // summaries name.
 func (k *compactor) conversations(ctx context.Context, at int) (list []convstore.CompactedConversation) {
 	seen := map[string]bool{}
-	children, err := k.history.log.Below().List(ctx, convstore.Filter{Children: k.history.log.ID(), Hidden: true, Archived: true, Descending: true, Limit: mostListed})
+	children, err := k.history.log.Children(ctx, mostListed)
 	if err == nil { // otherwise only those that are named
 		for _, c := range slices.Backward(children) {
 			id := c.ID.String()
