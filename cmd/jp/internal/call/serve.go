@@ -144,30 +144,28 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	if err != nil {
 		return
 	}
-	in := &inlet{}
-	in.cond.L = &in.mu
-	defer in.close(os.ErrClosed)
-	in.want = func() { _ = writeFrame(conn, frameWant, nil) }
+	in := NewInlet(func() { _ = writeFrame(conn, frameWant, nil) })
+	defer in.Close(os.ErrClosed)
 	reading.Go(func() {
 		for {
 			_, body, err := readFrame(conn, string(frameInput))
 			if err != nil {
-				in.close(errGone)
+				in.Close(errGone)
 				cancel(errGone)
 				return
 			}
-			in.put(body)
+			in.Put(body)
 		}
 	})
-	out, errOut := &outlet{most: MaxOutput}, &outlet{most: maxErrors}
+	out, errOut := Outlets()
 	status := s.handle(ctx, Request{Args: args, Stdin: in, Stdout: out, Stderr: errOut})
 	if ctx.Err() != nil {
 		return // the peer has gone, or the call has ended and the command was stopped
 	}
 	in.silence()
 	for _, err := range []error{
-		writeChunks(conn, frameOutput, out.text()),
-		writeChunks(conn, frameErrors, errOut.text()),
+		writeChunks(conn, frameOutput, out.Bytes()),
+		writeChunks(conn, frameErrors, errOut.Bytes()),
 		writeFrame(conn, frameExit, []byte{byte(status)}),
 	} {
 		if err != nil {
@@ -176,8 +174,9 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	}
 }
 
-// inlet is stdin as it comes from the peer.
-type inlet struct {
+// Inlet is the stdin of a command as it comes from another process, after the first Read has asked
+// for it. Safe for concurrent use.
+type Inlet struct {
 	want func()
 
 	mu    sync.Mutex
@@ -189,8 +188,15 @@ type inlet struct {
 	end   error // error that Read returns when buf is empty
 }
 
+// NewInlet returns an Inlet that calls want when the command reads for the first time.
+func NewInlet(want func()) *Inlet {
+	in := &Inlet{want: want}
+	in.cond.L = &in.mu
+	return in
+}
+
 // Read asks for stdin when it is called for the first time.
-func (in *inlet) Read(p []byte) (int, error) {
+func (in *Inlet) Read(p []byte) (int, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.asked && !in.mute {
@@ -208,9 +214,9 @@ func (in *inlet) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// put takes a frame; an empty one is the end. Frames after the end, without a wish, or above the
+// Put takes a part of the input; an empty one is the end. Parts after the end, without a wish, or above the
 // bound are dropped.
-func (in *inlet) put(b []byte) {
+func (in *Inlet) Put(b []byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	defer in.cond.Broadcast()
@@ -226,7 +232,8 @@ func (in *inlet) put(b []byte) {
 	}
 }
 
-func (in *inlet) close(err error) {
+// Close ends the input with an error, unless it has ended.
+func (in *Inlet) Close(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.end == nil {
@@ -235,20 +242,25 @@ func (in *inlet) close(err error) {
 	in.cond.Broadcast()
 }
 
-func (in *inlet) silence() {
+func (in *Inlet) silence() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.mute = true
 }
 
-// outlet collects what a command writes.
-type outlet struct {
+// Outlet collects what a command writes, up to a bound. Safe for concurrent use.
+type Outlet struct {
 	most int
 	mu   sync.Mutex
 	buf  bytes.Buffer
 }
 
-func (o *outlet) Write(p []byte) (int, error) {
+// Outlets returns what collects stdout and stderr of a command, with their bounds.
+func Outlets() (stdout, stderr *Outlet) {
+	return &Outlet{most: MaxOutput}, &Outlet{most: maxErrors}
+}
+
+func (o *Outlet) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.buf.Len()+len(p) > o.most {
@@ -257,7 +269,8 @@ func (o *outlet) Write(p []byte) (int, error) {
 	return o.buf.Write(p)
 }
 
-func (o *outlet) text() []byte {
+// Bytes returns what was written so far.
+func (o *Outlet) Bytes() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return bytes.Clone(o.buf.Bytes())
