@@ -1,0 +1,283 @@
+// Package wire is how a sub-agent reaches what it has no access to: the store, its sub-agents, and
+// the conversations below it. The process that started it, its owner, has all that and keeps it.
+//
+//	owner (Serve)                                  sub-agent (Join)
+//	   start: conversation, config, limits ──────►
+//	                                     ◄────────── append: the events of one step
+//	   answer, when they are durable     ────────►
+//	                                     ◄────────── begin: events, and the most that a call of the model may use
+//	                                     ◄────────── admit, call, release: delegation and conversation tools
+//	   step: what a delegation has come to ──────►
+//	   answer: the result                ────────►
+//	                                     ◄────────── command: that of a jp inside a tool
+//	   want: its stdin is read           ────────►
+//	                                     ◄────────── input, cancel
+//
+// A frame is one line of JSON, at most MaxFrame bytes long. Requests are numbered from 1, each one
+// higher than the one before, and each is answered once. Steps, wants, inputs and cancels name a
+// request by its number and are not answered. What changes the log is carried out in the order in
+// which it came; everything else runs at the same time. An event whose id is there already changes
+// nothing.
+//
+// The owner trusts nothing that a sub-agent says: a frame cannot name another conversation, each
+// call is checked against the tools that the owner itself has found the conversation to hold, and a
+// call of a model must fit into the account. A frame that breaks these rules ends the connection.
+package wire
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/jsondoc"
+)
+
+// Protocol is the version of the frames. Both sides must have the same.
+const Protocol = 1
+
+// Bounds.
+const (
+	MaxFrame  = 64 << 20 // bytes of one frame
+	maxOpen   = 1024     // requests that are not answered yet
+	maxCalls  = 1024     // calls of one admit
+	batchSize = 1 << 20  // bytes of events in one answer, about
+	chunkSize = 64 << 10 // bytes of stdin in one frame
+)
+
+// ErrGone says that the process on the other side has closed the connection.
+var ErrGone = errors.New("the jp that started this one is gone")
+
+// FrameError says that the other side broke the protocol.
+type FrameError struct{ Reason string }
+
+func (e *FrameError) Error() string { return "wire: " + e.Reason }
+
+// Start is the first frame: all that a sub-agent needs to know of its conversation.
+type Start struct {
+	Protocol     int                    `json:"protocol"`
+	Conversation convstore.Conversation `json:"-"`
+	Config       convstore.Config       `json:"config"` // config when the run began
+	Blank        bool                   `json:"blank"`  // whether it has no events
+}
+
+// conversation is a Conversation with all its fields. Its own JSON is that of listings.
+type conversation convstore.Conversation
+
+type startFrame struct {
+	Start
+	Conversation conversation `json:"conversation"`
+}
+
+// fromOwner is a frame of the owner. One field is set.
+type fromOwner struct {
+	Start  *startFrame `json:"start,omitempty"`
+	Answer *answer     `json:"answer,omitempty"`
+	Step   *step       `json:"step,omitempty"`
+	Want   uint64      `json:"want,omitempty"`
+}
+
+// answer ends the request N, or is a part of its answer where More is set.
+type answer struct {
+	N     uint64 `json:"n"`
+	More  bool   `json:"more,omitempty"`
+	Error *fault `json:"error,omitempty"`
+
+	Events        []convstore.Event  `json:"events,omitempty"`
+	Conversations []conversation     `json:"conversations,omitempty"`
+	Account       *convstore.Account `json:"account,omitempty"` // of begin
+	Stale         bool               `json:"stale,omitempty"`   // of begin: the account was another one; no call was recorded
+	Changed       bool               `json:"changed,omitempty"` // of retitle
+
+	Result   *tools.Result `json:"result,omitempty"` // of call
+	Recalled bool          `json:"recalled,omitempty"`
+	Calls    int           `json:"calls,omitempty"` // of release: delegations that were reserved so far
+
+	Status int    `json:"status,omitempty"` // of command
+	Stdout []byte `json:"stdout,omitempty"`
+	Stderr []byte `json:"stderr,omitempty"`
+}
+
+// step is a point that a delegation of the call N has come to.
+type step struct {
+	N    uint64          `json:"n"`
+	Step json.RawMessage `json:"step"`
+}
+
+// fromChild is a frame of the sub-agent. One of the pointers is set.
+type fromChild struct {
+	N uint64 `json:"n,omitempty"` // number of a request; 0 = not one
+
+	Events   bool       `json:"events,omitempty"`
+	Get      bool       `json:"get,omitempty"`
+	Children int        `json:"children,omitempty"` // at most that many
+	Append   *appended  `json:"append,omitempty"`
+	Begin    *begun     `json:"begin,omitempty"`
+	Retitle  *retitled  `json:"retitle,omitempty"`
+	Admit    []Call     `json:"admit,omitempty"`
+	Await    []string   `json:"await,omitempty"`
+	Call     *Call      `json:"call,omitempty"`
+	Release  bool       `json:"release,omitempty"`
+	Command  *Command   `json:"command,omitempty"`
+	Ended    string     `json:"ended,omitempty"` // id of a tool call whose commands are over
+	Input    *inputPart `json:"input,omitempty"`
+	Cancel   uint64     `json:"cancel,omitempty"`
+}
+
+type appended struct {
+	Events []convstore.Event `json:"events"`
+}
+
+// begun is Log.Begin. Left is what the sub-agent believes to be left; it has computed Call from it.
+type begun struct {
+	Events []convstore.Event `json:"events,omitempty"`
+	Left   *convstore.Budget `json:"left"` // nil = it does not know yet
+	Call   *convstore.Call   `json:"call"` // nil = no call is made
+}
+
+type retitled struct {
+	Was    string            `json:"was"`
+	Title  string            `json:"title"`
+	Events []convstore.Event `json:"events,omitempty"`
+}
+
+// Call is a call of a tool that the owner carries out.
+type Call struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Place     string          `json:"place,omitempty"` // place of the call in a recording; see script.Trail
+	Trace     []string        `json:"trace,omitempty"` // variables that put spans of other processes below the call
+	Left      time.Duration   `json:"left,omitempty"`  // what is left of the caller's time; 0 = no deadline
+}
+
+// Command is a command line of a jp inside a tool call.
+type Command struct {
+	Tool  string   `json:"tool"`
+	Call  string   `json:"call"` // id of the tool call
+	Args  []string `json:"args"`
+	Place string   `json:"place,omitempty"` // as in Call
+	Trace []string `json:"trace,omitempty"` // as in Call
+}
+
+// inputPart is a part of the stdin of the command N. An empty one is the end.
+type inputPart struct {
+	N    uint64 `json:"n"`
+	Data []byte `json:"data,omitempty"`
+}
+
+// fault is an error on its way. Its kind is that of errors which callers tell apart.
+type fault struct {
+	Kind string       `json:"kind,omitempty"` // busy, not_found, scope, closed; "" = any other
+	Text string       `json:"text"`
+	ID   convstore.ID `json:"id,omitempty"`
+	Root convstore.ID `json:"root,omitempty"`
+}
+
+// remoteError is an error of the owner with its text. It wraps one of the same type.
+type remoteError struct {
+	text string
+	err  error // nil = of no type that is known
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.err }
+
+func faultOf(err error) *fault {
+	if err == nil {
+		return nil
+	}
+	f := &fault{Text: err.Error()}
+	var (
+		busy  *convstore.BusyError
+		none  *convstore.NotFoundError
+		scope *convstore.ScopeError
+	)
+	switch {
+	case errors.As(err, &busy):
+		f.Kind, f.ID = "busy", busy.ID
+	case errors.As(err, &scope):
+		f.Kind, f.ID, f.Root = "scope", scope.ID, scope.Root
+	case errors.As(err, &none):
+		f.Kind, f.ID = "not_found", none.ID
+	}
+	return f
+}
+
+func (f *fault) err() error {
+	if f == nil {
+		return nil
+	}
+	e := &remoteError{text: f.Text}
+	switch f.Kind {
+	case "busy":
+		e.err = &convstore.BusyError{ID: f.ID}
+	case "scope":
+		e.err = &convstore.ScopeError{ID: f.ID, Root: f.Root}
+	case "not_found":
+		e.err = &convstore.NotFoundError{ID: f.ID}
+	}
+	return e
+}
+
+// line reads and writes frames. One goroutine reads; any may write.
+type line struct {
+	rw io.ReadWriteCloser
+	in *bufio.Reader
+
+	mu sync.Mutex // held while a frame is written
+}
+
+func newLine(rw io.ReadWriteCloser) *line {
+	return &line{rw: rw, in: bufio.NewReader(rw)}
+}
+
+// read reads the next frame into v. At the end, or when the other side has gone, it returns io.EOF.
+func (l *line) read(v any) error {
+	var frame []byte
+	for {
+		part, err := l.in.ReadSlice('\n')
+		if len(frame)+len(part) > MaxFrame {
+			return &FrameError{fmt.Sprintf("a frame of more than %d MiB", MaxFrame>>20)}
+		}
+		if err == bufio.ErrBufferFull {
+			frame = append(frame, part...)
+			continue
+		}
+		if err != nil {
+			return io.EOF // also in the middle of a frame: it was not sent whole, and is nothing
+		}
+		if frame == nil {
+			frame = part
+		} else {
+			frame = append(frame, part...)
+		}
+		break
+	}
+	if err := json.Unmarshal(frame, v); err != nil {
+		return &FrameError{"a frame that cannot be read: " + err.Error()}
+	}
+	return nil
+}
+
+// write writes one frame.
+func (l *line) write(v any) error {
+	frame, err := jsondoc.Encode(v)
+	if err != nil {
+		return fmt.Errorf("wire: %w", err)
+	}
+	if len(frame) >= MaxFrame {
+		return &FrameError{fmt.Sprintf("a frame of %d MiB, more than %d MiB", len(frame)>>20, MaxFrame>>20)}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.rw.Write(append(frame, '\n')); err != nil {
+		return ErrGone
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/call"
+	"jp/convstore"
+	"jp/tools"
+)
+
+// Owner is what one sub-agent reaches.
+type Owner struct {
+	Start Start
+	Log   agent.Log
+	// Subagents returns what its delegation and conversation tools do. It is called for the first
+	// request of them. The error answers the request.
+	Subagents func(context.Context) (Subagents, error)
+}
+
+// Subagents is what a sub-agent does through its delegation and conversation tools. The methods are
+// called from several goroutines. Each checks what it is given: it comes from the sub-agent.
+type Subagents interface {
+	Admit(context.Context, []Call)
+	Release(context.Context)
+	Await(ctx context.Context, calls []string) error
+	// Call carries out one call of a delegation or conversation tool. step is called with what its
+	// delegations come to.
+	Call(ctx context.Context, c Call, step func(json []byte)) (r tools.Result, recalled bool, err error)
+	Calls() int
+	// Command carries out a command line of a jp inside a tool call, and returns its exit status.
+	Command(ctx context.Context, cmd Command, r call.Request) (status int, err error)
+	// End ends the commands of a tool call. None is running.
+	End(ctx context.Context, call string)
+}
+
+// errEnded is the cause of what is stopped because the sub-agent has ended.
+var errEnded = errors.New("the sub-agent that called has ended")
+
+// Serve serves one sub-agent until it closes its side, or breaks the protocol, and closes rw. Then
+// what it has asked for is stopped, but what it has appended is stored. Serve returns when all of
+// that is done. The error is a *FrameError, or nil.
+//
+// ctx bounds what the sub-agent asks for, with the patience of agent.Log for what is stored.
+func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
+	s := &server{line: newLine(rw), owner: o, open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
+	running, stop := context.WithCancelCause(ctx)
+	s.ctx, s.running = ctx, running
+	stored := make(chan struct{})
+	go func() {
+		defer close(stored)
+		for do := range s.steps {
+			do()
+		}
+	}()
+	o.Start.Protocol = Protocol
+	err := s.line.write(fromOwner{Start: &startFrame{o.Start, conversation(o.Start.Conversation)}})
+	if err == nil {
+		err = s.serve()
+	}
+	stop(errEnded)
+	s.close()
+	s.work.Wait()
+	close(s.steps)
+	<-stored
+	rw.Close()
+	if bad := (*FrameError)(nil); errors.As(err, &bad) {
+		return bad
+	}
+	return nil
+}
+
+type server struct {
+	line    *line
+	owner   Owner
+	ctx     context.Context // of what is stored
+	running context.Context // of everything else
+	steps   chan func()     // changes of the log, in the order in which they came
+	work    sync.WaitGroup  // all that runs beside them
+	last    uint64          // number of the latest request
+
+	mu   sync.Mutex
+	open map[uint64]*opened // by number
+}
+
+// opened is a request that is not answered yet.
+type opened struct {
+	cancel context.CancelFunc // nil = it cannot be cancelled
+	stdin  *call.Inlet        // nil = it has none
+}
+
+// serve reads requests until the end.
+func (s *server) serve() error {
+	for {
+		var f fromChild
+		if err := s.line.read(&f); err != nil {
+			return err
+		}
+		switch {
+		case f.N == 0 && f.Cancel != 0:
+			if o := s.find(f.Cancel); o != nil && o.cancel != nil {
+				o.cancel()
+			}
+			continue
+		case f.N == 0 && f.Input != nil:
+			if o := s.find(f.Input.N); o != nil && o.stdin != nil {
+				o.stdin.Put(f.Input.Data)
+			}
+			continue
+		case f.N == 0:
+			return &FrameError{"a frame that is no request and nothing else"}
+		case f.N <= s.last: // it came again
+			continue
+		}
+		s.last = f.N
+		if err := s.begin(f); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *server) find(n uint64) *opened {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[n]
+}
+
+// close ends the stdin of commands that wait for it.
+func (s *server) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.open {
+		if o.stdin != nil {
+			o.stdin.Close(errEnded)
+		}
+	}
+}
+
+// begin begins to carry out a request.
+func (s *server) begin(f fromChild) error {
+	s.mu.Lock()
+	if len(s.open) >= maxOpen {
+		s.mu.Unlock()
+		return &FrameError{"too many requests at the same time"}
+	}
+	o := &opened{}
+	s.open[f.N] = o
+	s.mu.Unlock()
+
+	answered := func(a answer, err error) {
+		a.N, a.Error = f.N, faultOf(err)
+		s.mu.Lock()
+		delete(s.open, f.N)
+		s.mu.Unlock()
+		_ = s.line.write(fromOwner{Answer: &a}) // a sub-agent that has gone is seen by who reads
+	}
+	inOrder := func(do func() (answer, error)) { s.steps <- func() { answered(do()) } }
+	beside := func(do func(context.Context, Subagents) (answer, error)) {
+		ctx, cancel := context.WithCancel(s.running)
+		o.cancel = cancel
+		s.work.Go(func() {
+			defer cancel()
+			subs, err := s.owner.Subagents(ctx)
+			if err != nil {
+				answered(answer{}, err)
+				return
+			}
+			answered(do(ctx, subs))
+		})
+	}
+	switch {
+	case f.Append != nil:
+		inOrder(func() (answer, error) { return answer{}, s.owner.Log.Append(s.ctx, f.Append.Events...) })
+	case f.Begin != nil:
+		inOrder(func() (answer, error) { return s.beginCall(*f.Begin) })
+	case f.Retitle != nil:
+		inOrder(func() (a answer, err error) {
+			a.Changed, err = s.owner.Log.Retitle(s.ctx, f.Retitle.Was, f.Retitle.Title, f.Retitle.Events...)
+			return a, err
+		})
+	case f.Events:
+		inOrder(func() (answer, error) { return s.events(f.N) })
+	case f.Get:
+		inOrder(func() (answer, error) {
+			c, err := s.owner.Log.Get(s.ctx)
+			return answer{Conversations: []conversation{conversation(c)}}, err
+		})
+	case f.Children > 0:
+		inOrder(func() (a answer, err error) {
+			list, err := s.owner.Log.Children(s.ctx, f.Children)
+			for _, c := range list {
+				a.Conversations = append(a.Conversations, conversation(c))
+			}
+			return a, err
+		})
+	case len(f.Admit) > maxCalls:
+		return &FrameError{"too many calls in one reply"}
+	case f.Admit != nil:
+		beside(func(ctx context.Context, subs Subagents) (answer, error) {
+			subs.Admit(ctx, f.Admit)
+			return answer{}, nil
+		})
+	case f.Await != nil:
+		beside(func(ctx context.Context, subs Subagents) (answer, error) { return answer{}, subs.Await(ctx, f.Await) })
+	case f.Call != nil:
+		beside(func(ctx context.Context, subs Subagents) (a answer, err error) {
+			if f.Call.Left > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, f.Call.Left)
+				defer cancel()
+			}
+			r, recalled, err := subs.Call(ctx, *f.Call, func(json []byte) {
+				_ = s.line.write(fromOwner{Step: &step{N: f.N, Step: json}})
+			})
+			return answer{Result: &r, Recalled: recalled}, err
+		})
+	case f.Release:
+		beside(func(ctx context.Context, subs Subagents) (answer, error) {
+			subs.Release(ctx)
+			return answer{Calls: subs.Calls()}, nil
+		})
+	case f.Command != nil:
+		o.stdin = call.NewInlet(func() { _ = s.line.write(fromOwner{Want: f.N}) })
+		beside(func(ctx context.Context, subs Subagents) (a answer, err error) {
+			defer context.AfterFunc(ctx, func() { o.stdin.Close(errEnded) })()
+			out, errOut := call.Outlets()
+			a.Status, err = subs.Command(ctx, *f.Command, call.Request{Args: f.Command.Args, Stdin: o.stdin, Stdout: out, Stderr: errOut})
+			a.Stdout, a.Stderr = out.Bytes(), errOut.Bytes()
+			return a, err
+		})
+	case f.Ended != "":
+		beside(func(ctx context.Context, subs Subagents) (answer, error) {
+			subs.End(ctx, f.Ended)
+			return answer{}, nil
+		})
+	default:
+		return &FrameError{"a request that this jp does not know"}
+	}
+	return nil
+}
+
+// beginCall is Log.Begin for a call that the sub-agent has computed from what it believes to be
+// left. If something else is left, the events are stored and no call is recorded.
+func (s *server) beginCall(b begun) (a answer, err error) {
+	var bad error
+	err = s.owner.Log.Begin(s.ctx, func(acc convstore.Account) *convstore.Call {
+		a, bad = answer{}, nil
+		if a.Stale = b.Left == nil || !same(*b.Left, acc.Left); a.Stale {
+			a.Account = &acc
+			return nil
+		}
+		if bad = fits(b.Call, acc.Left); bad != nil {
+			return nil
+		}
+		return b.Call
+	}, b.Events...)
+	if err == nil {
+		err = bad
+	}
+	return a, err
+}
+
+func same(a, b convstore.Budget) bool {
+	return equal(a.Tokens, b.Tokens) && equal(a.CostNano, b.CostNano)
+}
+
+func equal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+
+// fits returns an error for a call that may use more than is left, nil for no call.
+func fits(c *convstore.Call, left convstore.Budget) error {
+	switch {
+	case c == nil:
+		return nil
+	case c.Usage.Input < 0 || c.Usage.Output < 0 || c.Usage.CacheRead < 0 || c.Usage.CacheWrite < 0 || c.CostNano != nil && *c.CostNano < 0:
+		return errors.New("wire: a call of a model that uses less than nothing")
+	case left.Tokens != nil && c.Usage.Tokens() > *left.Tokens, left.CostNano != nil && c.CostNano != nil && *c.CostNano > *left.CostNano:
+		return errors.New("wire: a call of a model that may use more than is left")
+	}
+	return nil
+}
+
+// events sends all events of the conversation. The last part is the answer.
+func (s *server) events(n uint64) (a answer, err error) {
+	size := 0
+	for ev, err := range s.owner.Log.Events(s.ctx, convstore.Range{}) {
+		if err != nil {
+			return answer{}, err
+		}
+		raw, err := ev.MarshalJSON()
+		if err != nil {
+			return answer{}, err
+		}
+		if size += len(raw); size > batchSize && len(a.Events) > 0 {
+			if err := s.line.write(fromOwner{Answer: &answer{N: n, More: true, Events: a.Events}}); err != nil {
+				return answer{}, err
+			}
+			a.Events, size = nil, len(raw)
+		}
+		a.Events = append(a.Events, ev)
+	}
+	return a, nil
+}
