@@ -331,7 +331,7 @@ func TestClientPermission(t *testing.T) {
 		{success + `{"behavior":"allow","updatedInput":null}`, true, "created"},
 		{success + `{"behavior":"deny","message":"not\u200b today"}`, false, "the user said no: not today"},
 		{success + `{"behavior":"allow","updatedInput":{"overwrite":true,"content":"y","path":"x"}}`, false, "the user said no: the client changed the arguments; a call runs unchanged or not at all"},
-		{success + `{"behavior":"allow","updatedInput":{}}`, false, "the client changed the arguments"},
+		{success + `{"behavior":"allow","updatedInput":{}}`, false, "the arguments were changed"},
 		{success + `{"behavior":"yes"}`, false, `the user said no: the client's answer is none: its behavior is "yes"`},
 		{success + `null`, false, `the client's answer is none`},
 		{success + `[]`, false, `the client's answer is none`},

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jp/cmd/jp/internal/cli"
 )
 
@@ -68,8 +70,19 @@ func jp() {
 }
 
 // lingers keeps what locks the run of this process and returns a function that waits until the file "lingers" is gone, as a run whose
-// tools do not end.
+// tools do not end. The process does not notice when its parent is gone.
 func lingers() func() {
+	var pipe [2]int
+	for item := range strings.SplitSeq(os.Getenv("JP_PROC"), ",") {
+		if number, ok := strings.CutPrefix(item, "death="); ok {
+			death, _ := strconv.Atoi(number)
+			_ = syscall.Pipe(pipe[:])
+			_ = syscall.Close(death)
+			if got, err := unix.FcntlInt(uintptr(pipe[0]), unix.F_DUPFD, death); err != nil || got != death {
+				os.Exit(1)
+			}
+		}
+	}
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, link := range fds {
 		if to, _ := os.Readlink(link); filepath.Base(to) == "runs" {

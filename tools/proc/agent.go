@@ -27,7 +27,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	for _, f := range []struct {
 		name string
 		file *os.File
-	}{{"lock", spec.Lock}, {"slot", spec.Slot}} {
+	}{{"lock", spec.Lock}, {"wire", spec.Wire}} {
 		if f.file != nil {
 			given += fmt.Sprintf(",%s=%d", f.name, len(files))
 			files = append(files, f.file.Fd())
@@ -78,7 +78,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 type Inherited struct {
 	Death *os.File // end of file: the parent is gone
 	Lock  *os.File // Spec.Lock, nil without one; the caller's to close
-	Slot  *os.File // Spec.Slot, likewise
+	Wire  *os.File // Spec.Wire, likewise
 }
 
 // Inherit takes over what the parent jp handed down: it reads and unsets JP_PROC and keeps the
@@ -115,21 +115,24 @@ func Inherit() (*Inherited, error) {
 			in.Death = os.NewFile(uintptr(fd), name)
 		case "lock":
 			in.Lock = os.NewFile(uintptr(fd), name)
-		case "slot":
-			in.Slot = os.NewFile(uintptr(fd), name)
+		case "wire":
+			if err := syscall.SetNonblock(fd, true); err != nil { // so that closing it ends a read
+				return nil, fmt.Errorf("%s: %s: %w", inheritVar, name, err)
+			}
+			in.Wire = os.NewFile(uintptr(fd), name)
 		}
 	}
 	return in, nil
 }
 
-// parseInherit reads "death=3,lock=4,slot=5". death must be there.
+// parseInherit reads "death=3,lock=4,wire=5". death must be there.
 func parseInherit(given string) (map[string]int, error) {
 	fds := map[string]int{}
 	seen := map[int]bool{}
 	for item := range strings.SplitSeq(given, ",") {
 		name, number, _ := strings.Cut(item, "=")
 		fd, err := strconv.Atoi(number)
-		if (name != "death" && name != "lock" && name != "slot") || err != nil || fd < 3 || fd > 1<<20 || strconv.Itoa(fd) != number {
+		if (name != "death" && name != "lock" && name != "wire") || err != nil || fd < 3 || fd > 1<<20 || strconv.Itoa(fd) != number {
 			return nil, fmt.Errorf("%q is not a descriptor", item)
 		}
 		if _, twice := fds[name]; twice || seen[fd] {
@@ -154,8 +157,16 @@ func checkInherited(name string, fd int) error {
 	if err != nil {
 		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
-	if name != "death" && kind != syscall.S_IFREG ||
-		name == "death" && (kind != syscall.S_IFIFO || flags&unix.O_ACCMODE != unix.O_RDONLY) {
+	ok := false
+	switch name {
+	case "death":
+		ok = kind == syscall.S_IFIFO && flags&unix.O_ACCMODE == unix.O_RDONLY
+	case "lock":
+		ok = kind == syscall.S_IFREG
+	case "wire":
+		ok = kind == syscall.S_IFSOCK
+	}
+	if !ok {
 		return fmt.Errorf("descriptor %d is not what a parent jp hands down", fd)
 	}
 	return nil

@@ -26,32 +26,38 @@ func TestInherit(t *testing.T) {
 	if _, err := lock.WriteString("held"); err != nil {
 		t.Fatal(err)
 	}
-	slot, err := os.Create(filepath.Join(t.TempDir(), "slot"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slot.Close()
-	if _, err := slot.WriteString("taken"); err != nil {
-		t.Fatal(err)
-	}
 	env, _ := mark(t)
 	for _, tt := range []struct {
-		lock, slot *os.File
-		want       string
+		lock *os.File
+		wire bool
+		want string
 	}{
-		{nil, nil, `jp death=true lock="" slot="" variable=false`},
-		{lock, nil, `jp death=true lock="held" slot="" variable=false`},
-		{nil, slot, `jp death=true lock="" slot="taken" variable=false`},
-		{lock, slot, `jp death=true lock="held" slot="taken" variable=false`},
+		{nil, false, `jp death=true lock="" wire="" variable=false`},
+		{lock, false, `jp death=true lock="held" wire="" variable=false`},
+		{nil, true, `jp death=true lock="" wire="said" variable=false`},
+		{lock, true, `jp death=true lock="held" wire="said" variable=false`},
 	} {
+		ours, theirs, err := Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ours.WriteString("said"); err != nil {
+			t.Fatal(err)
+		}
+		var wire *os.File
+		if tt.wire {
+			wire = theirs
+		}
 		var out bytes.Buffer
-		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Slot: tt.slot, Stdout: &out}
+		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Wire: wire, Stdout: &out}
 		exit, err := h.Run(t.Context(), spec)
 		// ls sees its three and the directory it reads.
 		want := tt.want + "\n" + `tool: "0\n1\n2\n3\ntoolguard\n"` + "\n"
 		if err != nil || exit.Code != 0 || out.String() != want {
 			t.Errorf("Run() = %+v, %v, agent said %q, want %q", exit, err, &out, want)
 		}
+		ours.Close()
+		theirs.Close()
 	}
 	if _, err := lock.Stat(); err != nil {
 		t.Errorf("the lock was closed: %v", err)
@@ -145,14 +151,14 @@ func TestInheritRefuses(t *testing.T) {
 		{"death=99999999999999999999", nil, `"death=99999999999999999999" is not a descriptor`},
 		{"death=3,death=4", nil, `"death=4" comes twice`},
 		{"death=3,lock=3", nil, `"lock=3" comes twice`},
-		{"death=3,lock=4,slot=4", nil, `"slot=4" comes twice`},
+		{"death=3,lock=4,wire=4", nil, `"wire=4" comes twice`},
 		{"lock=3", nil, `no death pipe in "lock=3"`},
 		{"ready=3", nil, `"ready=3" is not a descriptor`},
 		{"death=3,", nil, `"" is not a descriptor`},
 		{"death=700", nil, "death: descriptor 700: bad file descriptor"},
 		{"death=3", []*os.File{file}, "death: descriptor 3 is not what a parent jp hands down"},
 		{"death=4,lock=3", []*os.File{w, r}, "lock: descriptor 3 is not what a parent jp hands down"},
-		{"death=4,slot=3", []*os.File{w, r}, "slot: descriptor 3 is not what a parent jp hands down"},
+		{"death=4,wire=3", []*os.File{w, r}, "wire: descriptor 3 is not what a parent jp hands down"},
 		{"death=3", []*os.File{w}, "death: descriptor 3 is not what a parent jp hands down"},
 	} {
 		cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC="+tt.given), ExtraFiles: tt.extra}
@@ -164,7 +170,7 @@ func TestInheritRefuses(t *testing.T) {
 }
 
 func FuzzParseInherit(f *testing.F) {
-	for _, s := range []string{"", "death=3", "death=3,lock=4", "lock=4,death=3", "death=3,lock=4,slot=5", "slot=5,death=3", "death=3,death=3", "death=1e3", "death=3,=", "death==3"} {
+	for _, s := range []string{"", "death=3", "death=3,lock=4", "lock=4,death=3", "death=3,lock=4,wire=5", "wire=5,death=3", "death=3,death=3", "death=1e3", "death=3,=", "death==3"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, given string) {

@@ -64,9 +64,9 @@ type Spec struct {
 	Stdout, Stderr io.Writer
 	// Lock is inherited by an Agent, as Inherited.Lock. It stays open here.
 	Lock *os.File
-	// Slot is inherited by an Agent, as Inherited.Slot. It stays open here until Started was
-	// called, which may close it.
-	Slot *os.File
+	// Wire is a connected socket that an Agent inherits, as Inherited.Wire; see Pair. It stays open
+	// here until Started was called, which may close it.
+	Wire *os.File
 	// Socket is given to a Tool as its descriptor 3; see Pair. nil is none. It stays open here.
 	Socket *os.File
 	Kind   Kind
@@ -237,8 +237,8 @@ func (h *Host) complete(spec *Spec) error {
 	if spec.Path == "" {
 		return errors.New("program: no path")
 	}
-	if spec.Kind == Tool && (spec.Lock != nil || spec.Slot != nil) {
-		return errors.New("program: a lock or slot is for an agent")
+	if spec.Kind == Tool && (spec.Lock != nil || spec.Wire != nil) {
+		return errors.New("program: a lock or wire is for an agent")
 	}
 	if spec.Kind == Agent && spec.Confine != nil {
 		return errors.New("program: an agent cannot be confined")

@@ -139,12 +139,15 @@ func given([]string) int {
 			return ""
 		}
 		b := make([]byte, 100)
-		n, _ := f.ReadAt(b, 0)
+		n, err := f.ReadAt(b, 0)
+		if err != nil && n == 0 { // a socket
+			n, _ = f.Read(b)
+		}
 		return string(b[:n])
 	}
 	_, again := os.LookupEnv(inheritVar)
 	name, _ := os.ReadFile("/proc/self/comm")
-	fmt.Printf("%s death=%t lock=%q slot=%q variable=%t\n", bytes.TrimSpace(name), in.Death != nil, text(in.Lock), text(in.Slot), again)
+	fmt.Printf("%s death=%t lock=%q wire=%q variable=%t\n", bytes.TrimSpace(name), in.Death != nil, text(in.Lock), text(in.Wire), again)
 	// What it starts has neither.
 	h := NewHost(Options{})
 	var out bytes.Buffer

@@ -31,6 +31,7 @@ type runner struct {
 	dir         string // working directory of the children
 	contextTool string // tool of a child that answers a context query; "" = none
 	environ     func(context.Context, Run) []string
+	below       func(context.Context, Below) (*Delegator, error)
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)
@@ -64,14 +65,15 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		p.follow(ctx, endStep(del, e))
 		return outcome{child: child, ending: e}, err
 	}
-	defer p.slots.free(slot)
+	own := &owned{runner: p, slot: slot}
+	defer func() { p.slots.free(own.leave()) }()
 	f.ready = p.starts.begin(ctx)
 	defer f.ready()
 
 	f.begun = time.Now()
 	f.report(stream.Started)
 	p.unpriced(del)
-	end := p.process(ctx, res, slot, r, f)
+	end := p.process(ctx, res, own, r, f)
 	p.checkpoint(Ended)
 
 	lasting, stop := convstore.Outlast(ctx)
@@ -103,8 +105,9 @@ type processEnd struct {
 	stderr string
 }
 
-// process runs the process tree of a child to its end. The lines of its stdout go to f.
-func (p *runner) process(ctx context.Context, res *convstore.Reservation, slot *convstore.Slot, r request, f *follower) (end processEnd) {
+// process runs the process tree of a child to its end. The lines of its stdout go to f, and own
+// serves its wire.
+func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *owned, r request, f *follower) (end processEnd) {
 	del := res.Delegation
 	// The time limit of a child begins here. It never ends after that of its caller.
 	timed := ctx
@@ -113,20 +116,22 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, slot *
 		timed, cancel = context.WithTimeoutCause(ctx, del.Grant.Timeout+lag, errDeadline)
 		defer cancel()
 	}
+	run := Run{Model: cmp.Or(r.Model, del.Model), Call: del.Call, Query: r.query}
+	environ := p.environ(ctx, run)
+	served, err := own.serve(timed, res, r.overrides, environ)
+	if err != nil {
+		return processEnd{err: err, exit: proc.Exit{Code: -1}}
+	}
 	stdin, asJSON := p.stdin(r)
 	tail := &tailWriter{limit: 4 << 10}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
-	end.exit, end.err = p.host.Run(timed, proc.Spec{
-		Path: proc.Self(), Args: p.argv(del.Child, del.Fresh, r, asJSON, left(ctx)), Dir: p.dir,
-		Env: p.environ(ctx, Run{
-			Model: cmp.Or(r.Model, del.Model), Delegates: del.Grant.MaxDepth > del.Depth,
-			Call: del.Call, Query: r.query,
-		}),
+	end.exit, end.err = p.host.Run(served.ctx, proc.Spec{
+		Path: proc.Self(), Args: p.argv(del.Child, del.Fresh, r, asJSON, left(ctx)), Dir: p.dir, Env: environ,
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
-		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
+		Lock: res.LockFile(), Wire: served.theirs, Kind: proc.Agent, Grace: grace(del),
 		Started: func(pid int) {
 			end.pid = pid
-			_ = slot.Pass() // cannot fail: nothing was written to this regular file
+			served.theirs.Close() // or the end of the child's side would not show
 			at := del
 			at.PID = pid
 			p.follow(ctx, Step{Phase: stream.Started, Delegation: at})
@@ -134,6 +139,9 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, slot *
 			p.checkpoint(Running)
 		},
 	})
+	if bad := served.end(); bad != nil {
+		end.err = bad
+	}
 	_ = out.Close()
 	end.stderr = tail.String()
 	return end

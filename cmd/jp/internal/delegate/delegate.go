@@ -22,11 +22,13 @@
 package delegate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 
+	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -64,6 +66,14 @@ type Delegator struct {
 	// reserve. 0 = no bound: each call gets as much as if it were the only one.
 	Lanes int
 
+	// Below returns what a sub-agent delegates with, when it does so for the first time: a Delegator
+	// with the fields that its own config decides. The others, such as Slot, are set here.
+	Below func(context.Context, Below) (*Delegator, error)
+	// Placed is told the place of a call in a recording; nil = nothing is recorded.
+	Placed func(call, place string)
+	// Command carries out the command line of a jp inside a call of a tool, and returns its status.
+	Command func(ctx context.Context, in *Inside, tool tools.Definition, r call.Request) int
+
 	Host    *proc.Host
 	Dir     string                              // working directory of the children
 	Environ func(context.Context, Run) []string // environment of a child, with what its model needs
@@ -80,6 +90,8 @@ type Delegator struct {
 	// that tests can crash at each of them; nil = no test does.
 	Checkpoint func(point string)
 
+	starts *starts // of the process; nil = init makes them
+
 	once     sync.Once // for init, which makes the fields below
 	catalog  *catalog
 	ledger   *ledger
@@ -92,10 +104,9 @@ type Delegator struct {
 
 // Run is a child that is about to start.
 type Run struct {
-	Model     string // model as the override or the profile names it
-	Delegates bool   // whether its grant lets it delegate further
-	Call      string // id of the call in the ledger
-	Query     string
+	Model string // model as the override or the profile names it
+	Call  string // id of the call in the ledger
+	Query string
 }
 
 // init makes the parts that a delegation passes through. It waits for the first call, because Set
@@ -137,8 +148,8 @@ func (d *Delegator) init() {
 		d.lanes = newLanes(d.Lanes)
 		d.slots = &treeSlots{scope: d.Scope, own: d.Slot, warn: warn}
 		d.runner = &runner{
-			caller: d.Caller, subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-			host: d.Host, dir: d.Dir, contextTool: d.ContextTool, environ: d.Environ, priced: priced,
+			caller: d.Caller, subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: cmp.Or(d.starts, &starts{}),
+			host: d.Host, dir: d.Dir, contextTool: d.ContextTool, environ: d.Environ, below: d.Below, priced: priced,
 			watch: watch, follow: follow, checkpoint: checkpoint, warn: warn, log: log,
 		}
 	})
@@ -251,6 +262,15 @@ const (
 	toolPrint    = "jp_conversation_print"
 	toolGrep     = "jp_conversation_grep"
 )
+
+// IsTool reports whether a delegation or conversation tool of this name can exist.
+func IsTool(name string) bool {
+	switch name {
+	case toolQuery, toolBatch, toolList, toolPrint, toolGrep:
+		return true
+	}
+	return IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation})
+}
 
 // Func returns what runs the delegation or conversation tool of that name.
 func (d *Delegator) Func(name string) (tools.Func, bool) {

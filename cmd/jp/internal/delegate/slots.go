@@ -8,7 +8,7 @@ import (
 )
 
 // treeSlots are the slots of a tree, as one of its agents uses them. They bound how many sub-agents
-// of the tree work at the same time, at any depth. A sub-agent inherits its slot. It gives the slot
+// of the tree work at the same time, at any depth. A sub-agent gives its slot back
 // back before it waits for sub-agents of its own, and takes one again when the calls of that reply
 // have ended. So those below it always find one. Safe for concurrent use.
 type treeSlots struct {
@@ -27,13 +27,14 @@ func (t *treeSlots) take(ctx context.Context, del convstore.Delegation, queued f
 	return t.pause(del).Take(ctx, queued)
 }
 
-// free gives back the slot of a child that has ended. This process passed the slot on and holds
-// nothing of it.
+// free gives back the slot of a child that has ended; nil = it has none.
 func (t *treeSlots) free(slot *convstore.Slot) {
+	if slot == nil {
+		return
+	}
 	if err := slot.Release(); err != nil {
 		t.warn("slot of a sub-agent: %v", err)
 	}
-	t.slots.Freed()
 }
 
 // pause gives back this agent's own slot.

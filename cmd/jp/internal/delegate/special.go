@@ -26,9 +26,12 @@ func IsSpecial(t tools.Definition) bool {
 // for which there is Inside.
 func ours(t tools.Definition) bool { return t.Source == tools.SourceDelegation && !t.Local() }
 
-// delegates reports whether a tool of the caller starts sub-agents by a function of this package.
-func (d *Delegator) delegates(tool string) bool {
-	t, ok := d.Set.Get(tool)
+// delegates is Delegates for a tool of the caller.
+func (d *Delegator) delegates(tool string) bool { return Delegates(d.Set, tool) }
+
+// Delegates reports whether a tool of a set starts sub-agents by a function of this package.
+func Delegates(set tools.Set, tool string) bool {
+	t, ok := set.Get(tool)
 	return ok && ours(t.Definition) && (tool == toolQuery || tool == toolBatch || IsSpecial(t.Definition))
 }
 

@@ -217,10 +217,7 @@ func FuzzPolicy(f *testing.F) {
 			names = names[:1]
 		}
 		fixed, sticky := bit(0) && tool != toolQuery, bit(1)
-		p := Profile{Name: "agent/researcher", MaxDepth: int(configured)}
-		for _, name := range names {
-			p.Tools = append(p.Tools, Tool{Name: name, Source: held[name]})
-		}
+		p := Profile{Name: "agent/researcher", MaxDepth: int(configured), Sources: held, Config: convstore.Config{Tools: names}}
 		if fixed {
 			p.Name = tool
 		}

@@ -188,7 +188,8 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	}
 	s.unused(own, ag.Loop.Tools.Set)
 	v.agent = ag
-	ag.Sub.Watch, ag.Loop.Watch, ag.Loop.Tools.Started = v.delegation, v.watch(), v.started
+	ag.Watch(v.delegation)
+	ag.Loop.Watch, ag.Loop.Tools.Started = v.watch(), v.started
 	out, err := ag.Turn(ctx)
 	if err != nil {
 		return "", err

@@ -227,6 +227,37 @@ func (t *Tape) Environ(call, query string) []string {
 	return []string{tapeVariable + "=" + wording.Either(t.replay == nil, taping, replaying) + ":" + t.dir, runVariable + "=" + t.trail.Below(call, query)}
 }
 
+// Below returns the tape for what a sub-agent delegates, whose process has this environment. Nothing
+// is recorded by it.
+func (t *Tape) Below(environ []string) *Tape {
+	if t == nil {
+		return nil
+	}
+	run := ""
+	for _, v := range environ {
+		if value, ok := strings.CutPrefix(v, runVariable+"="); ok {
+			run = value
+		}
+	}
+	return &Tape{con: t.con, ws: t.ws, dir: t.dir, replay: t.replay, trail: script.NewTrail(run)}
+}
+
+// Place returns the place of a call in the recording; "" = there is none. Put gives the tape the
+// place of a call that another process knows.
+func (t *Tape) Place(call string) string {
+	if t == nil {
+		return ""
+	}
+	return t.trail.Place(call)
+}
+
+// Put is described with Place.
+func (t *Tape) Put(call, place string) {
+	if t != nil {
+		t.trail.Put(call, place)
+	}
+}
+
 // step is a request of a replay.
 type step struct {
 	Run    string `json:"run"`

@@ -41,7 +41,7 @@ func (ag *Agent) Denied() []stream.PermissionDenial { return ag.denied.all() }
 // Agent is a run with its model and its tools. It takes one turn.
 type Agent struct {
 	Loop   *agent.Loop
-	Sub    *delegate.Delegator
+	Sub    Subagents
 	Info   model.Info       // facts about the model
 	Skills []profiles.Skill // skills that the model is offered
 
@@ -78,14 +78,18 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, err
 	}
-	var below convstore.Scope // zero without a conversation, when Startable only tries a query
-	if r.Log != nil {
-		below = r.Log.Below()
+	if r.conn != nil {
+		ag.Sub = &remote{conn: r.conn, tape: r.env.Tape, warn: r.env.Con.Warn}
+	} else {
+		var below convstore.Scope // zero without a conversation, when Startable only tries a query
+		if r.locked != nil {
+			below = r.locked.Below()
+		}
+		r.own = r.delegator(cfg, below, r.slot, func(ctx context.Context, tool string) (delegate.Special, error) {
+			return r.special(ctx, r.Resolved, r.Conv.Grant != nil, tool)
+		})
+		ag.Sub = r.own
 	}
-	d := r.delegator(cfg, below, r.slot, func(ctx context.Context, tool string) (delegate.Special, error) {
-		return r.special(ctx, r.Resolved, r.Conv.Grant != nil, tool)
-	})
-	ag.Sub, r.sub = d, d
 	session, err := r.budget(cfg, info)
 	if err != nil {
 		return nil, err
@@ -100,7 +104,11 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 			return nil, err
 		}
 	}
-	d.Set = set
+	if r.own != nil {
+		r.own.Set = set
+	} else {
+		ag.Sub.(*remote).set = set
+	}
 	if specialTools(set) { // finds mistakes in them before the model is asked
 		if _, err := leafTools(r.Resolved, r.Conv.Grant != nil); err != nil {
 			return nil, err
@@ -123,7 +131,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
 		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
-		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Await: d.Await, Recalled: d.Recalled,
+		Admit: ag.Sub.Admit, Release: ag.Sub.Release, Repeat: ag.Sub.Repeats, Await: ag.Sub.Await, Recalled: ag.Sub.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(r.Conv)},
 	}
 	if loop.Synthesis, err = synthesis(cfg, set); err != nil {
@@ -131,7 +139,9 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	}
 	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, r.req.prompts())
 	loop.Compact = ag.compaction(cfg, stream, info)
-	d.Closing = agent.Closing(loop.Price)
+	if r.own != nil {
+		r.own.Closing = agent.Closing(loop.Price)
+	}
 	ag.Loop = loop
 	return ag, nil
 }

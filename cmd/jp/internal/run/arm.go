@@ -12,9 +12,9 @@ import (
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
 	"jp/tools"
 	"jp/tools/fs"
-	"jp/tools/proc"
 )
 
 // arm returns the tools of defs: each definition with the function that runs it.
@@ -26,7 +26,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 	armed := make([]tools.Tool, 0, len(defs))
 	var builtin []tools.Definition
 	for _, def := range defs {
-		def = ag.withinGrant(def)
+		def = withinGrant(def, ag.run.Conv.Grant)
 		if def.Local() {
 			own := env
 			if users, program, off := ag.run.env.OffByUser(def); off && !env.Main {
@@ -56,7 +56,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 				if !Says(ag.run.Resolved, def.Name, "run") {
 					def.Run = tools.RunUnattended // it reads only trusted files
 				}
-				def = ag.withinGrant(def)
+				def = withinGrant(def, ag.run.Conv.Grant)
 				ag.Skills = ag.run.env.Skills(ctx)
 				armed = append(armed, tools.Tool{Definition: def, Func: ag.run.env.ReadSkill(ag.Skills)})
 				continue
@@ -92,11 +92,11 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 
 // withinGrant limits what a tool of a sub-agent may do without a question to what its grant
 // permits.
-func (ag *Agent) withinGrant(d tools.Definition) tools.Definition {
-	if ag.run.Conv.Grant == nil {
+func withinGrant(d tools.Definition, grant *convstore.Grant) tools.Definition {
+	if grant == nil {
 		return d
 	}
-	return d.WithPermissions(ag.run.Conv.Grant.Leave[d.Name])
+	return d.WithPermissions(grant.Leave[d.Name])
 }
 
 // line opens the connection to jp for one call of a tool with access.jp.
@@ -105,9 +105,9 @@ func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (
 	if err != nil {
 		return nil, err
 	}
-	g := Guest{Scope: ag.Sub.Scope, In: ag.Sub.Inside(def.Name, c.ID), Tool: def, Environ: proc.Environ(ag.run.env.Con.Env.Environ, "LANG", "LC_*", "TZ")}
+	command, end := ag.commands(def, c.ID)
 	l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
-		status := ag.run.env.Serve(ctx, g, r)
+		status := command(ctx, r)
 		ag.run.env.Con.Logger().Info("jp inside a tool", "conversation", ag.run.Conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
 		return status
 	})
@@ -116,7 +116,7 @@ func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (
 	}
 	return &tools.Line{Socket: l.Socket(), Dir: dir, Close: func() {
 		l.Close()
-		g.In.Close(context.WithoutCancel(ctx))
+		end(context.WithoutCancel(ctx))
 	}}, nil
 }
 

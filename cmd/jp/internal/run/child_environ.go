@@ -3,16 +3,20 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/spans"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/tools"
 	"jp/tools/proc"
 )
 
@@ -70,18 +74,8 @@ func pricesFor(set map[string]profiles.Price) string {
 }
 
 // childProviders returns the names of the providers that a child can call: that of its own model,
-// which also writes its summaries. If the child may start sub-agents, it returns all providers,
-// because their profiles choose the models.
-func childProviders(cfg profiles.Config, child delegate.Run) []string {
-	var names []string
-	if child.Delegates {
-		for _, b := range model.Builtins() {
-			names = append(names, b.Name)
-		}
-		for name := range cfg.Providers.LLM {
-			names = append(names, name)
-		}
-	}
+// which also writes its summaries. Its sub-agents get theirs from this process.
+func childProviders(cfg profiles.Config, child delegate.Run) (names []string) {
 	id := child.Model
 	if resolved, err := cfg.ResolveModel(id); err == nil {
 		id = resolved // it may be an alias
@@ -89,8 +83,7 @@ func childProviders(cfg profiles.Config, child delegate.Run) []string {
 	if provider, _, ok := strings.Cut(id, "/"); ok {
 		names = append(names, provider)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // providerVariables returns the environment variables with the keys and addresses of a provider.
@@ -110,10 +103,76 @@ func (s site) delegator(cfg profiles.Config, scope convstore.Scope, slot *convst
 	return &delegate.Delegator{
 		Scope: scope, Caller: scope.Caller(), Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root,
+		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Placed: s.env.Tape.Put,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return spans.Environ(ctx, append(s.childEnviron(ctx, cfg, r), s.env.Tape.Environ(r.Call, r.Query)...))
 		},
 		Warn: s.env.Con.Warn, Log: s.env.Con.Logger(), Follow: spans.Follow, Checkpoint: s.env.Con.Env.Checkpoint,
 	}
+}
+
+// below is Delegator.Below: it returns what a sub-agent delegates with. Everything is found here, by
+// the config and the grant that the store has of it, and nothing that it says counts.
+func (s site) below(ctx context.Context, of delegate.Below) (*delegate.Delegator, error) {
+	env := *s.env
+	env.Tape = s.env.Tape.Below(of.Environ)
+	s.env = &env
+	var ds []profiles.Directive
+	for _, text := range of.Overrides {
+		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: text})
+	}
+	src := s.env.WS.SourcesOf(nil) // no config of the workspace, as in the sub-agent
+	src.Stored, src.HasGrant = of.Log.Taken().JSON, of.Conv.Grant != nil
+	r, err := profiles.Resolve(src, ds, nil)
+	if err != nil {
+		return nil, err
+	}
+	if of.Conv.Grant != nil {
+		r.Cut(of.Conv.Grant.Tools)
+	}
+	defs, err := s.env.Definitions(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	ceiling, err := delegate.CeilingOf(of.Conv.Grant, of.Conv.Role)
+	if err != nil {
+		return nil, err
+	}
+	d := s.delegator(r.Config, of.Log.Below(), nil, func(ctx context.Context, tool string) (delegate.Special, error) {
+		return s.special(ctx, r, of.Conv.Grant != nil, tool)
+	})
+	var held []tools.Tool
+	for _, def := range defs {
+		if !ceiling.MayHold(def) || def.Source == tools.SourceDelegation && !r.Config.Delegation.Enabled {
+			continue
+		}
+		f, ok := d.Func(def.Name)
+		if !ok {
+			f = elsewhere
+		}
+		held = append(held, tools.Tool{Definition: withinGrant(def, of.Conv.Grant), Func: f})
+	}
+	if d.Set, err = tools.NewSet(held...); err != nil {
+		return nil, err
+	}
+	if id, err := r.Config.RequireModel(); err == nil {
+		if info, err := model.Lookup(id, s.env.Providers(r.Config)); err == nil {
+			d.Closing = agent.Closing(info.Price)
+		}
+	}
+	d.Command = func(ctx context.Context, in *delegate.Inside, def tools.Definition, req call.Request) int {
+		return s.command(ctx, d.Scope, in, def, req)
+	}
+	return d, nil
+}
+
+// elsewhere is the Func of a tool that runs in the process of a sub-agent.
+func elsewhere(context.Context, tools.Call) (tools.Result, error) {
+	return tools.Result{}, errors.New("this tool runs in the sub-agent")
+}
+
+// command carries out the command line of a jp inside a call of a tool.
+func (s site) command(ctx context.Context, scope convstore.Scope, in *delegate.Inside, def tools.Definition, r call.Request) int {
+	g := Guest{Scope: scope, In: in, Tool: def, Environ: proc.Environ(s.env.Con.Env.Environ, "LANG", "LC_*", "TZ")}
+	return s.env.Serve(ctx, g, r)
 }

@@ -20,8 +20,6 @@ func TestChildProviders(t *testing.T) {
 		{delegate.Run{Model: "openai/m"}, []string{"openai"}},
 		{delegate.Run{Model: "house/m"}, []string{"house"}},
 		{delegate.Run{Model: "short"}, []string{"openrouter"}},
-		{delegate.Run{Model: "openai/m", Delegates: true},
-			[]string{"anthropic", "gemini", "house", "llamacpp", "ollama", "openai", "openrouter", "script"}},
 	} {
 		if got := childProviders(cfg, tt.child); !slices.Equal(got, tt.want) {
 			t.Errorf("childProviders(%+v) = %q, want %q", tt.child, got, tt.want)

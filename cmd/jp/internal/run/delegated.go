@@ -3,11 +3,7 @@ package run
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -42,15 +38,6 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 	return o.resolve(ctx, hand.Config, nil)
 }
 
-// duplicate returns another descriptor of an open file.
-func duplicate(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, fmt.Errorf("run lock: %w", err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
 // continueChild continues a sub-conversation for a person. Its config is checked first, so that a
 // mistake costs nothing.
 func (o *opening) continueChild(ctx context.Context) error {
@@ -71,7 +58,7 @@ func (o *opening) continueChild(ctx context.Context) error {
 	if err := o.reserve(ctx, model); err != nil {
 		return err
 	}
-	if taken := o.Log.Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
+	if taken := o.locked.Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
 		return exit.Refusedf("conversation %s: its config was changed meanwhile", o.Conv.ID).WithHint("try it again")
 	}
 	o.change, err = o.changed(ctx, stored.JSON)
@@ -112,13 +99,11 @@ func (o *opening) take(ctx context.Context, scope convstore.Scope, res *convstor
 	if was.ID == o.Conv.ID {
 		o.Conv.Status, o.Conv.Reason = was.Status, was.Reason
 	}
-	lock, err := duplicate(res.LockFile())
+	log, err := scope.Log(ctx, res)
 	if err != nil {
 		return err
 	}
-	if o.Log, err = o.Store.Adopt(ctx, res.Child.ID, lock); err != nil {
-		return err
-	}
+	o.hold(log)
 	most := res.Delegation.Grant.MaxParallel
 	o.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
 		o.env.Con.Note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))

@@ -47,7 +47,7 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 	}); err != nil {
 		return err
 	}
-	if o.Log, err = o.Store.Lock(ctx, o.Conv.ID); err != nil {
+	if err = o.lock(ctx, o.Conv.ID); err != nil {
 		return err
 	}
 	if err := o.Log.Append(ctx, events...); err != nil {

@@ -19,11 +19,14 @@ import (
 // config. The workspace has to be trusted, except for a run that another jp delegated. If Open
 // fails, it leaves nothing behind. Otherwise the caller closes the Run, and then host.
 func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, error) {
+	if req.Wire != nil {
+		return env.join(ctx, host, req)
+	}
 	at, err := env.site(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	if req.Lock == nil && !workspace.WithNone(req.Directives) {
+	if !workspace.WithNone(req.Directives) {
 		if _, err := env.WS.Gate.Pass(ctx); err != nil {
 			return nil, err
 		}
@@ -35,9 +38,6 @@ func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, e
 		}
 	}
 	err = o.open(ctx)
-	if err == nil && req.Slot != nil {
-		o.slot, err = o.Log.Below().AdoptSlot(req.Slot)
-	}
 	r := (*Run)(o)
 	if err != nil {
 		r.Close(ctx)
@@ -103,32 +103,31 @@ func (o *opening) open(ctx context.Context) error {
 			return err
 		}
 	}
-	o.Delegated = o.req.Lock != nil
-	switch {
-	case o.Delegated:
-		o.Log, err = o.Store.Adopt(ctx, target, o.req.Lock)
-	case o.Conv.Link == convstore.DelegationLink && o.Conv.Grant != nil:
+	if o.Conv.Link == convstore.DelegationLink && o.Conv.Grant != nil {
 		return o.continueChild(ctx)
-	default:
-		o.Log, err = o.Store.Lock(ctx, target)
 	}
-	if err != nil {
+	if err = o.lock(ctx, target); err != nil {
 		return err
 	}
-	o.env.WS.Gate.Delegated = o.Delegated
-	stored := o.Log.Taken()
-	directives := o.req.Directives
-	if o.Delegated {
-		if directives, err = childDirectives(directives, o.Conv); err != nil {
-			return err
-		}
-	}
-	if err := o.resolve(ctx, stored.JSON, directives); err != nil {
+	stored := o.locked.Taken()
+	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
 		return err
 	}
 	o.change, err = o.changed(ctx, stored.JSON)
 	return err
 }
+
+// lock takes the lock of a conversation.
+func (o *opening) lock(ctx context.Context, id convstore.ID) error {
+	log, err := o.Store.Lock(ctx, id)
+	if err == nil {
+		o.hold(log)
+	}
+	return err
+}
+
+// hold sets the log of a conversation whose lock is held.
+func (o *opening) hold(log *convstore.Log) { o.Log, o.locked = log, log }
 
 // changed returns what directives and flags change in the config of a conversation that is
 // continued; nil = nothing.
@@ -208,26 +207,7 @@ func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
 		return err
 	}
 	o.made = true
-	o.Log, err = o.Store.Lock(ctx, o.Conv.ID)
-	return err
-}
-
-// childDirectives checks the command line of a delegated run against the config that its caller
-// stored. The stored config counts. The command line can only override the model, and only if no
-// override is stored.
-func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]profiles.Directive, error) {
-	if len(ds) == 0 || ds[0].Text != "NONE" {
-		for _, d := range ds {
-			if !strings.HasPrefix(d.Text, "assistant.model=") {
-				return nil, exit.Refusedf("--cfg %s: a delegated run takes no config but its own", d.Text)
-			}
-		}
-		return ds, nil
-	}
-	if len(ds) < 2 || ds[1].Text != conv.ProfileArg {
-		return nil, exit.Refusedf("--cfg: %s was delegated under the profile %s", conv.ID, conv.ProfileArg)
-	}
-	return nil, nil
+	return o.lock(ctx, o.Conv.ID)
 }
 
 // Target returns the conversation that a request would continue; 0 = none.
@@ -320,6 +300,5 @@ func (o *opening) create(ctx context.Context) error {
 		return err
 	}
 	o.made = true
-	o.Log, err = o.Store.Lock(ctx, o.Conv.ID)
-	return err
+	return o.lock(ctx, o.Conv.ID)
 }

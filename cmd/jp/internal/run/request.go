@@ -1,7 +1,7 @@
 package run
 
 import (
-	"os"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -39,8 +39,7 @@ type Request struct {
 	Task    Task
 	Unasked bool // reports whether a new conversation is made although nothing is asked yet
 
-	Lock *os.File // run lock that a caller hands down; nil = no other jp runs this one
-	Slot *os.File // slot that a caller hands down; nil = none
+	Wire io.ReadWriteCloser // connection to the jp that delegated this run; nil = no other jp did
 
 	Asker Asker        // person or client to ask in place of the terminal; nil = the terminal, if there is one
 	Aside func(func()) // runs a function while nothing else moves on the terminal; nil = just runs it

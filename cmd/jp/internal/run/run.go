@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -21,7 +22,7 @@ import (
 type site struct {
 	env   *Env
 	Root  string           // folder of the workspace
-	Store *convstore.Store // the one store that the run may use; with --no-persist one of its own
+	Store *convstore.Store // the one store that the run may use; with --no-persist one of its own; nil in a delegated run
 	Host  *proc.Host       // host of the processes of the run
 }
 
@@ -29,7 +30,7 @@ type site struct {
 // a person delegates it, the delegation is reserved.
 type Run struct {
 	site
-	Log       *convstore.Log
+	Log       agent.Log
 	Conv      convstore.Conversation // conversation as it was when it was opened
 	Resolved  *profiles.Resolved
 	Delegated bool // mark of a run that another jp started and settles
@@ -41,8 +42,10 @@ type Run struct {
 	scope   convstore.Scope        // scope of a delegation by a person
 	hand    *convstore.Reservation // delegation by a person, settled by Finish; nil = none
 	settled *convstore.Spend       // what it used, with all below it; nil = it is not settled
-	slot    *convstore.Slot        // slot of a delegated run; nil = none
-	sub     *delegate.Delegator    // holder of the slot; nil before there is an Agent
+	slot    *convstore.Slot        // slot of a delegation by a person; nil = none
+	locked  *convstore.Log         // Log, where this process has the store; nil = it is conn
+	conn    *wire.Conn             // connection of a delegated run; nil = it is none
+	own     *delegate.Delegator    // holder of the slot; nil before there is an Agent, and in a delegated run
 	tty     *term.TTY              // terminal for questions; nil = none
 	remove  func()                 // removes the temporary store; nil = the store is that of the workspace
 	unasked bool                   // mark of a run that asks no model
@@ -101,14 +104,15 @@ func (r *Run) Close(ctx context.Context) {
 		}
 		r.hand = nil
 	}
-	if !r.Delegated { // else the kernel frees the slot when all processes of this run have ended
-		r.releaseSlot()
-	}
+	r.releaseSlot()
 	if r.tty != nil {
 		_ = r.tty.Close()
 	}
-	if r.Log != nil {
-		_ = r.Log.Close()
+	if r.locked != nil {
+		_ = r.locked.Close()
+	}
+	if r.conn != nil {
+		_ = r.conn.Close()
 	}
 	if r.made && r.remove == nil { // a temporary store is removed whole
 		r.unmake(ctx, r.Conv.ID)
@@ -121,8 +125,8 @@ func (r *Run) Close(ctx context.Context) {
 // releaseSlot releases the slot that this run holds.
 func (r *Run) releaseSlot() {
 	slot := r.slot
-	if r.sub != nil {
-		slot = r.sub.TakeSlot()
+	if r.own != nil {
+		slot = r.own.TakeSlot()
 	}
 	r.slot = nil
 	if slot == nil {

@@ -26,7 +26,7 @@ func TestCloseUnmakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if locked {
-			if r.Log, err = store.Lock(t.Context(), r.Conv.ID); err != nil {
+			if err := (*opening)(r).lock(t.Context(), r.Conv.ID); err != nil {
 				t.Fatal(err)
 			}
 		}

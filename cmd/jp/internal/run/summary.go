@@ -39,10 +39,10 @@ func (env *Env) OpenToShorten(ctx context.Context, host *proc.Host, id convstore
 	if o.Conv.Link == convstore.DelegationLink && o.Conv.Grant != nil && !s.Unasked {
 		err = o.reserveSummary(ctx)
 	} else {
-		o.Log, err = o.Store.Lock(ctx, id)
+		err = o.lock(ctx, id)
 	}
 	if err == nil {
-		err = o.resolve(ctx, o.Log.Taken().JSON, nil)
+		err = o.resolve(ctx, o.locked.Taken().JSON, nil)
 	}
 	return (*Run)(o), err
 }

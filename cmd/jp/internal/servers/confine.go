@@ -45,7 +45,7 @@ func OnlyConfines(s profiles.MCPServer) bool {
 // confine returns the sandbox of a server. It refuses everything that it would refuse to a
 // sub-agent's tool, because no person watches a server.
 func (u *Set) confine(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
-	if _, err := u.ws.Store(ctx); err != nil { // opens the store, so that its folder is closed to the server
+	if err := u.ws.FindStore(ctx); err != nil { // so that its folder is closed to the server
 		return nil, err
 	}
 	box, can, err := u.ws.CommandEnv(nil, nil).Box(r.Definition())

@@ -89,7 +89,8 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 		s.con.IO, s.con.Progress = s.con.IO.Progress("waiting for "+ag.Loop.Model, term.ProgressOptions{})
 		s.tree = term.NewTree(s.con.IO, term.TreeOptions{})
 	}
-	ag.Sub.Watch, ag.Loop.Watch = s.delegation, s.watch()
+	ag.Watch(s.delegation)
+	ag.Loop.Watch = s.watch()
 	s.start(r.Conv, resume)
 }
 

@@ -24,6 +24,9 @@ func (w *Workspace) Closed() []string {
 	if w.st != nil {
 		list = append(list, filepath.Dir(w.st.Path()))
 	}
+	if dir := w.callersStore(); dir != "" {
+		list = append(list, dir)
+	}
 	if dir := w.vanishing.Load(); dir != nil {
 		list = append(list, dir.path)
 	}

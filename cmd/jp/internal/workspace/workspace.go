@@ -6,6 +6,7 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,7 @@ type Workspace struct {
 	Within *convstore.Scope
 
 	Patience time.Duration // for the store's lock; 0 = the store's own
-	Subagent bool          // this process is one: it waits for the store as long as it lives
+	Subagent bool          // this process is one: it has no store, and reaches its conversation over a wire
 
 	root      string
 	settings  *profiles.Config // machine settings, from the last config that was resolved
@@ -154,6 +155,9 @@ func (w *Workspace) Store(context.Context) (*convstore.Store, error) {
 	if w.Con.InTool {
 		return nil, ErrInTool()
 	}
+	if w.Subagent {
+		return nil, errors.New("a sub-agent has no store")
+	}
 	if w.st != nil {
 		return w.st, nil
 	}
@@ -167,6 +171,15 @@ func (w *Workspace) Store(context.Context) (*convstore.Store, error) {
 	}
 	w.st = st
 	return st, nil
+}
+
+// FindStore finds out where the store is, so that Closed has its folder.
+func (w *Workspace) FindStore(ctx context.Context) error {
+	if w.callersStore() != "" {
+		return nil
+	}
+	_, err := w.Store(ctx)
+	return err
 }
 
 // storeOf returns the store of the workspace at root.
@@ -185,7 +198,7 @@ func (w *Workspace) storeOf(root string) (*convstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convstore.Open(dir, convstore.Options{ReadOnly: w.Con.Globals.NoPersist, Deadline: w.Patience, Patient: w.Subagent, Notice: env.Notice, Workspace: root})
+	return convstore.Open(dir, convstore.Options{ReadOnly: w.Con.Globals.NoPersist, Deadline: w.Patience, Notice: env.Notice, Workspace: root})
 }
 
 // Persist refuses a command that only writes, with --no-persist.
@@ -242,6 +255,9 @@ func (w *Workspace) UserSources() profiles.Sources {
 // trustRecords is the folder of the trust record for the workspace at root: that of its store.
 func (w *Workspace) trustRecords(ctx context.Context, root string) (dir string, err error) {
 	var st *convstore.Store
+	if dir := w.callersStore(); dir != "" && root == w.root {
+		return dir, nil
+	}
 	if root == w.root {
 		st, err = w.Store(ctx)
 	} else {
@@ -251,6 +267,15 @@ func (w *Workspace) trustRecords(ctx context.Context, root string) (dir string, 
 		return "", err
 	}
 	return filepath.Dir(st.Path()), nil
+}
+
+// callersStore returns the folder of the store that the jp which started this sub-agent has; "" =
+// this process is no sub-agent. A sub-agent opens no store. It keeps that folder from its tools.
+func (w *Workspace) callersStore() string {
+	if !w.Subagent {
+		return ""
+	}
+	return w.Con.Getenv("JP_STORE")
 }
 
 // ErrInTool is the error for something that a guest does not have. The list of verbs and flags lets

@@ -203,21 +203,24 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	}
 	defer g.Env.Con.EndWith(ctx, host.Kill)()
 
-	g.Env.WS.Subagent = inherited.Lock != nil
-	if _, err := g.Env.WS.Store(ctx); err != nil {
-		return err
-	}
-	if inherited.Lock == nil && !workspace.WithNone(o.directives) {
-		if _, err := g.Env.WS.Gate.Pass(ctx); err != nil { // before anything is read or made
+	g.Env.WS.Subagent = inherited.Wire != nil
+	req := o.request(g.Tree.Plain)
+	if inherited.Wire != nil { // the run lock is kept as long as this process lives
+		req.Wire = inherited.Wire
+	} else {
+		if _, err := g.Env.WS.Store(ctx); err != nil {
 			return err
 		}
+		if !workspace.WithNone(o.directives) {
+			if _, err := g.Env.WS.Gate.Pass(ctx); err != nil { // before anything is read or made
+				return err
+			}
+		}
 	}
-	req := o.request(g.Tree.Plain)
-	req.Lock, req.Slot = inherited.Lock, inherited.Slot
 	if req.Task, err = g.asking(&o, host).task(ctx); err != nil {
 		return err
 	}
-	if req.Lock != nil {
+	if req.Wire != nil {
 		g.Env.Tape, err = record.Join(g.Env.Con, g.Env.WS)
 	} else {
 		g.Env.Tape, err = o.beginTape(g.Env.Con, g.Env.WS, req.Task.Text)

@@ -66,6 +66,21 @@ func (t *Trail) Follow(s model.Stream) model.Stream {
 	}
 }
 
+// Place returns the place of a call that the model made, "" for any other. Put gives a trail the
+// place that a call has in another process.
+func (t *Trail) Place(call string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.calls[call]
+}
+
+// Put is described with Place.
+func (t *Trail) Put(call, place string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls[call] = place
+}
+
 // Below returns the name of the run that a call starts with a query. A call is identified as in the
 // ledger: by the id of the model's provider, with "#" and the number of the item of a batch, or "/"
 // and the number of a delegation by a tool.

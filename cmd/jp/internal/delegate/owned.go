@@ -1,0 +1,274 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/wire"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// Below is a sub-agent that delegates itself.
+type Below struct {
+	Log       *convstore.Log
+	Conv      convstore.Conversation
+	Overrides []string // values of --cfg that change its config
+	Environ   []string // environment of its process
+}
+
+// owned is what this process keeps for one sub-agent: its log, its slot, and what it delegates with.
+// It serves the sub-agent's wire.
+type owned struct {
+	runner *runner
+	below  Below
+
+	mu     sync.Mutex
+	slot   *convstore.Slot // nil once sub has it
+	sub    *subagents      // nil before it delegates
+	subErr error           // why it cannot delegate; nil = it was not tried, or it can
+}
+
+// leave returns the slot that the sub-agent has now, nil for none.
+func (o *owned) leave() *convstore.Slot {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sub != nil {
+		return o.sub.own.TakeSlot()
+	}
+	return o.slot
+}
+
+// serving is a wire that is served.
+type serving struct {
+	ctx    context.Context // ends when the sub-agent breaks the protocol, besides its parent
+	theirs *os.File        // end for the sub-agent
+	end    func() error    // returns when the sub-agent has gone and all that it asked for is done
+}
+
+// serve begins to serve the wire of the run that res reserves. The caller calls end when the process
+// has ended, or was never started.
+func (o *owned) serve(ctx context.Context, res *convstore.Reservation, overrides, environ []string) (serving, error) {
+	log, err := o.runner.ledger.scope.Log(ctx, res)
+	if err != nil {
+		return serving{}, err
+	}
+	ours, theirs, err := proc.Pair()
+	if err != nil {
+		_ = log.Close()
+		return serving{}, fmt.Errorf("wire: %w", err)
+	}
+	o.below = Below{Log: log, Conv: res.Child, Overrides: overrides, Environ: environ}
+	ctx, stop := context.WithCancelCause(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		err := wire.Serve(ctx, ours, wire.Owner{
+			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank()}, Log: log, Subagents: o.subagents,
+		})
+		if err != nil {
+			stop(err)
+		}
+		ended <- err
+	}()
+	return serving{ctx: ctx, theirs: theirs, end: func() error {
+		theirs.Close()
+		_ = ours.SetReadDeadline(time.Now().Add(drain))
+		err := <-ended
+		stop(nil)
+		if o.sub != nil {
+			o.sub.end(ctx)
+		}
+		_ = log.Close()
+		return err
+	}}, nil
+}
+
+// drain is how long what a sub-agent has said may take to be read after its process has ended.
+const drain = 10 * time.Second
+
+// subagents is wire.Owner.Subagents.
+func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.runner.below == nil {
+		return nil, errNoBelow
+	}
+	if o.sub == nil && o.subErr == nil {
+		d, err := o.runner.below(ctx, o.below)
+		if err != nil && ctx.Err() != nil {
+			return nil, err // it was only stopped
+		}
+		if o.subErr = err; err == nil {
+			p, environ := o.runner, d.Environ
+			d.Slot, o.slot = o.slot, nil
+			d.Below, d.Watch, d.starts, d.Follow = p.below, p.watch, p.starts, followCall
+			d.Environ = func(ctx context.Context, r Run) []string {
+				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
+			}
+			d.init()
+			d.slots.slots = p.slots.slots
+			o.sub = &subagents{own: d, inside: map[string]*Inside{}}
+		}
+	}
+	if o.subErr != nil {
+		return nil, o.subErr
+	}
+	return o.sub, nil
+}
+
+// subagents is a Delegator as its sub-agent uses it through a wire. All that it is given comes from
+// the sub-agent and is checked here.
+type subagents struct {
+	own *Delegator
+
+	mu     sync.Mutex
+	inside map[string]*Inside // by id of the tool call
+}
+
+// tool returns the tool of a call, which must be one that this process carries out for the
+// sub-agent without a question, and its arguments.
+func (s *subagents) tool(c wire.Call) (tools.Tool, tools.Call, error) {
+	t, ok := s.own.Set.Get(c.Name)
+	if _, ours := s.own.Func(c.Name); !ok || !ours || t.Local() || t.Source != tools.SourceDelegation && t.Source != tools.SourceConversation {
+		return t, tools.Call{}, fmt.Errorf("tool %.100s: not held by %s", c.Name, s.own.Caller)
+	}
+	if t.Run != tools.RunUnattended {
+		return t, tools.Call{}, fmt.Errorf("tool %s: nobody was asked for permission", c.Name)
+	}
+	args, err := t.Validate(c.Arguments)
+	return t, tools.Call{ID: c.ID, Name: c.Name, Arguments: args}, err
+}
+
+// placed notes the place of a call in a recording.
+func (s *subagents) placed(call, place string) {
+	if place != "" && s.own.Placed != nil {
+		s.own.Placed(call, place)
+	}
+}
+
+func (s *subagents) Admit(ctx context.Context, calls []wire.Call) {
+	var list []tools.Call
+	for _, c := range calls {
+		if _, one, err := s.tool(c); err == nil {
+			s.placed(c.ID, c.Place)
+			list = append(list, one)
+		}
+		if c.Left > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, c.Left)
+			defer cancel()
+		}
+	}
+	s.own.Admit(ctx, list)
+}
+
+func (s *subagents) Release(ctx context.Context) { s.own.Release(ctx) }
+
+func (s *subagents) Await(ctx context.Context, calls []string) error { return s.own.Await(ctx, calls) }
+
+func (s *subagents) Calls() int { return s.own.Calls() }
+
+func (s *subagents) Call(ctx context.Context, c wire.Call, step func([]byte)) (tools.Result, bool, error) {
+	t, one, err := s.tool(c)
+	if err != nil {
+		return tools.Result{Text: neutralize(err.Error()), IsError: true, Refused: true}, false, nil
+	}
+	s.placed(c.ID, c.Place)
+	r, err := t.Func(withWire(ctx, c.Trace, step), one)
+	return r, s.own.Recalled(c.ID), err
+}
+
+func (s *subagents) Command(ctx context.Context, cmd wire.Command, r call.Request) (status int, err error) {
+	t, ok := s.own.Set.Get(cmd.Tool)
+	if !ok || len(t.Access.JP) == 0 || s.own.Command == nil {
+		return 0, fmt.Errorf("tool %.100s: does not run jp", cmd.Tool)
+	}
+	s.placed(cmd.Call, cmd.Place)
+	s.mu.Lock()
+	in := s.inside[cmd.Call]
+	if in == nil {
+		in = s.own.Inside(cmd.Tool, cmd.Call)
+		s.inside[cmd.Call] = in
+	}
+	s.mu.Unlock()
+	if in.tool != cmd.Tool {
+		return 0, fmt.Errorf("call %.100s: is one of the tool %s", cmd.Call, in.tool)
+	}
+	return s.own.Command(withWire(ctx, cmd.Trace, nil), in, t.Definition, r), nil
+}
+
+func (s *subagents) End(ctx context.Context, call string) {
+	s.mu.Lock()
+	in := s.inside[call]
+	delete(s.inside, call)
+	s.mu.Unlock()
+	if in != nil {
+		in.Close(context.WithoutCancel(ctx))
+	}
+}
+
+// end ends what the sub-agent has left. Nothing that it has asked for is running.
+func (s *subagents) end(ctx context.Context) {
+	s.mu.Lock()
+	left := s.inside
+	s.inside = map[string]*Inside{}
+	s.mu.Unlock()
+	for _, in := range left {
+		in.Close(context.WithoutCancel(ctx))
+	}
+	stopped, stop := context.WithCancel(ctx)
+	stop() // it works no more, and so takes no slot again
+	s.own.Release(stopped)
+}
+
+// wired is what the wire of a sub-agent says of one of its calls.
+type wired struct {
+	trace []string
+	step  func([]byte) // nil = nobody follows
+}
+
+type wiredKey struct{}
+
+func withWire(ctx context.Context, trace []string, step func([]byte)) context.Context {
+	return context.WithValue(ctx, wiredKey{}, wired{trace, step})
+}
+
+// followCall is Delegator.Follow of a sub-agent: the sub-agent follows its own calls.
+func followCall(ctx context.Context, s Step) {
+	w, _ := ctx.Value(wiredKey{}).(wired)
+	if w.step == nil {
+		return
+	}
+	if raw, err := json.Marshal(s); err == nil {
+		w.step(raw)
+	}
+}
+
+// StepOf decodes a step that came over a wire.
+func StepOf(raw []byte) (s Step, err error) {
+	err = json.Unmarshal(raw, &s)
+	return s, err
+}
+
+// traceOf returns the variables that put the spans of a process below those of a sub-agent's call,
+// as far as they are such variables.
+func traceOf(ctx context.Context) []string {
+	w, _ := ctx.Value(wiredKey{}).(wired)
+	return slices.DeleteFunc(slices.Clone(w.trace), func(v string) bool {
+		name, value, _ := strings.Cut(v, "=")
+		return !slices.Contains([]string{"TRACEPARENT", "TRACESTATE", "OTEL_SDK_DISABLED"}, name) || len(value) > maxTrace || strings.ContainsRune(value, 0)
+	})
+}
+
+const maxTrace = 1024 // bytes of a variable
+
+var errNoBelow = errors.New("delegation: this caller's sub-agents cannot delegate")
