@@ -2,7 +2,7 @@ package acp
 
 import "encoding/json"
 
-// Version is the version of the protocol that is spoken.
+// Version is the version of the protocol.
 const Version = 1
 
 // Implementation names a client or an agent.
@@ -12,14 +12,14 @@ type Implementation struct {
 	Version string `json:"version"`
 }
 
-// Setup is what a client says of a session that it begins or takes up.
+// Setup is what a client sends to begin or load a session.
 type Setup struct {
 	Dir     string      `json:"cwd"` // absolute
 	Servers []MCPServer `json:"mcpServers"`
 	More    []string    `json:"additionalDirectories"`
 }
 
-// MCPServer is a server that the client would have the agent use.
+// MCPServer is a server that the client wants the agent to use.
 type MCPServer struct {
 	Type    string   `json:"type"` // "" = stdio, "http", "sse"
 	Name    string   `json:"name"`
@@ -45,11 +45,11 @@ const (
 	TypeResource = "resource"
 )
 
-// Block is a piece of a prompt, or of what is shown.
+// Block is a part of a prompt or of a message.
 type Block struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
-	Data     []byte    `json:"data,omitempty"` // of an image, base64 on the wire
+	Data     []byte    `json:"data,omitempty"` // bytes of an image; base64 on the wire
 	MIMEType string    `json:"mimeType,omitempty"`
 	URI      string    `json:"uri,omitempty"`
 	Name     string    `json:"name,omitempty"`
@@ -67,18 +67,17 @@ type Resource struct {
 // Text is a block of text.
 func Text(s string) Block { return Block{Type: TypeText, Text: s} }
 
-// Update is a change in a session that the client is told of: a Chunk, a ToolCall, a Compaction, an Info, a Chosen
-// or a Usage.
+// Update is a change in a session: a Chunk, a ToolCall, a Compaction, an Info, a Chosen or a Usage.
 type Update interface{ isUpdate() }
 
-// Chunk is a piece of what is said.
+// Chunk is a part of a message.
 type Chunk struct {
 	Kind    ChunkKind `json:"sessionUpdate"`
 	Content Block     `json:"content"`
-	Message string    `json:"messageId,omitempty"` // of all chunks of one message
+	Message string    `json:"messageId,omitempty"` // same for all chunks of one message
 }
 
-// ChunkKind says who says it.
+// ChunkKind says whose message a chunk is a part of.
 type ChunkKind string
 
 // The kinds of chunks.
@@ -88,20 +87,20 @@ const (
 	InThought ChunkKind = "agent_thought_chunk"
 )
 
-// ToolCall is a call of a tool. In a change of one (Change) what is empty stays as it was.
+// ToolCall is a call of a tool, or a change of one (Change), in which empty fields do not change.
 type ToolCall struct {
 	Kind      CallKind      `json:"sessionUpdate,omitempty"`
 	ID        string        `json:"toolCallId"`
-	Name      string        `json:"name,omitempty"` // of the tool
+	Name      string        `json:"name,omitempty"` // name of the tool
 	Title     string        `json:"title,omitempty"`
 	ToolKind  ToolKind      `json:"kind,omitempty"`
 	Status    CallStatus    `json:"status,omitempty"`
-	Content   []CallContent `json:"content,omitempty"` // replaces what was there
+	Content   []CallContent `json:"content,omitempty"` // replaces earlier content
 	Locations []Location    `json:"locations,omitempty"`
 	Input     any           `json:"rawInput,omitempty"`
 }
 
-// CallKind tells a call that is new from a change.
+// CallKind says whether a call is new or changed.
 type CallKind string
 
 // The kinds of calls.
@@ -110,7 +109,7 @@ const (
 	Change  CallKind = "tool_call_update"
 )
 
-// CallStatus is how far a call is.
+// CallStatus is the state of a call.
 type CallStatus string
 
 // The states of a call.
@@ -154,7 +153,7 @@ func TextContent(s string) CallContent {
 	return CallContent{Type: "content", Content: &b}
 }
 
-// DiffContent shows a change of a file; old is nil where there was none.
+// DiffContent shows a change of a file; old is nil for a new file.
 func DiffContent(path string, old *string, text string) CallContent {
 	return CallContent{Type: "diff", Path: path, OldText: old, NewText: &text}
 }
@@ -166,7 +165,7 @@ type Info struct {
 	UpdatedAt string `json:"updatedAt,omitempty"` // RFC 3339
 }
 
-// NewInfo is the update that gives a session its title.
+// NewInfo returns the update that gives a session its title.
 func NewInfo(title, updatedAt string) Info {
 	return Info{Kind: "session_info_update", Title: title, UpdatedAt: updatedAt}
 }
@@ -181,7 +180,7 @@ type ConfigOption struct {
 	Values   []ConfigValue `json:"options"`
 }
 
-// ConfigValue is one that can be chosen.
+// ConfigValue is a value of an option.
 type ConfigValue struct {
 	Value       string `json:"value"`
 	Name        string `json:"name"`
@@ -194,7 +193,7 @@ type Chosen struct {
 	Options []ConfigOption `json:"configOptions"`
 }
 
-// NewChosen is the update that says what the options are.
+// NewChosen returns the update that has the options.
 func NewChosen(list []ConfigOption) Chosen {
 	return Chosen{Kind: "config_option_update", Options: list}
 }
@@ -213,7 +212,7 @@ type Cost struct {
 	Currency string      `json:"currency"` // ISO 4217
 }
 
-// NewUsage is the update about used of size tokens. usd is an amount of dollars, "" where it is not known.
+// NewUsage returns the update about used of size tokens. usd is an amount of dollars; "" = unknown.
 func NewUsage(used, size int64, usd json.Number) Usage {
 	u := Usage{Kind: "usage_update", Used: used, Size: size}
 	if usd != "" {
@@ -222,14 +221,14 @@ func NewUsage(used, size int64, usd json.Number) Usage {
 	return u
 }
 
-// notice is something for the user that is not part of what was said.
+// notice is a line for the user that is not part of the conversation.
 type notice struct {
 	Kind     string   `json:"sessionUpdate"` // "notice"
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
 }
 
-// Severity is how grave a notice is.
+// Severity is the severity of a notice.
 type Severity string
 
 // The severities.
@@ -238,11 +237,11 @@ const (
 	Warning     Severity = "warning"
 )
 
-// Compaction says that the model is no longer sent all that was said.
+// Compaction says that the model no longer gets the whole conversation.
 type Compaction struct {
 	ID      string
-	Text    string // what was done, for clients that know no compactions
-	Summary string // that stands for what was left out; "" = nothing does
+	Text    string // description for clients that know no compactions
+	Summary string // summary that replaces what was left out; "" = none
 }
 
 // compaction is a Compaction on the wire.
@@ -317,5 +316,5 @@ type capabilities struct {
 	} `json:"session"`
 }
 
-// has reports whether a client advertises a capability: null is as good as nothing.
+// has reports whether a client advertises a capability. null means no.
 func has(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }

@@ -11,22 +11,22 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// MaxMessage is the longest message that is taken from a client, in bytes: what the images of one prompt may be in base64, and
-// some text.
+// MaxMessage bounds a message of a client, in bytes: the images of one prompt in base64, and some
+// text.
 const MaxMessage = 32 << 20
 
 // Codes of JSON-RPC and of the protocol.
 const (
-	codeParse    = -32700 // no JSON
-	codeRequest  = -32600 // no request, or one that cannot be taken now
+	codeParse    = -32700 // not JSON
+	codeRequest  = -32600 // not a request, or one that is refused now
 	codeMethod   = -32601 // no such method
 	CodeParams   = -32602 // wrong parameters
 	CodeInternal = -32603 // everything else that went wrong
-	CodeNotFound = -32002 // what the request names is not there
+	CodeNotFound = -32002 // something that the request names does not exist
 	codeGivenUp  = -32800 // the client cancelled the request
 )
 
-// Error is the answer to a request that cannot be carried out.
+// Error is the answer to a request that failed.
 type Error struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -35,7 +35,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Paramsf says what is wrong with what a client sent along.
+// Paramsf returns an error about the parameters of a request.
 func Paramsf(format string, args ...any) *Error {
 	return &Error{Code: CodeParams, Message: fmt.Sprintf(format, args...)}
 }
@@ -44,7 +44,7 @@ func requestf(format string, args ...any) *Error {
 	return &Error{Code: codeRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-// asError makes an answer of any error.
+// asError converts any error to an answer.
 func asError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -53,7 +53,8 @@ func asError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: err.Error()}
 }
 
-// message is one line of the client: a request, a notification (a request without ID) or the answer to a request of ours.
+// message is one line of the client: a request, a notification (a request without ID), or the
+// answer to one of our requests.
 type message struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"`
@@ -63,7 +64,7 @@ type message struct {
 	Error   *Error          `json:"error"`
 }
 
-// request and response are what goes out.
+// request and response are what the agent sends.
 type request struct {
 	Version string `json:"jsonrpc"`
 	ID      *int64 `json:"id,omitempty"` // nil = a notification
@@ -85,7 +86,8 @@ type failure struct {
 
 var null = json.RawMessage("null")
 
-// decode reads one message. The error is the answer to one that is none, with the id that goes with it.
+// decode parses one message. If the line is not a message, the error is the answer to it, and the
+// id is the one to answer with.
 func decode(line []byte) (m message, id json.RawMessage, bad *Error) {
 	switch {
 	case !json.Valid(line):
@@ -135,7 +137,7 @@ func encode(m any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// errLong is a line that is longer than MaxMessage. It was passed over.
+// errLong is the error for a line that is longer than MaxMessage. The line was skipped.
 var errLong = fmt.Errorf("a message is longer than %d MiB", MaxMessage>>20)
 
 // lines reads lines of at most most bytes.
@@ -144,8 +146,8 @@ type lines struct {
 	most int
 }
 
-// next returns the next line that is not empty, without white space around it; the caller's until the next call. After errLong it
-// goes on behind that line.
+// next returns the next line that is not empty, without white space around it. The line is valid
+// until the next call. After errLong, next continues with the following line.
 func (l *lines) next() ([]byte, error) {
 	for {
 		var line []byte
