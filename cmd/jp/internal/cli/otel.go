@@ -15,11 +15,11 @@ const (
 	tracesWaitSub = time.Second
 )
 
-// traced returns the context in which spans are recorded, where the environment asks for that, and what sends the last of them.
-// A signal cuts that short. Nothing of it changes how the command ends.
+// traced returns a context in which spans are recorded, if the environment asks for that. end sends
+// the last spans; a signal stops it early. Traces do not change how the command ends.
 //
-// A collector that cannot be reached is told of once in a tree: sub-agents tell it to the log, the run that a person or a program
-// started on stderr too.
+// If a collector cannot be reached, sub-agents write that only to the log. The run that a person or
+// a program started also prints it, so stderr has it once.
 func (a *app) traced(ctx context.Context) (_ context.Context, end func()) {
 	if !otel.Asked(a.con.Getenv) {
 		return ctx, func() {}

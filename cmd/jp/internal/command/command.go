@@ -51,7 +51,8 @@ type Tree struct {
 	// It may be nil.
 	Hint func(c *cli.Command, flag string) string
 
-	// Plain is how many positional arguments of the command line stand before --; the others are literal. Whoever runs a line sets it.
+	// Plain is the number of positional arguments before --; the others are literal. The caller sets
+	// it for each command line.
 	Plain int
 
 	specs map[*cli.Command]Spec

@@ -20,8 +20,9 @@ func AskLine(ctx context.Context, tty *term.TTY, text string) (string, error) {
 	return strings.TrimSpace(answer), err
 }
 
-// Confirm shows a page and asks a question whose default answer is no. page has a line for each row of the terminal. One with more
-// rows than fit is shown a screen at a time, so that nothing has scrolled off unread when the question comes.
+// Confirm shows a page and asks a question whose default answer is no. page has a line for each row
+// of the terminal. If the rows do not fit, Confirm shows one screen at a time, so that nothing
+// scrolls off unread before the question.
 func Confirm(ctx context.Context, tty *term.TTY, page, question string) (bool, error) {
 	rows := strings.SplitAfter(page, "\n")
 	screen := max(tty.Height()-2, 5)

@@ -7,9 +7,10 @@ import (
 	"jp/convstore"
 )
 
-// Used returns the most that this run has used so far, sub-agents included. Its own part is what the agent counted or what the
-// store says, whichever is more: a reply can be paid for and not stored. For a sub-agent that could not be settled it is the whole
-// grant. An amount that is nil, and an error, mean that nobody can say. Used must not be called while a turn runs.
+// Used returns the most that this run can have used so far, sub-agents included. Its own part is
+// the larger one of what the agent counted and what the store has, because a reply can be paid for
+// and not stored. A sub-agent that could not be settled counts with its whole grant. A nil amount
+// is unknown. Used must not be called while a turn runs.
 func (ag *Agent) Used(ctx context.Context) (convstore.Budget, error) {
 	r, own := ag.run, ag.Loop.Used()
 	if r.settled != nil { // a call that was not stored is in it with its bound

@@ -16,7 +16,8 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// reader turns the entries of one events.json into events. Their ids tell their place, so that reading again gives the same.
+// reader turns the entries of one events.json into events. It makes their ids from their positions,
+// so that reading the file again gives the same ids.
 type reader struct {
 	f    *folder
 	id   convstore.ID
@@ -147,8 +148,8 @@ func (r *reader) decode(kind string, ms []jsondoc.Member) {
 	}
 }
 
-// turn begins and ends turns: JP has no entry for their end, and older files have none for their beginning, each request of
-// which was one.
+// turn begins and ends turns. JP has no entry for the end of a turn. Older files have none for its
+// beginning either: there, each request is a turn.
 func (r *reader) turn(kind string, ms []jsondoc.Member, at time.Time) error {
 	begins := kind == "turn_start"
 	r.turns = r.turns || begins

@@ -1,8 +1,9 @@
-// Package rustjp reads the conversations that JP, the program in Rust, keeps in .jp/conversations: a folder for each, named
-// by an id and maybe a title, with events.json and maybe metadata.json and base_config.json; .archive holds more of them.
+// Package rustjp reads the conversations that JP, the program in Rust, stores in .jp/conversations.
+// Each is a folder, named by an id and maybe a title, with events.json and maybe metadata.json and
+// base_config.json. The folder .archive has more of them.
 //
-// What it understands comes out as the pieces of an export; what it does not is kept as it is, and Kept says what that was.
-// It follows no symbolic link and reads regular files only.
+// The package returns the pieces of an export. It keeps what it does not understand as it is, and
+// counts it in Kept. It follows no symbolic link and reads only regular files.
 package rustjp
 
 import (
@@ -26,10 +27,10 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Kept counts what was taken over without being understood.
+// Kept counts what was kept without being understood.
 type Kept struct {
 	Opaque  map[string]int // events, by type
-	Text    int            // texts that should be base64 and are not; as they stand
+	Text    int            // texts that should be base64 and are not; unchanged
 	Times   int            // timestamps of unknown form; the event has the time of the one before it
 	LeftOut []string       // files and folders that belong to no conversation, and were not read
 }
@@ -44,8 +45,9 @@ const (
 // maxSmall bounds the files that are read whole, in bytes.
 const maxSmall = 64 << 20
 
-// Pieces yields the conversations of a folder: .jp/conversations itself, a workspace with one, or a single conversation. The
-// first error ends it, a *archive.ImportError unless a file cannot be read. Kept grows meanwhile.
+// Pieces yields the conversations of a folder: .jp/conversations itself, a workspace that has it, or
+// a single conversation. It ends at the first error, which is a *archive.ImportError unless a file
+// cannot be read. It adds to kept.
 func Pieces(dir string, kept *Kept) iter.Seq2[archive.Piece, error] {
 	return func(yield func(archive.Piece, error) bool) {
 		f := folder{dir: dir, kept: kept, yield: yield}
