@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"jp/cmd/jp/internal/cli"
+	_ "jp/cmd/jp/internal/stack"
 	"jp/tools/proc"
 )
 
