@@ -86,17 +86,21 @@ type Batch struct {
 
 // Profile is a resolved agent profile, as far as the rule needs it.
 type Profile struct {
-	Name      string // name in the enum
-	Arg       string // value of --cfg for the child: an absolute path or builtin:name
-	Hash      string
-	Model     string
-	Config    convstore.Config  // resolved; Tools are the names it enables
-	Sources   map[string]string // sources of these tools, by name
-	Authority map[string]string // what each tool is, by name; see tools.Definition.Authority
-	// what each tool may do without a question, by name; see tools.Definition.Permissions
-	Permissions map[string]string
-	MaxDepth    int
-	Caps        convstore.Budget // its own token_budget and max_cost_per_session
+	Name     string // name in the enum
+	Arg      string // value of --cfg for the child: an absolute path or builtin:name
+	Hash     string
+	Model    string
+	Config   convstore.Config // resolved
+	Tools    []Tool           // tools that Config enables
+	MaxDepth int
+	Caps     convstore.Budget // its own token_budget and max_cost_per_session
+}
+
+// Tool is a tool that may be granted.
+type Tool struct {
+	Name, Source string
+	Authority    string // what it is; see tools.Definition.Authority
+	Permissions  string // what it may do without a question; see tools.Definition.Permissions
 }
 
 // Caller is the calling agent, as far as the store does not know it.
@@ -183,31 +187,34 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	if a.ID != 0 && child.Profile != a.Profile.Name {
 		return convstore.Child{}, refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
 	}
-	held, is, may := a.Profile.Config.Tools, a.Profile.Authority, a.Profile.Permissions
+	held := a.Profile.Tools
 	ceiling, err := CeilingOf(p.Grant, roleSubagent)
 	if err != nil {
 		return convstore.Child{}, err
 	}
-	within := func(t string) bool { return ceiling.holds(t, a.Profile.Sources[t], is[t]) }
-	if a.ID != 0 && child.Grant != nil {
+	within := func(t Tool) bool { return ceiling.holds(t.Name, t.Source, t.Authority) }
+	if g := child.Grant; a.ID != 0 && g != nil {
 		// The tools of a child that is continued were narrowed to its role when it was forked.
-		held, is, may = child.Grant.Tools, child.Grant.Authority, child.Grant.Leave
-		within = func(t string) bool { return covers(p.Grant, t, is[t]) }
+		held = nil
+		for _, name := range g.Tools {
+			held = append(held, Tool{Name: name, Authority: g.Authority[name], Permissions: g.Leave[name]})
+		}
+		within = func(t Tool) bool { return covers(p.Grant, t.Name, t.Authority) }
 	}
 	granted, authority, permissions := make([]string, 0, len(held)), make(map[string]string, len(held)), make(map[string]string, len(held))
 	for _, t := range held {
 		if within(t) {
-			unasked, above := may[t], ""
+			above := ""
 			if p.Grant != nil {
-				above = p.Grant.Leave[t]
+				above = p.Grant.Leave[t.Name]
 			}
 			if above != "" && !tools.RunsUnasked(above) {
 				continue // what the caller cannot run, no child can run for it
 			}
-			granted = append(granted, t)
-			authority[t] = is[t]
-			if unasked = tools.StricterPermissions(unasked, above); unasked != "" {
-				permissions[t] = unasked
+			granted = append(granted, t.Name)
+			authority[t.Name] = t.Authority
+			if unasked := tools.StricterPermissions(t.Permissions, above); unasked != "" {
+				permissions[t.Name] = unasked
 			}
 		}
 	}

@@ -36,12 +36,12 @@ func standing(depth, ceiling int, granted []string) convstore.Standing {
 
 func researcher(maxDepth int, tools ...string) Profile {
 	p := Profile{Name: "agent/researcher", Arg: "builtin:agent/researcher", Config: convstore.Config{Tools: tools}, MaxDepth: maxDepth}
-	p.Sources = map[string]string{}
 	for _, t := range tools {
-		p.Sources[t] = "builtin"
+		source := "builtin"
 		if t == toolQuery {
-			p.Sources[t] = "delegation"
+			source = "delegation"
 		}
+		p.Tools = append(p.Tools, Tool{Name: t, Source: source})
 	}
 	return p
 }
@@ -201,8 +201,10 @@ func TestDecideFollowUpKeepsTheGrant(t *testing.T) {
 }
 
 func TestDecideCutsToTheRole(t *testing.T) {
-	p := researcher(0, "fs_read_file", "wc", "ask_user", "odd", "unsaid")
-	p.Sources = map[string]string{"fs_read_file": "builtin", "wc": "local", "ask_user": "interactive", "odd": "new"}
+	p := researcher(0)
+	p.Tools = []Tool{
+		{Name: "fs_read_file", Source: "builtin"}, {Name: "wc", Source: "local"}, {Name: "ask_user", Source: "interactive"}, {Name: "odd", Source: "new"}, {Name: "unsaid"},
+	}
 	got, err := decide(standing(0, 0, nil), caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p})
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +235,7 @@ func TestDecideByWhatAToolIs(t *testing.T) {
 	s.Caller.Grant.Authority = map[string]string{toolQuery: "q", "fs_read_file": "reads"}
 	p := researcher(0, "fs_read_file")
 	for is, want := range map[string][]string{"reads": {"fs_read_file"}, "runs a shell": {}, "": {}} {
-		p.Authority = map[string]string{"fs_read_file": is}
+		p.Tools[0].Authority = is
 		got, err := decide(s, caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p})
 		if err != nil || !slices.Equal(got.Grant.Tools, want) {
 			t.Errorf("fs_read_file that %q = %v, %v, want %v", is, got.Grant.Tools, err, want)

@@ -217,7 +217,10 @@ func FuzzPolicy(f *testing.F) {
 			names = names[:1]
 		}
 		fixed, sticky := bit(0) && tool != toolQuery, bit(1)
-		p := Profile{Name: "agent/researcher", MaxDepth: int(configured), Sources: held, Config: convstore.Config{Tools: names}}
+		p := Profile{Name: "agent/researcher", MaxDepth: int(configured)}
+		for _, name := range names {
+			p.Tools = append(p.Tools, Tool{Name: name, Source: held[name]})
+		}
 		if fixed {
 			p.Name = tool
 		}

@@ -98,7 +98,7 @@ func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Pro
 	}
 	return delegate.Profile{
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
-		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Sources: SourcesOf(defs), Authority: AuthorityOf(defs), Permissions: PermissionsOf(defs, r),
+		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Tools: grantable(defs, r),
 		Caps: capsOf(r.Config),
 	}, nil
 }

@@ -78,7 +78,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 		}
 	}
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: Names(defs)}
-	special.Profile.Sources, special.Profile.Authority, special.Profile.Permissions = SourcesOf(defs), AuthorityOf(defs), PermissionsOf(defs, r)
+	special.Profile.Tools = grantable(defs, r)
 	return special, nil
 }
 

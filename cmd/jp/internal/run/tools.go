@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -128,34 +129,18 @@ func WithSpecializations(r *profiles.Resolved, files map[string]tools.Definition
 	return all, nil
 }
 
-// SourcesOf returns the sources of tools, by name.
-func SourcesOf(defs []tools.Definition) map[string]string {
-	m := make(map[string]string, len(defs))
-	for _, d := range defs {
-		m[d.Name] = d.Source
-	}
-	return m
-}
-
-// PermissionsOf returns what each tool may do without a question, by name, as in arm.
-func PermissionsOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
-	m := make(map[string]string, len(defs))
-	for _, d := range defs {
+// grantable returns the tools of defs as a profile offers them to a sub-agent, with what they may do
+// without a question as in arm.
+func grantable(defs []tools.Definition, r *profiles.Resolved) []delegate.Tool {
+	list := make([]delegate.Tool, len(defs))
+	for i, d := range defs {
+		list[i] = delegate.Tool{Name: d.Name, Source: d.Source, Authority: d.Authority()}
 		if d.Name == SkillTool && !Says(r, d.Name, "run") {
 			d.Run = tools.RunUnattended
 		}
-		m[d.Name] = d.Permissions()
+		list[i].Permissions = d.Permissions()
 	}
-	return m
-}
-
-// AuthorityOf returns what each tool can reach and run, by name.
-func AuthorityOf(defs []tools.Definition) map[string]string {
-	m := make(map[string]string, len(defs))
-	for _, d := range defs {
-		m[d.Name] = d.Authority()
-	}
-	return m
+	return list
 }
 
 func Says(r *profiles.Resolved, tool, key string) bool {
