@@ -126,12 +126,15 @@ func (f *Folder) SystemError(err error) error {
 // not hand out flocks in order, so overlapping readers could keep a writer out for ever. Therefore
 // each process first locks the gate, exclusively, and holds it until it has locked the store.
 func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
-	start := time.Now()
-	waiting, cancel := f.bounded(ctx)
-	defer cancel()
-	defer f.noticeWait()()
+	return f.Wait(ctx).Acquire(write)
+}
+
+// Acquire is Folder.Acquire for a wait that has begun. It ends the wait.
+func (w *Wait) Acquire(write bool) (*os.File, error) {
+	defer w.End()
+	f := w.f
 	for {
-		file, err := f.acquireOnce(waiting, write)
+		file, err := f.acquireOnce(w.bounded, write)
 		if err == nil {
 			// Another process may have replaced the file meanwhile.
 			var current bool
@@ -143,17 +146,13 @@ func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
 				continue
 			}
 		}
+		var place *PlaceError
 		switch {
 		case err == ErrAbsent, errors.Is(err, ErrGone):
 			return nil, err
-		case ctx.Err() != nil && context.Cause(ctx) != errOutlasted:
-			return nil, fmt.Errorf("store %s: waiting for the lock: %w", f.StorePath(), context.Cause(ctx))
-		case waiting.Err() != nil:
-			holder, reads := f.holder()
-			return nil, &BusyError{Holder: holder, Reads: reads, Waited: time.Since(start)}
-		}
-		var place *PlaceError
-		if errors.As(err, &place) {
+		case w.bounded.Err() != nil:
+			return nil, w.Err()
+		case errors.As(err, &place):
 			return nil, err
 		}
 		return nil, f.SystemError(err)

@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -48,17 +49,47 @@ func Outlast(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	}
 }
 
-// noticeWait begins a wait. If the wait takes long, it gives a notice that names the holder of the
-// store. The function that it returns ends the wait.
-func (f *Folder) noticeWait() (end func()) {
-	timer := time.AfterFunc(f.Remark, func() {
+// Wait is a wait for the lock of the store, until its End. If it takes long, the folder gives a
+// notice that names the holder of the store.
+type Wait struct {
+	f       *Folder
+	ctx     context.Context // of the caller
+	bounded context.Context // ends when the caller waits no longer
+	cancel  context.CancelFunc
+	notice  *time.Timer
+	start   time.Time
+}
+
+// Wait begins a wait of a caller that gives up as Options say or when ctx ends.
+func (f *Folder) Wait(ctx context.Context) *Wait {
+	w := &Wait{f: f, ctx: ctx, start: time.Now()}
+	w.bounded, w.cancel = f.bounded(ctx)
+	w.notice = time.AfterFunc(f.Remark, func() {
 		text := "the store is busy: waiting"
 		if holder, reads := f.holder(); holder != "" {
 			text += " for " + HeldBy(holder, reads)
 		}
 		f.Notice(text)
 	})
-	return func() { timer.Stop() }
+	return w
+}
+
+// End ends the wait. A second End does nothing.
+func (w *Wait) End() {
+	w.notice.Stop()
+	w.cancel()
+}
+
+// Done is closed when the caller gives up, and after End.
+func (w *Wait) Done() <-chan struct{} { return w.bounded.Done() }
+
+// Err returns why the caller gave up: the cause of its context, or a *BusyError.
+func (w *Wait) Err() error {
+	if w.ctx.Err() != nil && context.Cause(w.ctx) != errOutlasted {
+		return fmt.Errorf("store %s: waiting for the lock: %w", w.f.StorePath(), context.Cause(w.ctx))
+	}
+	holder, reads := w.f.holder()
+	return &BusyError{Holder: holder, Reads: reads, Waited: time.Since(w.start)}
 }
 
 // HeldBy describes a holder of the store in words.
