@@ -106,6 +106,7 @@ func TestLabelled(t *testing.T) {
 		var got []ID
 		if _, err := scope.Reserve(t.Context(), func(s Standing) ([]Child, error) {
 			cs, err := s.Labelled(test.key, test.value)
+			got = nil
 			for _, c := range cs {
 				got = append(got, c.ID)
 			}

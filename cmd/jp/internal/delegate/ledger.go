@@ -64,6 +64,7 @@ func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Rese
 // children to reserve, and for each the index of its ask. It writes to errs why an ask is refused.
 // Its own error is that of the store.
 func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore.ID]error, errs []error) (children []convstore.Child, granted []int, err error) {
+	clear(errs)
 	var put []Ask
 	var from []int // index in asks of each of put
 	for i, r := range asks {
