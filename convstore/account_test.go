@@ -302,6 +302,14 @@ func TestLostCall(t *testing.T) {
 	if got := mustGet(t, s.View, c.ID); got.Usage != (Usage{Input: 101, Output: 50}) || *got.CostNano != 900 {
 		t.Errorf("used %+v, %d, want the lost call and the one that ended", got.Usage, *got.CostNano)
 	}
+	begin(l, Event{Body: TurnStart{}})
+	_ = l.Close()
+	l = mustLock(t, s, c.ID)
+	begin(l) // the first that the next process does
+	mustAppend(t, l, ModelCall{Model: "m", Usage: Usage{Input: 1}, CostNano: new(int64)})
+	if got := mustGet(t, s.View, c.ID); got.Usage != (Usage{Input: 202, Output: 100}) || *got.CostNano != 1800 {
+		t.Errorf("used %+v, %d, want another lost call and one that ended", got.Usage, *got.CostNano)
+	}
 }
 
 // TestLateSettlement: what outlives the run it belongs to is charged on, up to the session in which

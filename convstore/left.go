@@ -48,6 +48,7 @@ func (s Scope) Open(ctx context.Context) (ds []Delegation, err error) {
 // free nobody else is left to settle, also where the caller runs again.
 func (s Scope) SettleLeft(ctx context.Context, left Delegation) (settled Delegation, err error) {
 	look := func(t *tx) error {
+		settled = Delegation{}
 		d, err := t.delegation(left.Root, left.Number)
 		if err != nil {
 			return err

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,86 +128,130 @@ func programStore(args []string) (*Store, ID, error) {
 	return s, id, err
 }
 
-// appendProgram appends batches of one to three events, and prints the ids of each batch once the
-// store has acknowledged it.
+// appendProgram appends batches of one to three events to each of several conversations at once, and
+// prints the ids of each batch once the store has acknowledged it.
 func appendProgram(args []string) error {
-	s, id, err := programStore(args)
+	s, err := Open(args[0], Options{})
 	if err != nil {
 		return err
 	}
-	l, err := s.Lock(context.Background(), id)
+	rounds, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
-	rounds, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
+	var group errgroup
+	for _, name := range args[2:] {
+		group.run(func() error {
+			id, err := ParseID(name)
+			if err != nil {
+				return err
+			}
+			l, err := s.Lock(context.Background(), id)
+			if err != nil {
+				return err
+			}
+			for batch := range rounds {
+				var events []Event
+				var names []string
+				for i := range 1 + batch%3 {
+					e := Event{ID: NewEventID(), Body: Note{Kind: "batch", Text: fmt.Sprintf("%d of %d: %d", batch, 1+batch%3, i)}}
+					events, names = append(events, e), append(names, e.ID)
+				}
+				if err := l.Append(context.Background(), events...); err != nil {
+					return err
+				}
+				fmt.Println(strings.Join(names, " "))
+			}
+			return nil
+		})
 	}
-	for batch := range rounds {
-		var events []Event
-		var names []string
-		for i := range 1 + batch%3 {
-			e := Event{ID: NewEventID(), Body: Note{Kind: "batch", Text: fmt.Sprintf("%d of %d: %d", batch, 1+batch%3, i)}}
-			events, names = append(events, e), append(names, e.ID)
-		}
-		if err := l.Append(context.Background(), events...); err != nil {
-			return err
-		}
-		fmt.Println(strings.Join(names, " "))
-	}
-	return nil
+	return group.wait()
 }
 
-// TestKilledWriters kills writers in the middle of their work. Every event that was acknowledged is
-// there, every batch is there as a whole or not at all, and the store is sound.
+// errgroup runs functions at once and joins their errors.
+type errgroup struct {
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	errs []error
+}
+
+func (g *errgroup) run(fn func() error) {
+	g.wg.Go(func() {
+		err := fn()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.errs = append(g.errs, err)
+	})
+}
+
+func (g *errgroup) wait() error {
+	g.wg.Wait()
+	return errors.Join(g.errs...)
+}
+
+// TestKilledWriters kills processes in the middle of their work. Every event that was acknowledged
+// is there, every batch is there as a whole or not at all, and the store is sound.
 func TestKilledWriters(t *testing.T) {
+	for name, test := range map[string]struct{ processes, writers int }{
+		"one writer each":           {8, 1},
+		"a hundred writers in each": {2, 100},
+	} {
+		t.Run(name, func(t *testing.T) { killWriters(t, test.processes, test.writers) })
+	}
+}
+
+func killWriters(t *testing.T, processes, writers int) {
 	s := openStore(t)
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	const writers, rounds = 8, 4
+	const rounds = 4
 	for range rounds {
-		acknowledged := map[ID][]string{}
+		acknowledged := make([][]string, processes)
 		var all []*process
-		var of []ID
-		for range writers {
-			c := mustCreate(t, s, New{})
-			all = append(all, start(t, "append", nil, filepath.Dir(s.Path()), c.ID.String(), "1000000"))
-			of = append(of, c.ID)
+		of := make([][]ID, processes)
+		for i := range processes {
+			args := []string{filepath.Dir(s.Path()), "1000000"}
+			for range writers {
+				c := mustCreate(t, s, New{})
+				of[i], args = append(of[i], c.ID), append(args, c.ID.String())
+			}
+			all = append(all, start(t, "append", nil, args...))
 		}
 		for i, p := range all {
-			for range rnd.IntN(12) {
-				acknowledged[of[i]] = append(acknowledged[of[i]], strings.Fields(p.line())...)
+			for range rnd.IntN(12 * writers) {
+				acknowledged[i] = append(acknowledged[i], strings.Fields(p.line())...)
 			}
 			_ = p.cmd.Process.Kill()
 			for p.lines.Scan() { // what it still said was acknowledged too
-				acknowledged[of[i]] = append(acknowledged[of[i]], strings.Fields(p.lines.Text())...)
+				acknowledged[i] = append(acknowledged[i], strings.Fields(p.lines.Text())...)
 			}
 			_ = p.cmd.Wait()
 		}
 		if err := s.Check(t.Context()); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		for i, id := range of {
-			events := mustEvents(t, s.View, id, Range{})
-			batches := map[string]int{}
-			var have []string
-			for _, e := range events {
-				have = append(have, e.ID)
-				batch, _, _ := strings.Cut(e.Body.(Note).Text, ":")
-				batches[batch]++
-			}
-			for _, want := range acknowledged[id] {
-				if !slices.Contains(have, want) {
-					t.Errorf("seed %d: writer %d: event %s was acknowledged, and is gone", seed, i, want)
+		for i := range all {
+			have := map[string]bool{}
+			for _, id := range of[i] {
+				batches := map[string]int{}
+				for _, e := range mustEvents(t, s.View, id, Range{}) {
+					have[e.ID] = true
+					batch, _, _ := strings.Cut(e.Body.(Note).Text, ":")
+					batches[batch]++
+				}
+				for batch, n := range batches {
+					if !strings.HasSuffix(batch, fmt.Sprint(" of ", n)) {
+						t.Errorf("seed %d: process %d: %v: %d events of batch %q", seed, i, id, n, batch)
+					}
+				}
+				if c := mustGet(t, s.View, id); c.Status != StatusNew {
+					t.Errorf("seed %d: process %d: %v: status %q after its death, want new", seed, i, id, c.Status)
 				}
 			}
-			for batch, n := range batches {
-				if !strings.HasSuffix(batch, fmt.Sprint(" of ", n)) {
-					t.Errorf("seed %d: writer %d: %d events of batch %q", seed, i, n, batch)
+			for _, want := range acknowledged[i] {
+				if !have[want] {
+					t.Errorf("seed %d: process %d: event %s was acknowledged, and is gone", seed, i, want)
 				}
-			}
-			if c := mustGet(t, s.View, id); c.Status != StatusNew {
-				t.Errorf("seed %d: writer %d: status %q after its death, want new", seed, i, c.Status)
 			}
 		}
 	}
@@ -222,7 +265,7 @@ func TestProcessesContend(t *testing.T) {
 	for range writers {
 		c := mustCreate(t, s, New{})
 		of = append(of, c.ID)
-		all = append(all, start(t, "append", nil, filepath.Dir(s.Path()), c.ID.String(), fmt.Sprint(batches)))
+		all = append(all, start(t, "append", nil, filepath.Dir(s.Path()), fmt.Sprint(batches), c.ID.String()))
 	}
 	for _, p := range all {
 		p.finish()

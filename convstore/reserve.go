@@ -59,21 +59,14 @@ const (
 // fails with a *BusyError; if a child is not a strict descendant, with a *ScopeError or a
 // *NotFoundError. A call that was made before, even by an earlier child of the same list, reserves
 // nothing: its reservation has Existed set. But if its child had not begun before a crash, the
-// delegation is reserved again. Admit must use the store only through the Standing.
+// delegation is reserved again. Admit must use the store only through the Standing, and can be called
+// more than once: the last call counts.
 //
 // Before that, Reserve settles the delegations of the ledger whose processes have ended: with the
 // state that the child stored at the end of its turn, or as lost.
 func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) (rs []*Reservation, err error) {
-	defer func() {
-		if err == nil {
-			return
-		}
-		for _, r := range rs {
-			_ = r.drop()
-		}
-		rs = nil
-	}()
 	err = s.f.write(ctx, func(t *tx) error {
+		rs = nil
 		caller, err := t.loadWhole(s.root)
 		if err != nil {
 			return err
@@ -105,7 +98,10 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 		}
 		return nil
 	})
-	return rs, absent(err, s.root)
+	if err != nil {
+		return nil, absent(err, s.root)
+	}
+	return rs, nil
 }
 
 // LedgerOf returns the conversation that owns the ledger: the topmost ancestor by delegation links.
@@ -197,7 +193,7 @@ func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error)
 	return cs, err
 }
 
-// reserve reserves one admitted delegation. If it fails, r has the run lock that it may have taken.
+// reserve reserves one admitted delegation.
 func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session int, c Child) error {
 	if c.Call == "" || len(c.Call) > MaxCall {
 		return fmt.Errorf("delegation: call %.40q: want an id of 1 to %d bytes", c.Call, MaxCall)
@@ -219,8 +215,8 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		if err == nil {
 			c.ID, fresh = d.Child, d.Fresh
 		}
-	} else if number, err = t.Bucket(db.Delegations).NextSequence(); err != nil {
-		return fmt.Errorf("delegation: %w", err)
+	} else if number, err = t.NextNumber(db.Delegations); err != nil {
+		return err
 	}
 	id, rec, err := s.child(t, r, caller, c)
 	if err != nil {
@@ -284,7 +280,7 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		if err != nil {
 			return 0, nil, err
 		}
-		if r.lock, err = t.F.TakeRun(int64(c.ID)); err != nil {
+		if r.lock, err = t.TakeRun(int64(c.ID)); err != nil {
 			return 0, nil, err
 		}
 		if rec, err = t.takeOver(c.ID, rec); err != nil {
@@ -310,7 +306,7 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 	}
 	id, err := t.insert(rec, c.Config)
 	if err == nil {
-		r.lock, err = t.F.TakeRun(int64(id))
+		r.lock, err = t.TakeRun(int64(id))
 	}
 	return id, rec, err
 }

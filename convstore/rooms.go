@@ -31,8 +31,11 @@ func (in Inside) ReadOf(ctx context.Context, id ID, fn func(*Tx) error) error {
 	return absent(in.v.f.read(ctx, fn), id)
 }
 
-// Write runs fn in a write transaction and commits it durably. If fn fails, nothing is changed.
-func (in Inside) Write(ctx context.Context, fn func(*Tx) error) error { return in.v.f.write(ctx, fn) }
+// WriteOnce runs fn, once, in a write transaction of its own and commits it durably. If fn fails,
+// nothing is changed.
+func (in Inside) WriteOnce(ctx context.Context, fn func(*Tx) error) error {
+	return in.v.f.WriteOnce(ctx, migrated(fn))
+}
 
 // SweepImports removes what imports wrote that were cut off.
 func (in Inside) SweepImports(ctx context.Context) error { return in.v.f.sweepImports(ctx) }

@@ -114,7 +114,9 @@ func (t *tx) migrate(steps []migration, want int) error {
 	}
 	if have != started {
 		t.migrated = true
-		t.F.Notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.F.StorePath(), started, want))
+		t.After(func() {
+			t.F.Notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.F.StorePath(), started, want))
+		})
 	}
 	return nil
 }

@@ -226,7 +226,7 @@ func startImport(t testing.TB, s *Store) {
 		if err != nil {
 			return err
 		}
-		lock, err := tx.F.TakeRun(int64(by))
+		lock, err := tx.TakeRun(int64(by))
 		if err != nil {
 			return err
 		}

@@ -58,15 +58,23 @@ func (f *base) migrateNow(ctx context.Context) error {
 }
 
 // write runs fn in a write transaction and commits it durably. If fn fails, nothing is changed.
+//
+// fn can be run more than once, in another goroutine, and only its last run counts: see db.Write.
+// `go test -tags rehearse` runs each fn twice.
 func (f *base) write(ctx context.Context, fn func(*tx) error) error {
-	return f.Write(ctx, func(r *db.Tx) error {
+	return f.Write(ctx, migrated(fn))
+}
+
+// migrated returns fn for a store of any schema.
+func migrated(fn func(*tx) error) func(*db.Tx) error {
+	return func(r *db.Tx) error {
 		t := &tx{Tx: r}
 		defer t.close()
 		if err := t.migrate(migrations, schemaVersion); err != nil {
 			return err
 		}
 		return fn(t)
-	})
+	}
 }
 
 // close closes what the transaction opened beside the store.

@@ -203,7 +203,7 @@ func (im *importer) flush(ctx context.Context) error {
 	}
 	lock := im.lock
 	im.decode()
-	err := im.in.Write(ctx, func(t *convstore.Tx) error {
+	err := im.in.WriteOnce(ctx, func(t *convstore.Tx) error {
 		wrote := false
 		var open *arrival
 		for i, p := range im.batch {
@@ -224,9 +224,8 @@ func (im *importer) flush(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil && lock == nil && im.lock != nil {
-		err = errors.Join(err, file.DropRun(im.lock))
-		im.lock = nil
+	if err != nil && lock == nil {
+		im.lock = nil // free again
 	}
 	clear(im.batch)
 	clear(im.decoded)
@@ -255,7 +254,7 @@ func (im *importer) begin(t *convstore.Tx) (err error) {
 		return nil
 	}
 	if im.id, err = t.Allocate(); err == nil {
-		im.lock, err = t.F.TakeRun(int64(im.id))
+		im.lock, err = t.TakeRun(int64(im.id))
 	}
 	return err
 }

@@ -172,7 +172,7 @@ func TestImportRemoved(t *testing.T) {
 			// is asked by hand.
 			below, err := s.Below(t.Context(), removed)
 			storetest.NoError(t, err)
-			storetest.NoError(t, s.Inside(db.Room{}).Write(t.Context(), func(tx *convstore.Tx) error { // as older versions imported it, without a count
+			storetest.NoError(t, s.Inside(db.Room{}).WriteOnce(t.Context(), func(tx *convstore.Tx) error { // as older versions imported it, without a count
 				r, err := tx.Load(removed)
 				if err != nil {
 					return err

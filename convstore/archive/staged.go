@@ -18,7 +18,7 @@ func (im *importer) commit(ctx context.Context) (res ImportResult, err error) {
 	if err := im.cycles(); err != nil {
 		return res, err
 	}
-	write := im.in.Write
+	write := im.in.WriteOnce
 	if im.id == 0 {
 		write = im.in.Read // nothing is new: only check that all is the same
 	}
@@ -228,8 +228,8 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 			stored[i+1] = number
 			continue
 		}
-		if d.Number, err = t.Bucket(db.Delegations).NextSequence(); err != nil {
-			return fmt.Errorf("delegation: %w", err)
+		if d.Number, err = t.NextNumber(db.Delegations); err != nil {
+			return err
 		}
 		stored[i+1] = d.Number
 		d.ID, d.Imported = convstore.DelegationID(d.Number), true

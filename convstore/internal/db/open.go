@@ -23,6 +23,7 @@ type Base struct {
 	Now      func() time.Time
 	version  int
 	busy     func(error) error
+	queue    *queue // shared with copies of this Base
 
 	Free  int64        // number of free bytes in the file from which on a writer gets a notice
 	Freed *atomic.Bool // that notice was given
@@ -43,7 +44,7 @@ type Options struct {
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
-	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, Free: defaultFree, Freed: new(atomic.Bool)}
+	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), Free: defaultFree, Freed: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
 	}
@@ -89,13 +90,15 @@ func (h *Handle) Abandon() {
 
 // open waits for the store's lock, shared or, to write, exclusive, and opens the file. It may
 // panic; the caller recovers. Then h may be set in part.
-func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
+func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
+	defer wait.End()
 	var refused error
 	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
 		ReadOnly:     !write,
 		NoStatistics: true,
 		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
-			if h.File, refused = f.Acquire(ctx, write); refused != nil {
+			if h.File, refused = wait.Acquire(write); refused != nil {
+				refused = f.busy(refused)
 				return nil, refused
 			}
 			pages, err := page.Inspect(h.File)

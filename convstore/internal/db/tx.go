@@ -12,14 +12,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )
 
@@ -32,6 +35,43 @@ type Tx struct {
 
 	h       *Handle
 	buckets [bucketCount]*bbolt.Bucket
+	wrote   int // bytes that were put or dropped
+	undo    []func()
+	after   []func()
+}
+
+// Reader is what a Bucket can be read with. Only the methods of Tx write.
+type Reader interface {
+	Get(key []byte) []byte
+	Cursor() *bbolt.Cursor
+	Sequence() uint64
+}
+
+// Undo has fn called if what this run of the function has written is not kept: if the function
+// fails, is to be run again, or cannot be committed.
+func (t *Tx) Undo(fn func()) { t.undo = append(t.undo, fn) }
+
+// After has fn called once this run of the function has been committed.
+func (t *Tx) After(fn func()) { t.after = append(t.after, fn) }
+
+// undone calls the functions of Undo, the last one first.
+func (t *Tx) undone() {
+	if t == nil {
+		return
+	}
+	for _, fn := range slices.Backward(t.undo) {
+		fn()
+	}
+	t.undo, t.after = nil, nil
+}
+
+// TakeRun is Base.TakeRun that frees the lock again if what this run has written is not kept.
+func (t *Tx) TakeRun(id int64) (*os.File, error) {
+	lock, err := t.F.TakeRun(id)
+	if err == nil {
+		t.Undo(func() { _ = file.DropRun(lock) })
+	}
+	return lock, err
 }
 
 // ErrUnchanged makes Write roll back and succeed: there was nothing to write.
@@ -62,29 +102,19 @@ func (f *Base) View(h *Handle, fn func(*Tx) error) error {
 
 // Write runs fn in a write transaction and commits it durably. If fn fails, nothing is changed.
 // Write does not check the schema: fn migrates.
+//
+// Calls that overlap in this process share a transaction and its flush, see group.go. So fn can be
+// run more than once, in another goroutine, one run after the other; only the last run counts. What
+// fn sets outside of the transaction it must set again in each run, or take back with Tx.Undo. fn
+// must not call Write, nor wait for a mutex that somebody holds who calls Write.
 func (f *Base) Write(ctx context.Context, fn func(*Tx) error) error {
-	if f.ReadOnly {
-		return ErrReadOnly
-	}
-	return f.Session(ctx, true, func(h *Handle) error {
-		b, err := h.db.Begin(true)
-		if err != nil {
-			return f.openError(err)
-		}
-		if err := fn(&Tx{F: f, Bolt: b, h: h, Now: f.Now().Round(0)}); err != nil {
-			if rolled := b.Rollback(); rolled != nil {
-				err = errors.Join(err, rolled)
-			}
-			if err == ErrUnchanged {
-				return nil
-			}
-			return err
-		}
-		if err := b.Commit(); err != nil {
-			return f.commitError(err)
-		}
-		return nil
-	})
+	return f.write(ctx, &write{fn: fn})
+}
+
+// WriteOnce is Write for a function that must not be run again. It shares its transaction with no
+// other.
+func (f *Base) WriteOnce(ctx context.Context, fn func(*Tx) error) error {
+	return f.write(ctx, &write{fn: fn, alone: true, once: true})
 }
 
 // commitError returns the error for a commit that failed. If the disk is full, nothing of the
@@ -100,7 +130,7 @@ func (f *Base) commitError(err error) error {
 // a page that the file no longer has the kernel sends a signal. Session returns a *DamagedError for
 // both. It passes on any other panic and releases the lock.
 func (f *Base) Session(ctx context.Context, write bool, use func(*Handle) error) (err error) {
-	return f.Guarded(func(h *Handle) error { return f.open(ctx, write, h) }, use)
+	return f.Guarded(func(h *Handle) error { return f.open(f.Wait(ctx), write, h) }, use)
 }
 
 // Guarded is Session for a file that the function open opens.
@@ -181,12 +211,15 @@ func (t *Tx) Schema() int {
 
 // MakeBucket creates a bucket that a store of an earlier schema may not have.
 func (t *Tx) MakeBucket(n BucketNumber) error {
+	t.wrote++
 	_, err := t.Bolt.CreateBucketIfNotExists([]byte(BucketNames[n]))
 	return err
 }
 
 // Bucket returns one of the buckets that every store has.
-func (t *Tx) Bucket(n BucketNumber) *bbolt.Bucket {
+func (t *Tx) Bucket(n BucketNumber) Reader { return t.bucket(n) }
+
+func (t *Tx) bucket(n BucketNumber) *bbolt.Bucket {
 	if t.buckets[n] == nil {
 		t.buckets[n] = t.Bolt.Bucket([]byte(BucketNames[n]))
 		if t.buckets[n] == nil {
@@ -209,7 +242,8 @@ func (t *Tx) Damaged(format string, args ...any) error {
 
 // Put is bbolt's Put, with the name of the store in the error.
 func (t *Tx) Put(n BucketNumber, key, value []byte) error {
-	if err := t.Bucket(n).Put(key, value); err != nil {
+	t.wrote += len(key) + len(value)
+	if err := t.bucket(n).Put(key, value); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}
 	return nil
@@ -217,10 +251,21 @@ func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 
 // Drop is bbolt's Delete, with the name of the store in the error.
 func (t *Tx) Drop(n BucketNumber, key []byte) error {
-	if err := t.Bucket(n).Delete(key); err != nil {
+	t.wrote += len(key)
+	if err := t.bucket(n).Delete(key); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}
 	return nil
+}
+
+// NextNumber adds one to the sequence of a bucket and returns it.
+func (t *Tx) NextNumber(n BucketNumber) (uint64, error) {
+	t.wrote += 8
+	number, err := t.bucket(n).NextSequence()
+	if err != nil {
+		return 0, fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
+	}
+	return number, nil
 }
 
 // Prefixed calls fn for every entry whose key begins with prefix, in order, until fn fails. fn must
