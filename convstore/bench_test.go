@@ -77,6 +77,60 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(raw), "x-raw-flushes")
 }
 
+// BenchmarkGroup has 64 goroutines of one process append, and says how many appends were
+// acknowledged in a second, beside the same where no two share a flush.
+func BenchmarkGroup(b *testing.B) {
+	const writers, each = 64, 50
+	s := benchStore(b)
+	var shared, apart []*Log
+	for range writers {
+		alone, err := Open(filepath.Dir(s.Path()), Options{}) // a queue of its own
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, to := range []*[]*Log{&shared, &apart} {
+			c, err := s.Create(b.Context(), New{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			of := s
+			if to == &apart {
+				of = alone
+			}
+			l, err := of.Lock(b.Context(), c.ID)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			*to = append(*to, l)
+		}
+	}
+	run := func(logs []*Log) (took time.Duration) {
+		start := time.Now()
+		together(writers, func(i int) {
+			for range each {
+				if err := logs[i].Append(b.Context(), Event{Body: Note{Text: strings.Repeat("x", 300)}}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+		return time.Since(start)
+	}
+	var grouped, single time.Duration
+	flushes := 0
+	for b.Loop() {
+		before := committed(b, s)
+		grouped += run(shared)
+		flushes += committed(b, s) - before
+		single += run(apart)
+	}
+	all := float64(b.N * writers * each)
+	b.ReportMetric(all/grouped.Seconds(), "acks/s")
+	b.ReportMetric(all/single.Seconds(), "acks/s-ungrouped")
+	b.ReportMetric(float64(single)/float64(grouped), "x-ungrouped")
+	b.ReportMetric(all/float64(flushes), "acks/flush")
+}
+
 // BenchmarkGet opens the store, reads one conversation and closes it.
 func BenchmarkGet(b *testing.B) {
 	s := benchStore(b)
