@@ -26,6 +26,7 @@ type Log struct {
 	calling atomic.Bool // the open call in the record is this process's own
 	blank   atomic.Bool // no events; nobody else can append any
 	taken   Config      // config when the lock was taken
+	account Account     // account when a reserved run began; zero in other logs
 
 	mu   sync.RWMutex
 	lock *os.File // nil when closed
@@ -42,6 +43,10 @@ func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().G
 // Taken returns the config that the conversation had when its run lock was taken. It must not be
 // changed.
 func (l *Log) Taken() Config { return l.taken }
+
+// Account returns the account that the conversation had when its reserved run began, with all of the
+// grant left where that run begins a turn. It is zero in a Log that Store.Lock returned.
+func (l *Log) Account() Account { return l.account }
 
 // Blank reports, without reading the store, whether the conversation has no events.
 func (l *Log) Blank() bool { return l.blank.Load() }

@@ -118,7 +118,12 @@ func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (
 			return err
 		}
 		l.blank.Store(r.Events == 0 && r.Call == nil)
-		l.taken, err = t.Config(id)
+		if l.taken, err = t.Config(id); err != nil || !shared {
+			return err
+		}
+		if l.account, err = t.account(id, r); !r.TurnOpen {
+			l.account.Left = l.account.Limit
+		}
 		return err
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, overrides
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
-			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank()}, Log: log, Subagents: o.subagents,
+			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account()}, Log: log, Subagents: o.subagents,
 		})
 		if err != nil {
 			stop(err)

@@ -58,6 +58,7 @@ func Join(rw io.ReadWriteCloser) (*Conn, error) {
 	c.start = first.Start.Start
 	c.start.Conversation = convstore.Conversation(first.Start.Conversation)
 	c.blank.Store(c.start.Blank)
+	c.account = &c.start.Account
 	go c.receive()
 	return c, nil
 }

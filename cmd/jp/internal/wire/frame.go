@@ -64,6 +64,7 @@ type Start struct {
 	Conversation convstore.Conversation `json:"-"`
 	Config       convstore.Config       `json:"config"` // config when the run began
 	Blank        bool                   `json:"blank"`  // whether it has no events
+	Account      convstore.Account      `json:"account"`
 }
 
 // conversation is a Conversation with all its fields. Its own JSON is that of listings.
