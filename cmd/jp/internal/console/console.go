@@ -31,7 +31,7 @@ type Env struct {
 	// on.
 	Exit func(status int)
 
-	Checkpoint func(point string) // see delegate.Delegator; nil outside of tests of crashes
+	Checkpoint func(point string) // see delegate.Options; nil outside of tests of crashes
 	EndWithin  time.Duration      // time that a run whose deadline passed may take to end; 0 = endWithin
 }
 

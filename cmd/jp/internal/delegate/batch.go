@@ -43,7 +43,6 @@ func itemCall(call string, item int) string { return call + "#" + strconv.Itoa(i
 // batch is jp_batch_query. It runs what Admit reserved for its items, some at a time, and returns
 // their ends in order.
 func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, error) {
-	d.init()
 	var a batchArguments
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return denied(fmt.Errorf("arguments: %w", err))
@@ -90,8 +89,8 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 	if began && recalled {
 		d.recalled.Store(c.ID, true)
 	}
-	t, _ := d.Set.Get(toolBatch)
-	text, err := rows(ends, errs, d.InlineResult, t.SizeLimit())
+	t, _ := d.set.Get(toolBatch)
+	text, err := rows(ends, errs, d.inline, t.SizeLimit())
 	if err != nil {
 		return tools.Result{}, err
 	}

@@ -57,9 +57,8 @@ func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegati
 // that have not begun are reported as cancelled. The error is the first one of report, or of the
 // store, or the cause of ctx.
 func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parallel int, most convstore.Budget, report func(Row) error) error {
-	d.init()
 	tool := toolBatch
-	if _, ok := d.Set.Get(tool); !ok {
+	if _, ok := d.set.Get(tool); !ok {
 		tool = toolQuery // for a conversation that holds no other
 	}
 	run, stop := context.WithCancelCause(ctx)
@@ -117,7 +116,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 				e.Text = d.reread(ctx, e.outcome)
 			}
 			if failed == nil {
-				if failed = report(e.row(e.err, d.InlineResult)); failed != nil {
+				if failed = report(e.row(e.err, d.inline)); failed != nil {
 					stop(failed)
 				}
 			}

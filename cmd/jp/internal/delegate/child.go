@@ -31,7 +31,7 @@ type runner struct {
 	dir         string // working directory of the children
 	contextTool string // tool of a child that answers a context query; "" = none
 	environ     func(context.Context, Run) []string
-	below       func(context.Context, Below) (*Delegator, error)
+	below       func(context.Context, Below) (Options, Arm, error)
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)

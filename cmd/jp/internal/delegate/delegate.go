@@ -22,7 +22,6 @@
 package delegate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,15 +34,11 @@ import (
 	"jp/tools/proc"
 )
 
-// Delegator runs sub-agents for one caller. A field is required where its comment does not say what
-// its zero value means. Fields are set before the first call and not changed. Safe for concurrent
-// use.
-type Delegator struct {
-	Scope convstore.Scope // below the caller
-	// slot of the caller, which the Delegator owns until TakeSlot; nil at a root
-	Slot   *convstore.Slot
-	Caller convstore.ID
-	Set    tools.Set // tools that the caller holds, those of Func among them
+// Options say for whom a Delegator works, and with what. A field is required where its comment does
+// not say what its zero value means.
+type Options struct {
+	Scope  convstore.Scope // below the caller
+	Slot   *convstore.Slot // slot of the caller, which the Delegator owns until TakeSlot; nil at a root
 	Limits Limits
 
 	Closing convstore.Budget        // amounts set aside for the last call of the caller's own model
@@ -66,9 +61,10 @@ type Delegator struct {
 	// reserve. 0 = no bound: each call gets as much as if it were the only one.
 	Lanes int
 
-	// Below returns what a sub-agent delegates with, when it does so for the first time: a Delegator
-	// with the fields that its own config decides. The others, such as Slot, are set here.
-	Below func(context.Context, Below) (*Delegator, error)
+	// Below returns what a sub-agent delegates with, when it does so for the first time: the options
+	// that its own config decides, and its tools. The others, such as Slot, are set here; nil = no
+	// sub-agent delegates.
+	Below func(context.Context, Below) (Options, Arm, error)
 	// Placed is told the place of a call in a recording; nil = nothing is recorded.
 	Placed func(call, place string)
 	// Command carries out the command line of a jp inside a call of a tool, and returns its status.
@@ -77,10 +73,8 @@ type Delegator struct {
 	Host    *proc.Host
 	Dir     string                              // working directory of the children
 	Environ func(context.Context, Run) []string // environment of a child, with what its model needs
-	// progress, from any goroutine; nil = nobody watches
-	Watch func(d *stream.Delegation)
-	Warn  func(format string, a ...any) // nil = warnings are dropped
-	Log   *slog.Logger                  // nil = nothing is logged
+	Warn    func(format string, a ...any)       // nil = warnings are dropped
+	Log     *slog.Logger                        // nil = nothing is logged
 
 	// Follow is called at each step of a delegation, with the context of its call, from any
 	// goroutine; nil = nobody follows.
@@ -89,10 +83,13 @@ type Delegator struct {
 	// Checkpoint is called at the points Reserved, Running, Ended and Settled of a delegation, so
 	// that tests can crash at each of them; nil = no test does.
 	Checkpoint func(point string)
+}
 
-	starts *starts // of the process; nil = init makes them
-
-	once     sync.Once // for init, which makes the fields below
+// Delegator runs sub-agents for one caller. Safe for concurrent use.
+type Delegator struct {
+	scope    convstore.Scope
+	set      tools.Set
+	inline   int // Options.InlineResult
 	catalog  *catalog
 	ledger   *ledger
 	queue    *queue
@@ -109,58 +106,72 @@ type Run struct {
 	Query string
 }
 
-// init makes the parts that a delegation passes through. It waits for the first call, because Set
-// holds tools that Func has made.
-func (d *Delegator) init() {
-	d.once.Do(func() {
-		if d.InlineResult <= 0 {
-			d.InlineResult = 16 << 10
-		}
-		warn, log, watch, checkpoint, priced := d.Warn, d.Log, d.Watch, d.Checkpoint, d.Priced
-		if warn == nil {
-			warn = func(string, ...any) {}
-		}
-		if log == nil {
-			log = slog.New(slog.DiscardHandler)
-		}
-		if watch == nil {
-			watch = func(*stream.Delegation) {}
-		}
-		if checkpoint == nil {
-			checkpoint = func(string) {}
-		}
-		follow := d.Follow
-		if follow == nil {
-			follow = func(context.Context, Step) {}
-		}
-		if priced == nil {
-			priced = func(string) bool { return false }
-		}
-		d.catalog = &catalog{
-			names: d.Limits.Profiles, models: d.Models, dir: d.Dir, resolve: d.Resolve, special: d.Special,
+// Funcs returns what runs the delegation or conversation tool of a name, and whether there is such a
+// tool.
+type Funcs func(name string) (tools.Func, bool)
+
+// Arm returns the tools that a caller holds, those made of Funcs among them. It calls none of them.
+type Arm func(Funcs) (tools.Set, error)
+
+// New returns a Delegator whose caller holds the tools that arm returns. It fails only if arm does.
+func New(o Options, arm Arm) (*Delegator, error) {
+	if o.InlineResult <= 0 {
+		o.InlineResult = 16 << 10
+	}
+	if o.Warn == nil {
+		o.Warn = func(string, ...any) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Checkpoint == nil {
+		o.Checkpoint = func(string) {}
+	}
+	if o.Follow == nil {
+		o.Follow = func(context.Context, Step) {}
+	}
+	if o.Priced == nil {
+		o.Priced = func(string) bool { return false }
+	}
+	d := &Delegator{
+		scope: o.Scope, inline: o.InlineResult, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
+		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
+		catalog: &catalog{
+			names: o.Limits.Profiles, models: o.Models, dir: o.Dir, resolve: o.Resolve, special: o.Special,
 			profiles: map[string]Profile{}, specials: map[string]Special{},
-		}
-		d.ledger = &ledger{
-			scope: d.Scope, replayed: d.Replayed, warn: warn, log: log,
-			caller: Caller{Tools: d.Set.Names(), Limits: d.Limits, Closing: d.Closing, Priced: priced},
-		}
-		d.queue = &queue{admitted: map[string]admission{}}
-		d.lanes = newLanes(d.Lanes)
-		d.slots = &treeSlots{scope: d.Scope, own: d.Slot, warn: warn}
-		d.runner = &runner{
-			caller: d.Caller, subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: cmp.Or(d.starts, &starts{}),
-			host: d.Host, dir: d.Dir, contextTool: d.ContextTool, environ: d.Environ, below: d.Below, priced: priced,
-			watch: watch, follow: follow, checkpoint: checkpoint, warn: warn, log: log,
-		}
-	})
+		},
+	}
+	var err error
+	if d.set, err = arm(d.function); err != nil {
+		return nil, err
+	}
+	d.ledger = &ledger{
+		scope: o.Scope, replayed: o.Replayed, warn: o.Warn, log: o.Log,
+		caller: Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced},
+	}
+	d.runner = &runner{
+		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, priced: o.Priced,
+		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
+	}
+	return d, nil
 }
+
+// Watch passes progress to f, which is called from any goroutine. It is called before the first call
+// of a tool.
+func (d *Delegator) Watch(f func(*stream.Delegation)) { d.runner.watch = f }
+
+// Scope returns the scope below the caller.
+func (d *Delegator) Scope() convstore.Scope { return d.scope }
+
+// Set returns the tools that the caller holds.
+func (d *Delegator) Set() tools.Set { return d.set }
 
 // Admit reserves the delegations among the calls of one reply in one transaction, in call order. A
 // call that the rule refuses does not stop the others. Calls to the same child run in call order,
 // so all but the first are reserved when their turn comes. Every admitted call must reach its tool
 // or Release.
 func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
-	d.init()
 	var asked []admission
 	for _, c := range calls {
 		if !d.delegates(c.Name) {
@@ -168,7 +179,7 @@ func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 		}
 		// A call that a person is asked about, or whose arguments are not valid, must not fork a
 		// child first.
-		t, ok := d.Set.Get(c.Name)
+		t, ok := d.set.Get(c.Name)
 		if !ok || t.Run != tools.RunUnattended {
 			continue
 		}
@@ -224,7 +235,6 @@ func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (st
 // Release ends what Admit began. It settles what was admitted and never run, and takes a slot again
 // where the caller gave back its own to wait for sub-agents.
 func (d *Delegator) Release(ctx context.Context) {
-	d.init()
 	defer d.slots.resume(ctx)
 	for _, a := range d.queue.drain() {
 		if a.res != nil && !a.res.Existed {
@@ -239,7 +249,6 @@ func (d *Delegator) Release(ctx context.Context) {
 // TakeSlot returns the slot that the caller has now, nil for none. The caller of
 // TakeSlot owns it then.
 func (d *Delegator) TakeSlot() *convstore.Slot {
-	d.init()
 	return d.slots.handOver()
 }
 
@@ -251,7 +260,7 @@ func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (
 }
 
 // subtree returns what the caller can read.
-func (d *Delegator) subtree() subtree { return subtree{scope: d.Scope, set: d.Set} }
+func (d *Delegator) subtree() subtree { return subtree{scope: d.scope, set: d.set} }
 
 // The names of the tools of this package.
 const (
@@ -272,8 +281,8 @@ func IsTool(name string) bool {
 	return IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation})
 }
 
-// Func returns what runs the delegation or conversation tool of that name.
-func (d *Delegator) Func(name string) (tools.Func, bool) {
+// function is the Funcs of the Delegator.
+func (d *Delegator) function(name string) (tools.Func, bool) {
 	switch name {
 	case toolQuery:
 		return d.query, true
@@ -286,7 +295,7 @@ func (d *Delegator) Func(name string) (tools.Func, bool) {
 	case toolGrep:
 		return func(ctx context.Context, c tools.Call) (tools.Result, error) { return d.subtree().grep(ctx, c) }, true
 	}
-	if d.Special != nil && IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation}) {
+	if d.catalog.special != nil && IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation}) {
 		return d.query, true
 	}
 	return nil, false
@@ -294,7 +303,6 @@ func (d *Delegator) Func(name string) (tools.Func, bool) {
 
 // Calls returns how many delegations were reserved so far.
 func (d *Delegator) Calls() int {
-	d.init()
 	return d.ledger.calls()
 }
 
@@ -308,7 +316,7 @@ func (d *Delegator) Recalled(call string) bool {
 	return ok
 }
 
-// The points of a delegation, see Delegator.Checkpoint.
+// The points of a delegation, see Options.Checkpoint.
 const (
 	Reserved = "reserved"
 	Running  = "running"

@@ -215,8 +215,8 @@ func FuzzRefusedLeavesNothing(f *testing.F) {
 		if !json.Valid([]byte(arguments)) { // never gets as far as a delegation
 			return
 		}
-		d := &Delegator{
-			Scope: log.Below(), Caller: conv.ID, Set: set,
+		d, err := New(Options{
+			Scope:  log.Below(),
 			Limits: Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5, Share: 1, Profiles: []string{"agent/researcher"}},
 			Resolve: func(context.Context, string, string) (Profile, error) {
 				p := researcher(9, "fs_read_file")
@@ -228,6 +228,9 @@ func FuzzRefusedLeavesNothing(f *testing.F) {
 				p.Name, p.Config.JSON = tool, []byte("{}")
 				return Special{Profile: p, Session: "s"}, nil
 			},
+		}, func(Funcs) (tools.Set, error) { return set, nil })
+		if err != nil {
+			t.Fatal(err)
 		}
 		n++
 		call := tools.Call{ID: fmt.Sprint("c", n), Name: names[int(tool)%len(names)], Arguments: []byte(arguments)}

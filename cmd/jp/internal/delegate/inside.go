@@ -58,7 +58,6 @@ type Report struct {
 
 // Inside begins a call of a tool. Its Close ends it.
 func (d *Delegator) Inside(tool, call string) *Inside {
-	d.init()
 	return &Inside{catalog: d.catalog, ledger: d.ledger, runner: d.runner, tool: tool, call: call, forked: map[convstore.ID]forked{}}
 }
 

@@ -65,8 +65,7 @@ func await(ctx context.Context, scope convstore.Scope, del convstore.Delegation,
 // Await waits, before calls of an open turn are repeated, until the children that an earlier run
 // started for them have ended. The caller's run lock is held, so that run has ended.
 func (d *Delegator) Await(ctx context.Context, calls []string) error {
-	d.init()
-	return Await(ctx, d.Scope, func(call string) bool {
+	return Await(ctx, d.scope, func(call string) bool {
 		for _, c := range calls {
 			if rest, ok := strings.CutPrefix(call, c); ok && (rest == "" || rest[0] == '#') { // an item of a batch is numbered
 				return true

@@ -103,20 +103,23 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		return nil, errNoBelow
 	}
 	if o.sub == nil && o.subErr == nil {
-		d, err := o.runner.below(ctx, o.below)
+		opt, arm, err := o.runner.below(ctx, o.below)
+		var d *Delegator
+		if err == nil {
+			p, environ := o.runner, opt.Environ
+			opt.Slot, opt.Below, opt.Follow = o.slot, p.below, followCall
+			opt.Environ = func(ctx context.Context, r Run) []string {
+				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
+			}
+			d, err = New(opt, arm)
+		}
 		if err != nil && ctx.Err() != nil {
 			return nil, err // it was only stopped
 		}
 		if o.subErr = err; err == nil {
-			p, environ := o.runner, d.Environ
-			d.Slot, o.slot = o.slot, nil
-			d.Below, d.Watch, d.starts, d.Follow = p.below, p.watch, p.starts, followCall
-			d.Environ = func(ctx context.Context, r Run) []string {
-				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
-			}
-			d.init()
-			d.slots.slots = p.slots.slots
-			o.sub = &subagents{own: d, inside: map[string]*Inside{}}
+			o.slot = nil // d has it
+			d.runner.watch, d.runner.starts, d.slots.slots = o.runner.watch, o.runner.starts, o.runner.slots.slots
+			o.sub = &subagents{own: d, noted: opt.Placed, command: opt.Command, inside: map[string]*Inside{}}
 		}
 	}
 	if o.subErr != nil {
@@ -128,7 +131,9 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 // subagents is a Delegator as its sub-agent uses it through a wire. All that it is given comes from
 // the sub-agent and is checked here.
 type subagents struct {
-	own *Delegator
+	own     *Delegator
+	noted   func(call, place string) // Options.Placed
+	command func(ctx context.Context, in *Inside, tool tools.Definition, r call.Request) int
 
 	mu     sync.Mutex
 	inside map[string]*Inside // by id of the tool call
@@ -137,9 +142,9 @@ type subagents struct {
 // tool returns the tool of a call, which must be one that this process carries out for the
 // sub-agent without a question, and its arguments.
 func (s *subagents) tool(c wire.Call) (tools.Tool, tools.Call, error) {
-	t, ok := s.own.Set.Get(c.Name)
-	if _, ours := s.own.Func(c.Name); !ok || !ours || t.Local() || t.Source != tools.SourceDelegation && t.Source != tools.SourceConversation {
-		return t, tools.Call{}, fmt.Errorf("tool %.100s: not held by %s", c.Name, s.own.Caller)
+	t, ok := s.own.set.Get(c.Name)
+	if _, ours := s.own.function(c.Name); !ok || !ours || t.Local() || t.Source != tools.SourceDelegation && t.Source != tools.SourceConversation {
+		return t, tools.Call{}, fmt.Errorf("tool %.100s: not held by %s", c.Name, s.own.scope.Caller())
 	}
 	if t.Run != tools.RunUnattended {
 		return t, tools.Call{}, fmt.Errorf("tool %s: nobody was asked for permission", c.Name)
@@ -150,8 +155,8 @@ func (s *subagents) tool(c wire.Call) (tools.Tool, tools.Call, error) {
 
 // placed notes the place of a call in a recording.
 func (s *subagents) placed(call, place string) {
-	if place != "" && s.own.Placed != nil {
-		s.own.Placed(call, place)
+	if place != "" && s.noted != nil {
+		s.noted(call, place)
 	}
 }
 
@@ -188,8 +193,8 @@ func (s *subagents) Call(ctx context.Context, c wire.Call, step func([]byte)) (t
 }
 
 func (s *subagents) Command(ctx context.Context, cmd wire.Command, r call.Request) (status int, err error) {
-	t, ok := s.own.Set.Get(cmd.Tool)
-	if !ok || len(t.Access.JP) == 0 || s.own.Command == nil {
+	t, ok := s.own.set.Get(cmd.Tool)
+	if !ok || len(t.Access.JP) == 0 || s.command == nil {
 		return 0, fmt.Errorf("tool %.100s: does not run jp", cmd.Tool)
 	}
 	s.placed(cmd.Call, cmd.Place)
@@ -203,7 +208,7 @@ func (s *subagents) Command(ctx context.Context, cmd wire.Command, r call.Reques
 	if in.tool != cmd.Tool {
 		return 0, fmt.Errorf("call %.100s: is one of the tool %s", cmd.Call, in.tool)
 	}
-	return s.own.Command(withWire(ctx, cmd.Trace, nil), in, t.Definition, r), nil
+	return s.command(withWire(ctx, cmd.Trace, nil), in, t.Definition, r), nil
 }
 
 func (s *subagents) End(ctx context.Context, call string) {
@@ -242,7 +247,7 @@ func withWire(ctx context.Context, trace []string, step func([]byte)) context.Co
 	return context.WithValue(ctx, wiredKey{}, wired{trace, step})
 }
 
-// followCall is Delegator.Follow of a sub-agent: the sub-agent follows its own calls.
+// followCall is Options.Follow of a sub-agent: the sub-agent follows its own calls.
 func followCall(ctx context.Context, s Step) {
 	w, _ := ctx.Value(wiredKey{}).(wired)
 	if w.step == nil {

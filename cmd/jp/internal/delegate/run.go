@@ -13,7 +13,6 @@ import (
 // query is every delegation tool but jp_batch_query. It takes what Admit reserved, or reserves now,
 // runs the child and returns its end.
 func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, error) {
-	d.init()
 	a, ok := d.queue.claim(c.ID)
 	if !ok { // a person was asked for permission, or the call is a reply by itself
 		end, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
@@ -33,7 +32,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	case o.child == 0:
 		return tools.Result{}, err
 	}
-	return o.response(o.child, d.InlineResult), err
+	return o.response(o.child, d.inline), err
 }
 
 // outcome is how a call for a delegation ended.
@@ -68,7 +67,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 	if a.err != nil {
 		var busy *convstore.BusyError
 		if refused(a.err) || errors.As(a.err, &busy) {
-			d.ledger.log.Info("delegation refused", "caller", d.Caller, "why", a.err)
+			d.ledger.log.Info("delegation refused", "caller", d.scope.Caller(), "why", a.err)
 		}
 		d.showDenied(a)
 		return outcome{denied: a.err}, nil
@@ -83,7 +82,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 // showDenied shows a delegation that was not begun. It has no conversation.
 func (d *Delegator) showDenied(a admission) {
 	l := &stream.Delegation{
-		Phase: stream.Ended, ParentID: d.Caller.String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
+		Phase: stream.Ended, ParentID: d.scope.Caller().String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
 		Status: string(convstore.StateError), Reason: a.err.Error(),
 	}
 	if refused(a.err) {

@@ -27,7 +27,7 @@ func IsSpecial(t tools.Definition) bool {
 func ours(t tools.Definition) bool { return t.Source == tools.SourceDelegation && !t.Local() }
 
 // delegates is Delegates for a tool of the caller.
-func (d *Delegator) delegates(tool string) bool { return Delegates(d.Set, tool) }
+func (d *Delegator) delegates(tool string) bool { return Delegates(d.set, tool) }
 
 // Delegates reports whether a tool of a set starts sub-agents by a function of this package.
 func Delegates(set tools.Set, tool string) bool {

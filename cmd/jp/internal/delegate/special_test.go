@@ -140,13 +140,16 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	}
 	defer log.Close()
 	set := specialSet(t, toolReview, toolLLMQuery)
-	d := &Delegator{
-		Scope: log.Below(), Caller: conv.ID, Set: set, Limits: Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5},
+	d, err := New(Options{
+		Scope: log.Below(), Limits: Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5},
 		Special: func(_ context.Context, tool string) (Special, error) {
 			p := researcher(9, "fs_read_file")
 			p.Name, p.Config.JSON = tool, []byte("{}")
 			return Special{Profile: p, Session: "s"}, nil
 		},
+	}, func(Funcs) (tools.Set, error) { return set, nil })
+	if err != nil {
+		t.Fatal(err)
 	}
 	for i, call := range []tools.Call{
 		{Name: toolReview, Arguments: []byte(`{"query":"x"}`)},

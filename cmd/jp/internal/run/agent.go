@@ -78,36 +78,39 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, err
 	}
+	session, err := r.budget(cfg, info)
+	if err != nil {
+		return nil, err
+	}
+	var set tools.Set
+	arm := func(funcs delegate.Funcs) (_ tools.Set, err error) {
+		if set, err = ag.arm(ctx, defs, funcs); err != nil {
+			return set, err
+		}
+		set = ag.narrow(ctx, set, ceiling)
+		if r.env.Con.Globals.NoPersist {
+			err = lone(set)
+		}
+		return set, err
+	}
 	if r.conn != nil {
-		ag.Sub = &remote{conn: r.conn, tape: r.env.Tape, warn: r.env.Con.Warn}
+		far := &remote{conn: r.conn, tape: r.env.Tape, warn: r.env.Con.Warn}
+		far.set, err = arm(far.function)
+		ag.Sub = far
 	} else {
 		var below convstore.Scope // zero without a conversation, when Startable only tries a query
 		if r.locked != nil {
 			below = r.locked.Below()
 		}
-		r.own = r.delegator(cfg, below, r.slot, func(ctx context.Context, tool string) (delegate.Special, error) {
+		o := r.delegation(cfg, below, r.slot, func(ctx context.Context, tool string) (delegate.Special, error) {
 			return r.special(ctx, r.Resolved, r.Conv.Grant != nil, tool)
 		})
+		o.Closing = agent.Closing(info.Price)
+		r.own, err = delegate.New(o, arm)
 		ag.Sub = r.own
 	}
-	session, err := r.budget(cfg, info)
 	if err != nil {
 		return nil, err
-	}
-	set, err := ag.arm(ctx, defs)
-	if err != nil {
-		return nil, err
-	}
-	set = ag.narrow(ctx, set, ceiling)
-	if r.env.Con.Globals.NoPersist {
-		if err := lone(set); err != nil {
-			return nil, err
-		}
-	}
-	if r.own != nil {
-		r.own.Set = set
-	} else {
-		ag.Sub.(*remote).set = set
 	}
 	if specialTools(set) { // finds mistakes in them before the model is asked
 		if _, err := leafTools(r.Resolved, r.Conv.Grant != nil); err != nil {
@@ -139,9 +142,6 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	}
 	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, r.req.prompts())
 	loop.Compact = ag.compaction(cfg, stream, info)
-	if r.own != nil {
-		r.own.Closing = agent.Closing(loop.Price)
-	}
 	ag.Loop = loop
 	return ag, nil
 }

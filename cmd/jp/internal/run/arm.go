@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -17,8 +18,9 @@ import (
 	"jp/tools/fs"
 )
 
-// arm returns the tools of defs: each definition with the function that runs it.
-func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, error) {
+// arm returns the tools of defs: each definition with the function that runs it. That of a tool that
+// delegates is one of funcs.
+func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegate.Funcs) (tools.Set, error) {
 	fs := fs.Env{Workspace: ag.run.Root, Deny: ag.run.env.WS.Closed(), Sealed: ag.run.env.WS.Sealed(), Growing: ag.run.env.WS.Growing()}
 	env := ag.run.env.WS.CommandEnv(ag.run.Host, map[string]any{"conversation_id": ag.run.Conv.ID.String()})
 	env.Main = ag.talksAsMain()
@@ -63,7 +65,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, e
 			}
 			builtin = append(builtin, def)
 		case tools.SourceDelegation, tools.SourceConversation:
-			f, ok := ag.Sub.Func(def.Name)
+			f, ok := funcs(def.Name)
 			if !ok {
 				return tools.Set{}, exit.Refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
 			}

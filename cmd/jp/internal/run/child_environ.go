@@ -98,10 +98,10 @@ func providerVariables(cfg profiles.Config, provider string) []string {
 	return b.Variables()
 }
 
-// delegator returns a Delegator for a run or session; the caller fills in its tools.
-func (s site) delegator(cfg profiles.Config, scope convstore.Scope, slot *convstore.Slot, special func(context.Context, string) (delegate.Special, error)) *delegate.Delegator {
-	return &delegate.Delegator{
-		Scope: scope, Caller: scope.Caller(), Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
+// delegation returns the options of a Delegator for a run or session.
+func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convstore.Slot, special func(context.Context, string) (delegate.Special, error)) delegate.Options {
+	return delegate.Options{
+		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Placed: s.env.Tape.Put,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
@@ -111,9 +111,9 @@ func (s site) delegator(cfg profiles.Config, scope convstore.Scope, slot *convst
 	}
 }
 
-// below is Delegator.Below: it returns what a sub-agent delegates with. Everything is found here, by
+// below is Options.Below: it returns what a sub-agent delegates with. Everything is found here, by
 // the config and the grant that the store has of it, and nothing that it says counts.
-func (s site) below(ctx context.Context, of delegate.Below) (*delegate.Delegator, error) {
+func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options, arm delegate.Arm, err error) {
 	env := *s.env
 	env.Tape = s.env.Tape.Below(of.Environ)
 	s.env = &env
@@ -125,45 +125,44 @@ func (s site) below(ctx context.Context, of delegate.Below) (*delegate.Delegator
 	src.Stored, src.HasGrant = of.Log.Taken().JSON, of.Conv.Grant != nil
 	r, err := profiles.Resolve(src, ds, nil)
 	if err != nil {
-		return nil, err
+		return o, nil, err
 	}
 	if of.Conv.Grant != nil {
 		r.Cut(of.Conv.Grant.Tools)
 	}
 	defs, err := s.env.Definitions(ctx, r)
 	if err != nil {
-		return nil, err
+		return o, nil, err
 	}
 	ceiling, err := delegate.CeilingOf(of.Conv.Grant, of.Conv.Role)
 	if err != nil {
-		return nil, err
+		return o, nil, err
 	}
-	d := s.delegator(r.Config, of.Log.Below(), nil, func(ctx context.Context, tool string) (delegate.Special, error) {
+	o = s.delegation(r.Config, of.Log.Below(), nil, func(ctx context.Context, tool string) (delegate.Special, error) {
 		return s.special(ctx, r, of.Conv.Grant != nil, tool)
 	})
-	var held []tools.Tool
-	for _, def := range defs {
-		if !ceiling.MayHold(def) || def.Source == tools.SourceDelegation && !r.Config.Delegation.Enabled {
-			continue
-		}
-		f, ok := d.Func(def.Name)
-		if !ok {
-			f = elsewhere
-		}
-		held = append(held, tools.Tool{Definition: withinGrant(def, of.Conv.Grant), Func: f})
-	}
-	if d.Set, err = tools.NewSet(held...); err != nil {
-		return nil, err
-	}
 	if id, err := r.Config.RequireModel(); err == nil {
 		if info, err := model.Lookup(id, s.env.Providers(r.Config)); err == nil {
-			d.Closing = agent.Closing(info.Price)
+			o.Closing = agent.Closing(info.Price)
 		}
 	}
-	d.Command = func(ctx context.Context, in *delegate.Inside, def tools.Definition, req call.Request) int {
-		return s.command(ctx, d.Scope, in, def, req)
+	o.Command = func(ctx context.Context, in *delegate.Inside, def tools.Definition, req call.Request) int {
+		return s.command(ctx, of.Log.Below(), in, def, req)
 	}
-	return d, nil
+	return o, func(funcs delegate.Funcs) (tools.Set, error) {
+		var held []tools.Tool
+		for _, def := range defs {
+			if !ceiling.MayHold(def) || def.Source == tools.SourceDelegation && !r.Config.Delegation.Enabled {
+				continue
+			}
+			f, ok := funcs(def.Name)
+			if !ok {
+				f = elsewhere
+			}
+			held = append(held, tools.Tool{Definition: withinGrant(def, of.Conv.Grant), Func: f})
+		}
+		return tools.NewSet(held...)
+	}, nil
 }
 
 // elsewhere is the Func of a tool that runs in the process of a sub-agent.

@@ -80,7 +80,6 @@ func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]pr
 // Subagents is what an agent delegates with: a *delegate.Delegator where this process has the store,
 // else the wire to the process that has it.
 type Subagents interface {
-	Func(name string) (tools.Func, bool)
 	Admit(context.Context, []tools.Call)
 	Release(context.Context)
 	Repeats(tool string) bool
@@ -93,7 +92,7 @@ type Subagents interface {
 // run are shown by the jp that delegated it.
 func (ag *Agent) Watch(show func(*stream.Delegation)) {
 	if d := ag.run.own; d != nil {
-		d.Watch = show
+		d.Watch(show)
 	}
 }
 
@@ -113,7 +112,8 @@ func (r *remote) wireCall(ctx context.Context, c tools.Call) wire.Call {
 	return one
 }
 
-func (r *remote) Func(name string) (tools.Func, bool) {
+// function is the delegate.Funcs of the agent.
+func (r *remote) function(name string) (tools.Func, bool) {
 	return func(ctx context.Context, c tools.Call) (tools.Result, error) {
 		return r.conn.Call(ctx, r.wireCall(ctx, c), func(raw []byte) {
 			if s, err := delegate.StepOf(raw); err == nil {
@@ -154,7 +154,7 @@ func (r *remote) Calls() int { return r.conn.Calls() }
 func (ag *Agent) commands(def tools.Definition, id string) (run func(context.Context, call.Request) int, end func(context.Context)) {
 	if d := ag.run.own; d != nil {
 		in := d.Inside(def.Name, id)
-		return func(ctx context.Context, r call.Request) int { return ag.run.command(ctx, d.Scope, in, def, r) }, in.Close
+		return func(ctx context.Context, r call.Request) int { return ag.run.command(ctx, d.Scope(), in, def, r) }, in.Close
 	}
 	far := ag.Sub.(*remote)
 	run = func(ctx context.Context, r call.Request) int {

@@ -46,9 +46,9 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	return f(ctx, s)
 }
 
-// Delegator returns a Delegator for the conversation of scope; the caller fills in its tools.
-func (s *Session) Delegator(scope convstore.Scope) *delegate.Delegator {
-	return s.delegator(s.Resolved.Config, scope, nil, func(ctx context.Context, tool string) (delegate.Special, error) {
+// Delegation returns the options of a Delegator for the conversation of scope.
+func (s *Session) Delegation(scope convstore.Scope) delegate.Options {
+	return s.delegation(s.Resolved.Config, scope, nil, func(ctx context.Context, tool string) (delegate.Special, error) {
 		return s.special(ctx, s.Resolved, false, tool)
 	})
 }

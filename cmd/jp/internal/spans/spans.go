@@ -5,8 +5,8 @@
 //	Model            around a model.Stream               chat
 //	Retries          in model.RetryOptions               events of chat: waits
 //	Call, CallOf     as tools.Executor.Around            execute_tool
-//	Follow           as delegate.Delegator.Follow        events of execute_tool: sub-agents
-//	Environ          in delegate.Delegator.Environ       puts the spans of a sub-agent below the call
+//	Follow           as delegate.Options.Follow          events of execute_tool: sub-agents
+//	Environ          in delegate.Options.Environ         puts the spans of a sub-agent below the call
 //	Batch            around jp batch                     invoke_workflow
 //
 // The process of a sub-agent makes its own spans. A span finds its parent in its context. In a

@@ -308,16 +308,17 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		}
 		scope = b.session.Log.Below()
 	}
-	d := b.session.Delegator(scope)
-	d.Limits, d.InlineResult = caller.Limits, maxRow
-	for _, name := range []string{"jp_batch_query", "jp_query"} {
-		if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
-			f, _ := d.Func(name)
-			d.Set, err = tools.NewSet(tools.Tool{Definition: def, Func: f})
-			return d, err
+	o := b.session.Delegation(scope)
+	o.Limits, o.InlineResult = caller.Limits, maxRow
+	return delegate.New(o, func(funcs delegate.Funcs) (tools.Set, error) {
+		for _, name := range []string{"jp_batch_query", "jp_query"} {
+			if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
+				f, _ := funcs(name)
+				return tools.NewSet(tools.Tool{Definition: def, Func: f})
+			}
 		}
-	}
-	return nil, exit.Refusedf("conversation %s: has no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
+		return tools.Set{}, exit.Refusedf("conversation %s: has no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
+	})
 }
 
 // divide sets the budget of one line. A flag's limit is divided evenly among all lines. A limit of
@@ -347,9 +348,9 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	if !b.env.Con.Globals.Quiet && (!b.env.Con.IO.OutTTY || b.rows.Format == console.FormatStream) { // a terminal cannot show half of a JSON array above a tree
 		b.tree = term.NewTree(b.env.Con.IO, term.TreeOptions{})
-		d.Watch = b.tree.Update
+		d.Watch(b.tree.Update)
 	}
-	ctx, end := spans.Batch(ctx, d.Caller)
+	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	failed := d.Batch(ctx, b.newCall(), b.items, b.parallel, b.most, b.row)
 	b.tree.Close()
 	failed = b.finish(failed)
@@ -365,7 +366,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	if failed != nil {
 		return failed
 	}
-	return b.verdict(d.Caller)
+	return b.verdict(d.Scope().Caller())
 }
 
 // output begins the document of the rows.

@@ -72,7 +72,7 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 			return err
 		}
 		failed := mcp.Service{
-			Version: version.Version, Instructions: delegate.Guidance, Tools: serving.d.Set, ReadOnly: serving.readOnly(ctx), Call: serving.call, Texts: serving.texts, Read: serving.read,
+			Version: version.Version, Instructions: delegate.Guidance, Tools: serving.d.Set(), ReadOnly: serving.readOnly(ctx), Call: serving.call, Texts: serving.texts, Read: serving.read,
 			Bound: g.Env.Con.IO.Bound, Template: conversationURI + "{id}",
 		}.Run(ctx, g.Env.Con.IO.In, g.Env.Con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {
@@ -93,6 +93,8 @@ type service struct {
 	env     *run.Env
 	session *run.Session
 	d       *delegate.Delegator
+
+	profiles []string // profiles that a client may name
 
 	mu      sync.Mutex
 	telling map[string]func(string) // functions that send progress, by id of the running call
@@ -134,10 +136,21 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		s.env.Con.Note("serving below %s", s.session.Conv.ID)
 		scope = s.session.Log.Below()
 	}
-	s.d = s.session.Delegator(scope)
-	s.d.Limits, s.d.Watch, s.d.Lanes = caller.Limits, s.watch, caller.Limits.MaxParallel
+	s.profiles = caller.Limits.Profiles
+	opt := s.session.Delegation(scope)
+	opt.Limits, opt.Lanes = caller.Limits, caller.Limits.MaxParallel
+	var err error
+	if s.d, err = delegate.New(opt, func(funcs delegate.Funcs) (tools.Set, error) { return armed(caller, funcs) }); err == nil {
+		s.d.Watch(s.watch)
+	}
+	return err
+}
+
+// armed returns the tools of the service: those of the caller that delegate, and those that read
+// conversations.
+func armed(caller delegate.Caller, funcs delegate.Funcs) (tools.Set, error) {
 	var set []tools.Tool
-	for _, name := range append(names, "jp_conversation_list", "jp_conversation_print", "jp_conversation_grep") {
+	for _, name := range []string{"jp_query", "jp_batch_query", "jp_conversation_list", "jp_conversation_print", "jp_conversation_grep"} {
 		def, ok := tools.Embedded(name)
 		if !ok || def.Source == tools.SourceDelegation && !slices.Contains(caller.Tools, name) {
 			continue
@@ -150,14 +163,12 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 			def, err = def.WithEnum("queries.config", caller.Limits.Profiles)
 		}
 		if err != nil {
-			return err
+			return tools.Set{}, err
 		}
-		f, _ := s.d.Func(name)
+		f, _ := funcs(name)
 		set = append(set, tools.Tool{Definition: def, Func: f})
 	}
-	var err error
-	s.d.Set, err = tools.NewSet(set...)
-	return err
+	return tools.NewSet(set...)
 }
 
 // readOnly returns a function that reports whether a tool changes nothing. Tools that read
@@ -165,7 +176,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 // only read files and conversations. A profile that cannot be resolved counts as one that changes
 // something.
 func (s *service) readOnly(ctx context.Context) func(tools.Tool) bool {
-	delegations := !slices.ContainsFunc(s.d.Limits.Profiles, func(name string) bool { return !s.onlyReads(ctx, name) })
+	delegations := !slices.ContainsFunc(s.profiles, func(name string) bool { return !s.onlyReads(ctx, name) })
 	return func(t tools.Tool) bool {
 		return t.Source == tools.SourceConversation || t.Source == tools.SourceDelegation && delegations
 	}
@@ -205,8 +216,8 @@ func (s *service) call(ctx context.Context, name string, args json.RawMessage, t
 	}()
 	yes := tools.Decision{Allow: true}
 	run := tools.Executor{
-		Set:     s.d.Set,
-		Around:  spans.CallOf(s.d.Caller),
+		Set:     s.d.Set(),
+		Around:  spans.CallOf(s.d.Scope().Caller()),
 		Permit:  func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) { return yes, nil },
 		Deliver: func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) { return yes, nil },
 	}
@@ -231,7 +242,7 @@ func (s *service) watch(d *stream.Delegation) {
 
 // texts lists the conversations of the subtree.
 func (s *service) texts(ctx context.Context) ([]mcp.Text, error) {
-	convs, err := s.d.Scope.List(ctx, convstore.Filter{Hidden: true})
+	convs, err := s.d.Scope().List(ctx, convstore.Filter{Hidden: true})
 	if err != nil {
 		return nil, err
 	}
