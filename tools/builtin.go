@@ -2,10 +2,11 @@ package tools
 
 import (
 	"context"
-	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,33 +14,40 @@ import (
 	"jp/tools/suggest"
 )
 
-//go:embed *.toml
-var embedded embed.FS
+//go:generate go test -run TestEmbedded -update .
 
 // Embedded returns the definition of a tool that jp brings along: the built-in ones, which
 // [Builtin] runs, and those of the sources delegation and conversation, for which the caller has a
-// Func.
+// Func. They are written in the .toml files of this package. What would cost each process to decode
+// is in embedded.go as it was decoded.
 func Embedded(name string) (Definition, bool) {
-	src, err := embedded.ReadFile(name + ".toml")
-	if err != nil {
+	e, ok := embedded(name)
+	if !ok {
 		return Definition{}, false
 	}
-	def, err := decodeFile(src, "builtin:"+name+".toml", nil)
+	table := map[string]any{keyName: name, keySource: e.source, keyDescription: e.description}
+	if !e.parallel {
+		table[keyParallel] = false
+	}
+	def, err := decode(name, table, nil, nil)
 	if err != nil {
 		return Definition{}, false // the tests read them all
+	}
+	if e.schema != "" {
+		def.Schema, def.dash, def.set[keyParameters] = json.RawMessage(e.schema), map[string]bool{}, true
 	}
 	return def, true
 }
 
-// EmbeddedNames are the names that Embedded knows, sorted.
-func EmbeddedNames() []string {
-	entries, _ := embedded.ReadDir(".")
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = strings.TrimSuffix(e.Name(), ".toml")
-	}
-	return names
+// embeddedTool is what the definition of a tool that jp brings along says.
+type embeddedTool struct {
+	source, description string
+	parallel            bool
+	schema              string // "" = no parameters
 }
+
+// EmbeddedNames are the names that Embedded knows, sorted.
+func EmbeddedNames() []string { return slices.Clone(embeddedNames[:]) }
 
 // CheckSource refuses a definition that claims a source of jp's own tools under a name that jp does
 // not have there. pos is as for [Decode]. The error is a *DefinitionError.
