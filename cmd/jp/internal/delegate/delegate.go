@@ -62,12 +62,13 @@ type Options struct {
 	Lanes int
 
 	// Below returns what a sub-agent delegates with, when it does so for the first time: the options
-	// that its own config decides, and its tools. The others, such as Slot, are set here; nil = no
-	// sub-agent delegates.
+	// that its own config decides, and its tools. The Delegator sets the others, such as Slot; nil =
+	// no sub-agent delegates.
 	Below func(context.Context, Below) (Options, Arm, error)
 	// Placed is told the place of a call in a recording; nil = nothing is recorded.
 	Placed func(call, place string)
-	// Command carries out the command line of a jp inside a call of a tool, and returns its status.
+	// Command carries out the command line of a jp inside a call of a tool, and returns its status;
+	// nil = the caller's tools run no jp.
 	Command func(ctx context.Context, in *Inside, tool tools.Definition, r call.Request) int
 
 	Host    *proc.Host
@@ -106,8 +107,8 @@ type Run struct {
 	Query string
 }
 
-// Funcs returns what runs the delegation or conversation tool of a name, and whether there is such a
-// tool.
+// Funcs returns what runs the delegation or conversation tool of a name, and whether there is such
+// a tool.
 type Funcs func(name string) (tools.Func, bool)
 
 // Arm returns the tools that a caller holds, those made of Funcs among them. It calls none of them.
@@ -157,8 +158,8 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	return d, nil
 }
 
-// Watch passes progress to f, which is called from any goroutine. It is called before the first call
-// of a tool.
+// Watch passes progress to f, which is called from any goroutine. It must be called before the
+// first call of a tool.
 func (d *Delegator) Watch(f func(*stream.Delegation)) { d.runner.watch = f }
 
 // Scope returns the scope below the caller.

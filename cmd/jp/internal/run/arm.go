@@ -18,8 +18,8 @@ import (
 	"jp/tools/fs"
 )
 
-// arm returns the tools of defs: each definition with the function that runs it. That of a tool that
-// delegates is one of funcs.
+// arm returns the tools of defs: each definition with the function that runs it. That of a tool
+// that delegates is one of funcs.
 func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegate.Funcs) (tools.Set, error) {
 	fs := fs.Env{Workspace: ag.run.Root, Deny: ag.run.env.WS.Closed(), Sealed: ag.run.env.WS.Sealed(), Growing: ag.run.env.WS.Growing()}
 	env := ag.run.env.WS.CommandEnv(ag.run.Host, map[string]any{"conversation_id": ag.run.Conv.ID.String()})
