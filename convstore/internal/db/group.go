@@ -87,6 +87,13 @@ func (w *write) outcome() error {
 	return w.err
 }
 
+// undone takes back what the last run of its function did beside the store.
+func (w *write) undone() {
+	if w != nil && w.tx != nil {
+		w.tx.undone()
+	}
+}
+
 // enter adds a write to the queue and reports whether it leads.
 func (q *queue) enter(w *write) bool {
 	q.mu.Lock()
@@ -156,7 +163,8 @@ func (g *group) session() (err error) {
 }
 
 // write runs the functions of the group and commits.
-func (g *group) write(h *Handle) error {
+func (g *group) write(h *Handle) (err error) {
+	defer func() { g.undo(err) }() // before anybody else gets the store
 	b, err := h.db.Begin(true)
 	if err != nil {
 		return g.leader.f.openError(err)
@@ -170,7 +178,7 @@ func (g *group) write(h *Handle) error {
 		case w.err == nil:
 			g.wrote += w.tx.wrote
 		case w.tx.wrote == 0:
-			w.tx.undone()
+			w.undone()
 		default:
 			g.failed = true
 		}
@@ -186,6 +194,17 @@ func (g *group) write(h *Handle) error {
 		return g.leader.f.commitError(err)
 	}
 	return nil
+}
+
+// undo takes back what functions did beside the store in runs that are not kept. Err is the error
+// of the session.
+func (g *group) undo(err error) {
+	g.running.undone()
+	for _, w := range slices.Backward(g.ran) {
+		if !g.final || err != nil || w.err != nil {
+			w.undone()
+		}
+	}
 }
 
 // next takes the next write of the group out of the queue. It returns nil when the group is
@@ -217,6 +236,7 @@ func (g *group) rehearse() (again bool) {
 // end gives the writes of the group their outcomes, or puts them back to be run again. Err is the
 // error of the session; returned is false if it ended the goroutine.
 func (g *group) end(err error, returned bool) {
+	g.undo(err)
 	q := g.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -237,9 +257,6 @@ func (g *group) end(err error, returned bool) {
 		}
 	}
 	for _, w := range slices.Backward(all) {
-		if !g.final || err != nil || w.err != nil || w == g.running {
-			w.tx.undone()
-		}
 		switch {
 		case !g.final && (returned || w != g.leader):
 			w.err = nil

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"jp/convstore/internal/file"
 )
@@ -97,6 +100,17 @@ func (l *line) keys() map[string]bool {
 	return keys
 }
 
+// locked reports whether somebody holds the lock of the store.
+func (l *line) locked() bool {
+	other, err := os.Open(l.f.StorePath())
+	if err != nil {
+		l.t.Error(err)
+		return false
+	}
+	defer other.Close()
+	return file.Flock(other, unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
+}
+
 func put(key string) func(*Tx) error {
 	return func(t *Tx) error { return t.Put(Sessions, []byte(key), []byte{1}) }
 }
@@ -134,7 +148,7 @@ func TestGroup(t *testing.T) {
 }
 
 // TestGroupErrors: an error of one function does not touch the others, and what it did beside the
-// store is taken back as often as its changes are.
+// store is taken back as often as its changes are, before anybody else gets the store.
 func TestGroupErrors(t *testing.T) {
 	l := newLine(t)
 	refused := errors.New("refused")
@@ -146,7 +160,11 @@ func TestGroupErrors(t *testing.T) {
 		kind := kinds[i%len(kinds)]
 		got = append(got, l.write(t.Context(), func(tx *Tx) error {
 			held[i]++
-			tx.Undo(func() { held[i]-- })
+			tx.Undo(func() {
+				if held[i]--; !l.locked() {
+					t.Errorf("%d: taken back too late", i)
+				}
+			})
 			if kind == "ok" || strings.HasSuffix(kind, "changes") {
 				if err := put(fmt.Sprint(i))(tx); err != nil {
 					return err
@@ -243,7 +261,11 @@ func TestGroupPanic(t *testing.T) {
 				defer func() { recovered = recover() }()
 				_ = l.f.Write(t.Context(), func(tx *Tx) error {
 					undone--
-					tx.Undo(func() { undone++ })
+					tx.Undo(func() {
+						if undone++; !l.locked() {
+							t.Error("taken back too late")
+						}
+					})
 					_ = put("panicked")(tx)
 					panic("a mistake")
 				})

@@ -56,9 +56,6 @@ func (t *Tx) After(fn func()) { t.after = append(t.after, fn) }
 
 // undone calls the functions of Undo, the last one first.
 func (t *Tx) undone() {
-	if t == nil {
-		return
-	}
 	for _, fn := range slices.Backward(t.undo) {
 		fn()
 	}
