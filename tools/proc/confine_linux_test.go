@@ -93,6 +93,10 @@ func probe(args []string) int {
 		if fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0); err == nil {
 			err = unix.Connect(fds[0], &unix.SockaddrUnix{Name: at(1)})
 		}
+	case "queue", "unqueue":
+		if err = queue(at(0), at(1)); err == unix.EACCES {
+			err = nil // Landlock: the queue was made, and not opened
+		}
 	case "namespace":
 		err = unix.Unshare(unix.CLONE_NEWUTS)
 	case "limit", "nice", "nice user", "ioprio", "affinity", "scheduler": // of a process
@@ -151,9 +155,21 @@ func probe(args []string) int {
 	return 0
 }
 
+// queue makes a POSIX message queue, or with "unqueue" removes it.
+func queue(what, name string) error {
+	at, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	if what == "unqueue" {
+		return callError(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(at)), 0, 0)
+	}
+	return callError(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(at)), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+}
+
 // callError makes a system call and returns its error.
 func callError(nr, a, b, c uintptr) error {
-	if _, _, errno := unix.RawSyscall(nr, a, b, c); errno != 0 {
+	if _, _, errno := unix.RawSyscall6(nr, a, b, c, 0, 0, 0); errno != 0 {
 		return errno
 	}
 	return nil
@@ -260,6 +276,13 @@ func TestConfine(t *testing.T) {
 	t.Cleanup(func() { end(); <-ended })
 	outside := strconv.Itoa(<-started)
 
+	// A message queue of that program, and one that is made.
+	queued, made := "jp-test-"+outside, "jp-test-made-"+outside
+	t.Cleanup(func() { _, _ = queue("unqueue", queued), queue("unqueue", made) })
+	if err := queue("queue", queued); err != nil {
+		t.Fatal(err)
+	}
+
 	files := System()
 	files.Read, files.Write = append(files.Read, in("ro")), append(files.Write, in("rw"))
 	online := files
@@ -323,6 +346,8 @@ func TestConfine(t *testing.T) {
 		{name: "input and output priority of another process", args: []string{"ioprio", outside}},
 		{name: "processors of another process", args: []string{"affinity", outside}},
 		{name: "scheduler of another process", args: []string{"scheduler", outside}},
+		{name: "make a message queue", args: []string{"queue", made}},
+		{name: "remove the message queue of another program", args: []string{"unqueue", queued}},
 		{name: "watch a folder", args: []string{"watch", in("other")}},
 		{name: "TCP", args: []string{"dial", "tcp", tcp.Addr().String()}},
 		{name: "UDP", args: []string{"dial", "udp", udp.LocalAddr().String()}},
@@ -375,6 +400,13 @@ func TestConfine(t *testing.T) {
 		{"ocfs2 clone", "ioctl", 0x40186f04, false},        // OCFS2_IOC_REFLINK
 		{"verity", "ioctl", unix.FS_IOC_ENABLE_VERITY, false},
 		{"encryption", "ioctl", unix.FS_IOC_SET_ENCRYPTION_POLICY, false},
+		{"flags", "ioctl", unix.FS_IOC_SETFLAGS, false},
+		{"more flags", "ioctl", 0x401c5820, false}, // FS_IOC_FSSETXATTR
+		{"version", "ioctl", 0x40087602, false},    // FS_IOC_SETVERSION
+		{"thaw", "ioctl", 0xc0045878, false},       // FITHAW
+		{"encryption key", "ioctl", unix.FS_IOC_ADD_ENCRYPTION_KEY, false},
+		{"no encryption key", "ioctl", unix.FS_IOC_REMOVE_ENCRYPTION_KEY, false},
+		{"flags to read", "ioctl", unix.FS_IOC_GETFLAGS, true},
 		{"lease", "fcntl", unix.F_SETLEASE, false},
 		{"delegation", "fcntl", setDelegation, false},
 		{"clone", "ioctl", unix.FICLONE, true},
@@ -405,7 +437,7 @@ func TestConfine(t *testing.T) {
 	if os.Getuid() == 0 {
 		tries := [][]string{{"raw"}, {"namespace"}}
 		for _, nr := range append(refusedHere, unix.SYS_FANOTIFY_INIT, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE, unix.SYS_QUOTACTL_FD,
-			unix.SYS_KEXEC_FILE_LOAD, unix.SYS_OPEN_TREE_ATTR) {
+			unix.SYS_KEXEC_FILE_LOAD, unix.SYS_OPEN_TREE_ATTR, unix.SYS_FILE_SETATTR) {
 			tries = append(tries, []string{"call", strconv.Itoa(int(nr))})
 		}
 		for _, args := range tries {
