@@ -152,7 +152,11 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	return o, func(funcs delegate.Funcs) (tools.Set, error) {
 		var held []tools.Tool
 		for _, def := range defs {
-			if !ceiling.MayHold(def) || def.Source == tools.SourceDelegation && !r.Config.Delegation.Enabled {
+			holds := ceiling.Holds(def)
+			if _, ok := def.MCP(); ok { // its pin is filled in where it is called
+				holds = ceiling.MayHold(def)
+			}
+			if !holds || def.Source == tools.SourceDelegation && !r.Config.Delegation.Enabled {
 				continue
 			}
 			f, ok := funcs(def.Name)
