@@ -119,6 +119,9 @@ query = "wait"
 round = 1
 tool_calls = [{ name = "wait", arguments = {} }]
 [[rule]]
+query = "stall"
+hang = true
+[[rule]]
 query = "make"
 round = 1
 tool_calls = [{ name = "fs_create_file", arguments = { path = "x", content = "y" } }]
@@ -268,6 +271,85 @@ func TestClientQueue(t *testing.T) {
 	}
 }
 
+// A message that waits when the client's time is up, or a signal ends jp, has a result too.
+func TestClientWaitingAtTheEnd(t *testing.T) {
+	s := clientSite(t)
+	for _, test := range []struct {
+		args        []string
+		end         func(*clientRun)
+		state, want string
+		code        int
+	}{
+		{[]string{"--timeout", "3s"}, func(*clientRun) {}, "timeout", "not begun: --timeout: the time is up", 124},
+		{nil, func(c *clientRun) { _ = c.cmd.Process.Signal(syscall.SIGTERM) }, "cancelled", "not begun: ended by SIGTERM", 143},
+	} {
+		c := s.clientRun(test.args...)
+		c.say("stall")
+		c.until("system")
+		c.say("and")
+		c.say("more")
+		c.send(`{"type":"control_request","request_id":"r","request":{"subtype":"set_permission_mode","mode":"default"}}`)
+		c.answer("r") // so they were read
+		test.end(c)
+		for n := range 3 {
+			if r := c.until("result"); r["status"] != test.state || n > 0 && need[[]any](r, "errors")[0] != test.want {
+				t.Errorf("%q: %v, want %s: %s", test.args, r, test.state, test.want)
+			}
+		}
+		if status := c.end(); status != test.code {
+			t.Errorf("%q: status %d, want %d", test.args, status, test.code)
+		}
+	}
+	c := s.clientRun("--no-persist")
+	for _, text := range []string{"dear", "and", "more"} {
+		c.say(text)
+	}
+	for _, want := range []string{"ok", "error", "error"} {
+		if r := c.until("result"); r["status"] != want {
+			t.Errorf("--no-persist: %v, want %s", r, want)
+		}
+	}
+	if status := c.end(); status != 2 {
+		t.Errorf("--no-persist: status %d, want 2", status)
+	}
+}
+
+// A message that cannot be asked has its own result, and the next one is answered.
+func TestClientBadMessage(t *testing.T) {
+	s := clientSite(t)
+	c := s.clientRun("--max-tokens", "3000")
+	c.say("dear")
+	for _, content := range []string{`"a\u0000b"`, `[{"type":"image"}]`, `" "`} {
+		c.send(`{"type":"user","message":{"role":"user","content":` + content + `}}`)
+	}
+	c.say("dear")
+	for n, want := range []string{"", "stdin: line 2: query: holds a NUL byte",
+		`stdin: line 3: message: content: a block of type "image" is not read here; only text is`, "stdin: line 4: message: content is empty", ""} {
+		r := c.until("result")
+		if errs, _ := r["errors"].([]any); (want == "") != (r["status"] == "ok") || want != "" && errs[0] != want {
+			t.Errorf("message %d: %v, want %q", n+1, r, want)
+		}
+	}
+	if status := c.end(); status != 0 {
+		t.Errorf("status %d, want that of the last message, 0", status)
+	}
+
+	c = s.clientRun()
+	c.send(`{"type":"user","message":{"role":"user","content":"\u0000"}}`)
+	c.until("result")
+	c.say("dear")
+	if r := c.until("result"); r["status"] != "ok" {
+		t.Errorf("behind a bad first message: %v", r)
+	}
+	c.send(`{"type":"user","message":{"role":"user","content":"` + strings.Repeat("x", 16<<20) + `"}}`)
+	if r := c.until("result"); need[[]any](r, "errors")[0] != "stdin: a line has more than 16 MiB" {
+		t.Errorf("a line that is too long: %v", r)
+	}
+	if status := c.end(); status != 2 {
+		t.Errorf("status %d, want 2", status)
+	}
+}
+
 // Whatever goes wrong, each message is answered by one result with errors.
 func TestClientErrors(t *testing.T) {
 	s := clientSite(t)
@@ -331,7 +413,7 @@ func TestClientPermission(t *testing.T) {
 		{success + `{"behavior":"allow","updatedInput":null}`, true, "created"},
 		{success + `{"behavior":"deny","message":"not\u200b today"}`, false, "the user said no: not today"},
 		{success + `{"behavior":"allow","updatedInput":{"overwrite":true,"content":"y","path":"x"}}`, false, "the user said no: the client changed the arguments; a call runs unchanged or not at all"},
-		{success + `{"behavior":"allow","updatedInput":{}}`, false, "the arguments were changed"},
+		{success + `{"behavior":"allow","updatedInput":{}}`, false, "the user said no: the client changed the arguments"},
 		{success + `{"behavior":"yes"}`, false, `the user said no: the client's answer is none: its behavior is "yes"`},
 		{success + `null`, false, `the client's answer is none`},
 		{success + `[]`, false, `the client's answer is none`},

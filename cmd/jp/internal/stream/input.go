@@ -20,7 +20,8 @@ import (
 // The content of a message is a text or a list of {"type":"text","text":"..."}, which are joined by
 // newlines. Unknown keys are ignored. The zero value is a line without meaning, such as keep_alive.
 type Input struct {
-	Text    string          // what the user says; "" = the line is not a message
+	Text    string          // what the user says; "" = the line is not a message, or a bad one
+	Bad     error           // reason why the message cannot be answered; nil = it can
 	UUID    string          // id that the client gave the message; "" = none
 	Message json.RawMessage // message as it came
 	Control *Control        // nil = the line is not a control request
@@ -55,14 +56,16 @@ func ReadInput(line []byte) (Input, error) {
 	default:
 		return Input{}, fmt.Errorf("type %q is not read here; only user and control_request are", l.Type)
 	}
+	in := Input{UUID: l.UUID, Message: l.Message}
 	switch {
 	case l.ParentToolUseID != "":
-		return Input{}, fmt.Errorf("message: parent_tool_use_id is %q, and sub-agents take no messages", l.ParentToolUseID)
+		in.Bad = fmt.Errorf("message: parent_tool_use_id is %q, and sub-agents take no messages", l.ParentToolUseID)
 	case l.ShouldQuery != nil && !*l.ShouldQuery:
-		return Input{}, errors.New("message: shouldQuery is false, and each message is answered here")
+		in.Bad = errors.New("message: shouldQuery is false, and each message is answered here")
+	default:
+		in.Text, in.Bad = userText(l.Message)
 	}
-	text, err := userText(l.Message)
-	return Input{Text: text, UUID: l.UUID, Message: l.Message}, err
+	return in, nil
 }
 
 func userText(message json.RawMessage) (string, error) {
@@ -122,6 +125,8 @@ func (m *OneMessage) Add(line []byte) error {
 	in, err := ReadInput(line)
 	switch {
 	case err != nil:
+	case in.Bad != nil:
+		err = in.Bad
 	case in.Control != nil:
 		err = fmt.Errorf("a control request is answered with --output-format stream-json only")
 	case in.Reply != nil:

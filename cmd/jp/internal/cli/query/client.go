@@ -35,10 +35,12 @@ type client struct {
 	mu     sync.Mutex
 	o      options                 // options of the next run
 	begun  bool                    // a message was read, so Initialize would come too late
+	line   int                     // number of the line that is read; used by read only
 	spoken bool                    // a request was answered
 	cancel context.CancelCauseFunc // cancels the present run; nil = none
 	taken  bool                    // a message was taken from the queue
 	early  bool                    // the first message is interrupted before it is taken
+	left   bool                    // nothing more is queued
 	queue  []stream.Input
 	waits  int           // size of the queue in bytes, roughly
 	end    error         // reason why nothing more is read: io.EOF or an error
@@ -78,6 +80,13 @@ func (g *Group) converse(ctx context.Context, o options) (last error) {
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
 	go c.read(g.Env.Con.IO.In)
+	last = c.answerAll(ctx)
+	return errors.Join(last, c.leave(ctx, last))
+}
+
+// answerAll answers messages until none can come or be answered any more. It returns the error of
+// the last one.
+func (c *client) answerAll(ctx context.Context) (last error) {
 	for runs := 0; ; runs++ {
 		run, in, err := c.next(ctx)
 		switch {
@@ -87,42 +96,84 @@ func (g *Group) converse(ctx context.Context, o options) (last error) {
 			return last
 		}
 		if last != nil {
-			g.Env.Con.Fail(last)
+			c.group.Env.Con.Fail(last)
 		}
-		if err == nil && runs > 0 && c.run.id != 0 {
-			err = c.again()
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errLongLine), errors.Is(err, errAhead): // it was probably a message
+			return c.failed(err)
+		case err != nil:
 			return err
+		case in.Bad != nil:
+			last = c.failed(in.Bad)
+		default:
+			if c.run.id != 0 {
+				if err := c.again(); err != nil {
+					return c.failed(err)
+				}
+			}
+			if last = c.answer(run, in); c.run.id == 0 && !c.unbegun(last) {
+				return last
+			}
 		}
-		last = c.answer(run, in)
-		if c.run.id == 0 && !c.unbegun(last) || ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*console.SignalError)) {
+		if ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*console.SignalError)) {
 			return last
 		}
 	}
 }
 
-// errLongLine is a line of a client that is longer than all of stdin may be.
-var errLongLine = fmt.Errorf("a line has more than %d MiB", console.StdinMax>>20)
+// leave writes a result for each message that still waits when the client is answered no longer,
+// because of last or the end of ctx. It waits for a reader only as long as a run would.
+func (c *client) leave(ctx context.Context, last error) error {
+	c.mu.Lock()
+	waiting := len(c.queue)
+	c.left = true
+	c.mu.Unlock()
+	why := last
+	if signal := (*console.SignalError)(nil); errors.As(last, &signal) {
+		why = signal
+	} else if ctx.Err() != nil {
+		why = context.Cause(ctx)
+		c.group.Env.Con.IO.Bound(ctx)
+	}
+	for range waiting {
+		if err := c.writeFailed(fmt.Errorf("not begun: %w", why)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reasons why a line of a client ends the input, although it is probably a message.
+var (
+	errLongLine = fmt.Errorf("a line has more than %d MiB", console.StdinMax>>20)
+	errAhead    = fmt.Errorf("more than %d MiB of messages wait for their answers", console.StdinMax>>20)
+)
+
+// stdinError returns the error for what came on stdin.
+func stdinError(where string, err error) error {
+	failed := exit.Usagef("stdin: %s%v", where, err)
+	failed.Err = err
+	return failed
+}
 
 // read reads the lines of the client until stdin ends or a line is wrong. It may still wait for a
 // line when jp ends.
 func (c *client) read(in io.Reader) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, console.StdinMax)
-	for n := 1; lines.Scan(); n++ {
+	for c.line = 1; lines.Scan(); c.line++ {
 		line := bytes.TrimSpace(lines.Bytes())
 		if len(line) == 0 {
 			continue
 		}
 		if err := c.take(line); err != nil {
-			c.stop(exit.Usagef("stdin: line %d: %v", n, err))
+			c.stop(stdinError(c.at(), err))
 			return
 		}
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		c.stop(exit.Usagef("stdin: %v", errLongLine))
+		c.stop(stdinError("", errLongLine))
 	case err != nil && !errors.Is(err, os.ErrClosed):
 		c.stop(fmt.Errorf("stdin: %w", err))
 	default:
@@ -130,6 +181,9 @@ func (c *client) read(in io.Reader) {
 	}
 }
 
+func (c *client) at() string { return fmt.Sprintf("line %d: ", c.line) }
+
+// take carries out a request, or queues a message. An error ends the input.
 func (c *client) take(line []byte) error {
 	if !utf8.Valid(line) {
 		return errors.New("not UTF-8 text")
@@ -143,19 +197,24 @@ func (c *client) take(line []byte) error {
 	case in.Reply != nil:
 		c.replied(*in.Reply)
 		return nil
-	case in.Text == "":
+	case in.Bad == nil && in.Text == "":
 		return nil
+	case in.Bad == nil:
+		in.Text, in.Bad = run.Clean(in.Text)
 	}
-	if in.Text, err = run.Clean(in.Text); err != nil {
-		return err
+	if in.Bad != nil {
+		in.Bad, in.Message = stdinError(c.at(), in.Bad), nil
 	}
 	in.Message = bytes.Clone(in.Message)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun = true
 	w := weight(in)
+	if c.left {
+		return nil
+	}
 	if len(c.queue) > 0 && c.waits+w > console.StdinMax {
-		return fmt.Errorf("more than %d MiB of messages wait for their answers", console.StdinMax>>20)
+		return errAhead
 	}
 	c.waits += w
 	c.queue = append(c.queue, in)
@@ -349,21 +408,41 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	o.composed, o.client = command.Given(in.Text), c
 	err := c.group.ask(ctx, o)
 	cause := context.Cause(ctx)
-	c.mu.Lock()
-	c.cancel(nil)
-	c.cancel = nil
-	c.mu.Unlock()
 	if err == nil || c.run.answered {
+		c.over()
 		return err
 	}
 	if cause != nil && errors.Is(err, context.Canceled) {
 		err = cause
 	}
-	session := strings.TrimPrefix(o.id.Value, "new")
+	return c.failed(err)
+}
+
+// over notes that nothing runs which the client could interrupt.
+func (c *client) over() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel != nil {
+		c.cancel(nil)
+		c.cancel = nil
+	}
+}
+
+// failed ends a message that has no result yet, by one that says err. It returns err.
+func (c *client) failed(err error) error {
+	c.over()
+	return errors.Join(err, c.writeFailed(err))
+}
+
+// writeFailed writes the result of a message that could not begin.
+func (c *client) writeFailed(err error) error {
+	c.mu.Lock()
+	session := strings.TrimPrefix(c.o.id.Value, "new")
+	c.mu.Unlock()
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, session).Write(show.Failed(session, err)))
+	return stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, session).Write(show.Failed(session, err))
 }
 
 // oneMessage reads the one message of a client whose output format is not stream-json. It refuses a
