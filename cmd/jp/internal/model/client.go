@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -67,6 +68,38 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 }
 
 const maxRedirects = 5
+
+// once sends a request once. Where an HTTP/2 server says that it has not begun a request, net/http
+// sends it again by itself, as often as the server says so. No budget sees that, and only the
+// server knows what it charges.
+type once struct{ http.RoundTripper }
+
+func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
+	body := &onceBody{ReadCloser: req.Body}
+	req = req.WithContext(req.Context()) // a copy: a redirect needs the GetBody of the original
+	req.Body = body
+	req.GetBody = func() (io.ReadCloser, error) {
+		if body.begun.Load() {
+			return nil, errAgain
+		}
+		return body, nil
+	}
+	return o.RoundTripper.RoundTrip(req)
+}
+
+// errAgain ends a request that net/http wants to send again.
+var errAgain = errors.New("the request was sent already")
+
+// onceBody is the body of a request.
+type onceBody struct {
+	io.ReadCloser
+	begun atomic.Bool // whether something of it was read
+}
+
+func (b *onceBody) Read(p []byte) (int, error) {
+	b.begun.Store(true)
+	return b.ReadCloser.Read(p)
+}
 
 // maxErrorBody bounds what is read of a response that is an error.
 const maxErrorBody = 64 << 10
@@ -166,7 +199,7 @@ func (c Config) unreachable(err error) error {
 	case errors.As(err, &opErr) && opErr.Op == "dial" && loopback(c.BaseURL):
 		// A local server that does not run will not run a second later.
 		e.Final, e.Hint = true, "is the server at "+c.BaseURL+" running?"
-	case errors.Is(err, io.EOF), errors.As(err, &opErr) && opErr.Op == "read":
+	case errors.Is(err, errAgain), errors.Is(err, io.EOF), errors.As(err, &opErr) && opErr.Op == "read":
 		e.Message = "the connection was closed without an answer"
 	}
 	return e

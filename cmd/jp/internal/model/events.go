@@ -3,6 +3,7 @@ package model
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,7 +68,9 @@ func (c Config) post(ctx context.Context, path string, header http.Header, attem
 	header.Set("Accept", "application/json") // as the vendors' own clients, also for streams
 	header.Set("User-Agent", "jp")
 	header.Set("X-Stainless-Retry-Count", strconv.Itoa(max(attempt-1, 0))) // as they number retries
-	return c.intercept(req, c.Client.Do)
+	client := *c.Client
+	client.Transport = once{cmp.Or(client.Transport, http.DefaultTransport)}
+	return c.intercept(req, client.Do)
 }
 
 // take adds a line to the event. Names of fields are those of the HTML standard, "Server-sent
