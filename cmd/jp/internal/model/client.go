@@ -124,28 +124,53 @@ func (c Config) intercept(req *http.Request, next func(*http.Request) (*http.Res
 	if resp.StatusCode >= 300 {
 		return nil, c.statusError(resp.StatusCode, resp.Header, readError(resp))
 	}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, left: c.MaxBytes, config: c, touch: touch}
 	// Some servers send no type, or text/plain. Only what is certainly something else is rejected.
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	events := bufio.NewReader(resp.Body)
-	if kind == "application/json" && startsEvents(events) {
-		kind = "text/event-stream" // mislabelled
+	if kind == "text/html" {
+		readError(resp)
+		return nil, c.notStream(kind)
 	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{events, resp.Body}
-	if kind == "text/html" || kind == "application/json" {
-		if body := readError(resp); kind == "application/json" && parseErrorBody(body).message != "" {
-			return nil, c.StreamError(body)
+	if kind == "application/json" {
+		body := bufio.NewReader(resp.Body)
+		if !startsEvents(body) {
+			defer resp.Body.Close()
+			return nil, c.unstreamed(ctx, kind, body)
 		}
-		return nil, &Error{Provider: c.Name, Kind: KindStream, Final: true, Status: resp.StatusCode,
-			Message: fmt.Sprintf("answered with %s, not with an event stream", kind),
-			Hint:    "check the base URL"}
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{body, resp.Body} // mislabelled
 	}
 	answered(ctx)
-	resp.Body = &limitedBody{ReadCloser: resp.Body, left: c.MaxBytes, config: c, touch: touch}
 	return resp, nil
 }
+
+// notStream returns the error of an answer of another type.
+func (c Config) notStream(kind string) *Error {
+	return &Error{Provider: c.Name, Kind: KindStream, Final: true, Status: http.StatusOK,
+		Message: fmt.Sprintf("answered with %s, not with an event stream", kind),
+		Hint:    "check the base URL"}
+}
+
+// unstreamed returns the error of an answer in JSON, with the answer itself: it is the report of an
+// error, or a whole reply of a server that does not stream, which costs what it says.
+func (c Config) unstreamed(ctx context.Context, kind string, body io.Reader) error {
+	whole, _ := io.ReadAll(body) // as far as it comes
+	e := c.notStream(kind)
+	if parseErrorBody(whole).message != "" {
+		e = c.StreamError(whole)
+	} else {
+		answered(ctx)
+	}
+	e.Err = wholeReply(whole)
+	return e
+}
+
+// wholeReply is a reply that is no stream.
+type wholeReply []byte
+
+func (wholeReply) Error() string { return "a reply that is no stream" }
 
 // readError reads the body of an error, as far as it comes, and closes it.
 func readError(resp *http.Response) []byte {

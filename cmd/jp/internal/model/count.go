@@ -18,7 +18,8 @@ import (
 //   - A request that was not sent, or that the provider rejected (a status of 300 and above), used nothing.
 //   - A request that was sent used at least its input: only the provider knows what it did with a request
 //     whose answer nobody waited for.
-//   - A reply that broke off used at least the output that came, arguments of unfinished calls included.
+//   - A reply that broke off used at least the output that came, arguments of unfinished calls and
+//     encrypted reasoning included.
 func Count(s Stream) Stream {
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
@@ -74,6 +75,9 @@ func (c *counter) used(err error) (Part, bool) {
 		u = *c.reported.Usage
 	}
 	output := c.said + max(c.pieces, c.calls)
+	if c.progress.answered.Load() {
+		output += c.progress.hidden.Load()
+	}
 	if err == nil && u.Input+u.CacheRead+u.CacheWrite > 0 && (u.Output > 0 || output == 0) {
 		// the count of a whole reply is exact, unless input or output is missing
 		return c.reported, true
@@ -96,7 +100,10 @@ func (c *counter) used(err error) (Part, bool) {
 }
 
 // progress is how far a request came. Its sender sets it, from any goroutine.
-type progress struct{ sent, answered atomic.Bool }
+type progress struct {
+	sent, answered atomic.Bool
+	hidden         atomic.Int64 // bytes of output that were in no part
+}
 
 type progressKey struct{}
 
@@ -104,6 +111,14 @@ type progressKey struct{}
 func Sent(ctx context.Context) {
 	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
 		p.sent.Store(true)
+	}
+}
+
+// Hidden reports to a Count above that bytes of output came which are in no part, or only in one
+// that waits for the end of the reply.
+func Hidden(ctx context.Context, bytes int) {
+	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
+		p.hidden.Add(int64(bytes))
 	}
 }
 

@@ -24,6 +24,13 @@ func TestCountCharges(t *testing.T) {
 		_, _ = io.WriteString(w, events)
 		_ = http.NewResponseController(w).Flush()
 	}
+	body := func(kind, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, text)
+		}
+	}
+	long := strings.Repeat("paid ", 20000)
 	status := func(n int) http.HandlerFunc { return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(n) } }
 	cut := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	for _, tt := range []struct {
@@ -37,10 +44,23 @@ func TestCountCharges(t *testing.T) {
 		{"overloaded", status(529), "anthropic openai responses", convstore.Usage{}},
 		{"server error", status(500), "anthropic openai responses", convstore.Usage{}},
 		{"refused", status(400), "anthropic openai responses", convstore.Usage{}},
-		{"sign in first", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/html")
-			_, _ = io.WriteString(w, "<html>")
-		}, "anthropic openai responses", convstore.Usage{}},
+		{"sign in first", body("text/html", "<html>"), "anthropic openai responses", convstore.Usage{}},
+		{"an error instead of a stream", body("application/json", `{"error":{"message":"busy"}}`), "anthropic openai responses", convstore.Usage{}},
+		{"an error that cost something", body("application/json", `{"error":{"message":"busy"},"usage":{"prompt_tokens":50000,"completion_tokens":7}}`), "openai", convstore.Usage{Input: 50000, Output: 7}},
+		{"not a stream", body("application/json", `{"content":[{"type":"text","text":"`+long+`"}],"stop_reason":"end_turn","usage":{"input_tokens":50000,"output_tokens":2000}}`),
+			"anthropic", convstore.Usage{Input: 50000, Output: 2000}},
+		{"not a stream", body("application/json; charset=utf-8", `{"choices":[{"message":{"content":"`+long+`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":50000,"completion_tokens":2000}}`),
+			"openai", convstore.Usage{Input: 50000, Output: 2000}},
+		{"not a stream", body("text/plain", `{"output":[{"text":"`+long+`"}],"error":null,"usage":{"input_tokens":50000,"output_tokens":2000}}`),
+			"responses", convstore.Usage{Input: 50000, Output: 2000}},
+		{"not a stream, without usage", body("application/json", `{"text":"`+strings.Repeat("x", 289)+`"}`), "anthropic openai responses", convstore.Usage{Input: in, Output: 101}},
+		{"not a stream, with an empty usage", body("application/json", `{"text":"`+strings.Repeat("x", 278)+`","usage":{}}`), "anthropic openai responses", convstore.Usage{Input: in, Output: 101}},
+		{"not a stream, cut", func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Length", "5000")
+			body("application/json", `{"text":"`+strings.Repeat("x", 291))(w, req)
+			_ = http.NewResponseController(w).Flush()
+			cut(w, req)
+		}, "anthropic openai responses", convstore.Usage{Input: in, Output: 101}},
 		{"no answer yet", func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }, "anthropic openai responses", convstore.Usage{Input: in}},
 		{"cut without an answer", cut, "anthropic openai responses", convstore.Usage{Input: in}},
 		{"cut after the headers", func(w http.ResponseWriter, req *http.Request) { stream(w, ""); cut(w, req) }, "anthropic openai responses", convstore.Usage{Input: in}},

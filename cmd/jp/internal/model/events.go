@@ -20,6 +20,9 @@ import (
 type Event struct {
 	Name string // "" = the server gave none
 	Data []byte // never empty; valid until the next event
+	// whether this is a reply of a server that does not stream; only its usage counts, and an error
+	// follows
+	Whole bool
 }
 
 // Post sends a request as JSON to a path below the base URL and yields the events of the reply,
@@ -27,14 +30,23 @@ type Event struct {
 // The attempt counts from 1, see [Request].
 func (c Config) Post(ctx context.Context, path string, header http.Header, attempt int, request any) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		var lines lines
 		resp, err := c.post(ctx, path, header, attempt, request)
+		if err == nil {
+			defer resp.Body.Close()
+			lines.from = bufio.NewReaderSize(resp.Body, 32<<10)
+			if startsObject(lines.from) {
+				err = c.unstreamed(ctx, "JSON", lines.from)
+			}
+		}
 		if err != nil {
-			yield(Event{}, c.Fail(ctx, err))
+			var whole wholeReply
+			if !errors.As(err, &whole) || len(whole) == 0 || yield(Event{Data: whole, Whole: true}, nil) {
+				yield(Event{}, c.Fail(ctx, err))
+			}
 			return
 		}
-		defer resp.Body.Close()
 		var e Event
-		lines := lines{from: bufio.NewReaderSize(resp.Body, 32<<10)}
 		for {
 			line, err := lines.next()
 			switch {
@@ -167,6 +179,12 @@ func (n *Num) UnmarshalJSON(raw []byte) error {
 		*n = Num{int64(f), true}
 	}
 	return nil
+}
+
+// startsObject reports whether a body begins like a JSON object, which no event stream does.
+func startsObject(r *bufio.Reader) bool {
+	b, _ := r.Peek(1)
+	return string(b) == "{"
 }
 
 // startsEvents reports whether a body begins like an event stream, which no JSON does.

@@ -31,7 +31,7 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 		if p.config.Key != "" {
 			header.Set("X-Api-Key", p.config.Key.Reveal())
 		}
-		reply := reply{config: p.config, yield: yield, blocks: make(map[int64]*open), calls: model.NewCalls(r)}
+		reply := reply{config: p.config, yield: yield, hidden: func(n int) { model.Hidden(ctx, n) }, blocks: make(map[int64]*open), calls: model.NewCalls(r)}
 		for e, err := range p.config.Post(ctx, "v1/messages", header, r.Attempt, p.request(r)) {
 			if err == nil {
 				err = reply.take(e, r)
@@ -54,6 +54,7 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 type reply struct {
 	config   model.Config
 	yield    func(model.Part, error) bool
+	hidden   func(bytes int) // model.Hidden
 	blocks   map[int64]*open // by index
 	calls    *model.Calls
 	usage    convstore.Usage
@@ -87,10 +88,17 @@ func (r *reply) part(p model.Part) error {
 // take handles an event. The names are those of the API, which may have others and pings between
 // them, to be ignored.
 func (r *reply) take(named model.Event, request model.Request) error {
-	switch named.Name {
-	case "", "ping":
+	switch {
+	case named.Whole:
+		var e event
+		_ = named.Read(&e) // what cannot be read says nothing
+		if r.counts(e.Usage); r.usage.Output <= 0 {
+			r.hidden(len(named.Data))
+		}
 		return nil
-	case "error":
+	case named.Name == "", named.Name == "ping":
+		return nil
+	case named.Name == "error":
 		return r.config.StreamError(named.Data)
 	}
 	var e event

@@ -11,11 +11,9 @@ package openai
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
-	"jp/convstore"
 )
 
 // New is a model.Provider.
@@ -24,16 +22,16 @@ func New(c model.Config) (model.Stream, error) {
 		return api{
 			config: c, path: "responses",
 			request: func(r model.Request) (any, error) { return responder{c}.request(r) },
-			answer: func(r model.Request, yield func(model.Part, error) bool) answer {
-				return &response{config: c, yield: yield, calls: model.NewCalls(r)}
+			answer: func(r model.Request, yield func(model.Part, error) bool, hidden func(int)) answer {
+				return &response{config: c, yield: yield, hidden: hidden, calls: model.NewCalls(r)}
 			},
 		}.stream, nil
 	}
 	return api{
 		config: c, path: "chat/completions",
 		request: func(r model.Request) (any, error) { return provider{c}.request(r) },
-		answer: func(r model.Request, yield func(model.Part, error) bool) answer {
-			return &reply{config: c, yield: yield, calls: model.NewCalls(r)}
+		answer: func(r model.Request, yield func(model.Part, error) bool, hidden func(int)) answer {
+			return &reply{config: c, yield: yield, hidden: hidden, calls: model.NewCalls(r)}
 		},
 	}.stream, nil
 }
@@ -45,10 +43,11 @@ type provider struct{ config model.Config }
 type reply struct {
 	config    model.Config
 	yield     func(model.Part, error) bool
+	hidden    func(bytes int) // model.Hidden
 	pending   []*call
 	calls     *model.Calls
-	used      *model.Part // usage and cost that the server reported; nil = none
-	finished  string      // the finish reason
+	tally     tally
+	finished  string // the finish reason
 	said      bool
 	refused   bool
 	reasoning []byte
@@ -77,16 +76,21 @@ func (r *reply) whole() bool { return false }
 
 func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) {
 	var c chunk
-	if err := e.Read(&c); err != nil {
+	err := e.Read(&c)
+	if e.Whole { // what cannot be read says nothing
+		if r.tally.add(c.Usage); r.tally.output <= 0 {
+			r.hidden(len(e.Data))
+		}
+		return true, nil
+	}
+	if err != nil {
 		return true, err
 	}
 	if err := reported(r.config, e, c.Error); err != nil {
 		return true, err
 	}
 	name(c.ID.Text, c.Model.Text)
-	if u := c.Usage; u != nil {
-		r.used = used(u.Prompt.N, u.Completion.N, u.Total.N, u.Details.Cached.N, u.Details.CacheWrite.N, u.Cost)
-	}
+	r.tally.add(c.Usage)
 	for _, choice := range c.Choices {
 		if choice.Index.N != 0 {
 			continue // we ask for one
@@ -126,24 +130,6 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 	return true, nil
 }
 
-// used is the usage that both APIs report at the end. Some vendors, such as xAI, count reasoning
-// apart from the output, and only the total says what is paid. The cost is in the form of
-// OpenRouter, see dollars.
-func used(input, output, total, cached, written int64, cost json.RawMessage) *model.Part {
-	return &model.Part{Cost: dollars(cost), Usage: model.Tokens(convstore.Usage{
-		Input: fresh(input, cached, written), Output: max(output, total-input), CacheRead: cached, CacheWrite: written,
-	})}
-}
-
-// fresh returns the tokens of a prompt without cache reads and writes. Most servers count these in
-// the prompt, some count them apart.
-func fresh(prompt, cached, written int64) int64 {
-	if n := prompt - max(cached, 0) - max(written, 0); n >= 0 {
-		return n
-	}
-	return prompt
-}
-
 // say yields a piece of thinking, then of the answer.
 func (r *reply) say(thought, said string) bool {
 	if thought != "" {
@@ -157,16 +143,6 @@ func (r *reply) say(thought, said string) bool {
 	}
 	r.said = true
 	return r.yield(model.Part{Text: said}, nil)
-}
-
-// dollars returns OpenRouter's usage.cost in nano-dollars; nil if there is no valid one.
-func dollars(raw json.RawMessage) *int64 {
-	var usd *float64
-	if json.Unmarshal(raw, &usd) != nil || usd == nil || !(*usd >= 0 && *usd < 1e6) {
-		return nil
-	}
-	nano := int64(math.Round(*usd * 1e9))
-	return &nano
 }
 
 // toolCall finds the call that a delta belongs to, adds to it, and returns what was added.
@@ -231,7 +207,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 		err = r.addCalls()
 	}
 	if err != nil {
-		if r.used == nil || r.yield(*r.used, nil) {
+		if used := r.tally.used(); used == nil || r.yield(*used, nil) {
 			r.yield(model.Part{}, err)
 		}
 		return
@@ -254,7 +230,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 			return
 		}
 	}
-	if r.used != nil && !r.yield(*r.used, nil) {
+	if used := r.tally.used(); used != nil && !r.yield(*used, nil) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)

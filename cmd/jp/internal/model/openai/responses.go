@@ -54,11 +54,12 @@ type opaqueItem struct {
 type response struct {
 	config  model.Config
 	yield   func(model.Part, error) bool
+	hidden  func(bytes int) // model.Hidden
 	calls   *model.Calls
-	queue   []queued    // in the order of the model, from the first call on
-	used    *model.Part // usage and cost that the server reported; nil = none
-	end     model.Stop  // "" = there is more to come
-	failure error       // failure that the server reported
+	queue   []queued // in the order of the model, from the first call on
+	tally   tally
+	end     model.Stop // "" = there is more to come
+	failure error      // failure that the server reported
 	refused bool
 	said    bool            // text of the answer
 	thought strings.Builder // reasoning shown of the item under way
@@ -72,6 +73,13 @@ func (r *response) whole() bool { return r.end != "" }
 
 func (r *response) event(named model.Event, name func(id, model string)) (bool, error) {
 	var e responsesEvent
+	if named.Whole { // the response itself
+		_ = named.Read(&e.Response) // what cannot be read says nothing
+		if r.tally.add(e.Response.Usage); r.tally.output <= 0 {
+			r.hidden(len(named.Data))
+		}
+		return true, nil
+	}
 	if err := named.Read(&e); err != nil {
 		return true, err
 	}
@@ -186,9 +194,7 @@ func (r *response) reasoning(i item) bool {
 
 // ends takes the last event.
 func (r *response) ends(e responsesEvent) {
-	if u := e.Response.Usage; u != nil {
-		r.used = used(u.Input.N, u.Output.N, u.Total.N, u.Details.Cached.N, u.Details.CacheWrite.N, u.Cost)
-	}
+	r.tally.add(e.Response.Usage)
 	r.end = model.StopEnd
 	// Servers that follow OpenAI's send one last event for all ends, and say in the response which
 	// it is.
@@ -217,7 +223,7 @@ func (r *response) finish(ctx context.Context, err error) {
 		err = r.config.Bad(model.KindStream, "the reply broke off")
 	}
 	if err != nil {
-		if r.used == nil || r.yield(*r.used, nil) {
+		if used := r.tally.used(); used == nil || r.yield(*used, nil) {
 			r.yield(model.Part{}, err)
 		}
 		return
@@ -235,7 +241,7 @@ func (r *response) finish(ctx context.Context, err error) {
 			return
 		}
 	}
-	if r.used != nil && !r.yield(*r.used, nil) {
+	if used := r.tally.used(); used != nil && !r.yield(*used, nil) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)

@@ -15,7 +15,7 @@ type api struct {
 	config  model.Config
 	path    string // below the base URL
 	request func(model.Request) (any, error)
-	answer  func(model.Request, func(model.Part, error) bool) answer
+	answer  func(r model.Request, yield func(model.Part, error) bool, hidden func(bytes int)) answer
 }
 
 // answer puts the events of one reply together and yields its parts.
@@ -47,7 +47,7 @@ func (a api) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, 
 		if a.config.Key != "" {
 			header.Set("Authorization", "Bearer "+a.config.Key.Reveal())
 		}
-		reply := a.answer(r, yield)
+		reply := a.answer(r, yield, func(n int) { model.Hidden(ctx, n) })
 		for e, failed := range a.config.Post(ctx, a.path, header, r.Attempt, request) {
 			if err = failed; err != nil || bytes.HasPrefix(e.Data, []byte("[DONE]")) {
 				break

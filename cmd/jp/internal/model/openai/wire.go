@@ -98,16 +98,25 @@ type chunk struct {
 			ToolCalls                   []deltaCall       `json:"tool_calls"`
 		}
 	}
-	Usage *struct {
-		Prompt     model.Num `json:"prompt_tokens"`
-		Completion model.Num `json:"completion_tokens"`
-		Total      model.Num `json:"total_tokens"`
-		Details    struct {
-			Cached     model.Num `json:"cached_tokens"`
-			CacheWrite model.Num `json:"cache_write_tokens"`
-		} `json:"prompt_tokens_details"`
-		Cost json.RawMessage
-	}
+	Usage *usage
+}
+
+// usage is what we read of the usage of both APIs, which name the same counts differently.
+type usage struct {
+	Prompt     model.Num `json:"prompt_tokens"`
+	Input      model.Num `json:"input_tokens"`
+	Completion model.Num `json:"completion_tokens"`
+	Output     model.Num `json:"output_tokens"`
+	Total      model.Num `json:"total_tokens"`
+
+	PromptDetails inputDetails `json:"prompt_tokens_details"`
+	InputDetails  inputDetails `json:"input_tokens_details"`
+	Cost          json.RawMessage
+}
+
+type inputDetails struct {
+	Cached     model.Num `json:"cached_tokens"`
+	CacheWrite model.Num `json:"cache_write_tokens"`
 }
 
 // deltaCall is a piece of a tool call.
@@ -172,15 +181,6 @@ type responsesEvent struct {
 		ID, Model, Status model.Str
 		Error             json.RawMessage
 		IncompleteDetails struct{ Reason model.Str } `json:"incomplete_details"`
-		Usage             *struct {
-			Input   model.Num `json:"input_tokens"`
-			Output  model.Num `json:"output_tokens"`
-			Total   model.Num `json:"total_tokens"`
-			Details struct {
-				Cached     model.Num `json:"cached_tokens"`
-				CacheWrite model.Num `json:"cache_write_tokens"`
-			} `json:"input_tokens_details"`
-			Cost json.RawMessage
-		}
+		Usage             *usage
 	}
 }
