@@ -89,11 +89,8 @@ func (c *counter) used(err error) (Part, bool) {
 	if u.Input+u.CacheRead+u.CacheWrite == 0 {
 		u.Input, p.Estimated = c.request.Estimate(), true
 	}
-	n := output/3 + 1
-	if most := int64(c.request.MaxTokens); most > 0 {
-		n = min(n, most)
-	}
-	if u.Output < n && (err == nil || output > 0) {
+	// The limit of the request says nothing here: not every server keeps it.
+	if n := output/3 + 1; u.Output < n && (err == nil || output > 0) {
 		u.Output, p.Estimated = n, true
 	}
 	return p, true

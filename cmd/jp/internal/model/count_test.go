@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 func TestCountCharges(t *testing.T) {
 	cancelled := errors.New("enough")
 	r := ask(strings.Repeat("a question, ", 100))
+	r.MaxTokens = 5
 	in := r.Estimate()
 	stream := func(w http.ResponseWriter, events string) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -33,6 +35,17 @@ func TestCountCharges(t *testing.T) {
 	long := strings.Repeat("paid ", 20000)
 	status := func(n int) http.HandlerFunc { return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(n) } }
 	cut := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	x := func(n int) string { return strings.Repeat("x", n) }
+	broken := func(events ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, req *http.Request) {
+			for _, e := range events {
+				var named struct{ Type string }
+				_ = json.Unmarshal([]byte(e), &named)
+				stream(w, "event: "+named.Type+"\ndata: "+e+"\n\n")
+			}
+			cut(w, req)
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		serve  http.HandlerFunc // nil = nobody listens; what does not answer is cancelled
@@ -71,6 +84,28 @@ func TestCountCharges(t *testing.T) {
 			stream(w, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":2800,\"output_tokens\":1}}}\n\n")
 			cut(w, req)
 		}, "anthropic", convstore.Usage{Input: 2800, Output: 1}},
+		{"cut, beyond its limit", broken(`{"choices":[{"delta":{"content":"` + x(300) + `"}}]}`), "openai", convstore.Usage{Input: in, Output: 101}},
+		{"cut, encrypted reasoning", broken(`{"choices":[{"delta":{"reasoning":"` + x(10) + `","reasoning_details":[{"type":"reasoning.text","text":"` + x(10) + `"},{"type":"reasoning.encrypted","data":"` + x(290) + `"}]}}]}`),
+			"openai", convstore.Usage{Input: in, Output: 101}},
+		{"cut, summary of reasoning", broken(`{"choices":[{"delta":{"reasoning_details":[{"summary":"` + x(300) + `"}]}}]}`), "openai", convstore.Usage{Input: in, Output: 101}},
+		{"cut, signature of a call", broken(`{"choices":[{"delta":{"tool_calls":[{"extra_content":"` + x(298) + `"}]}}]}`), "openai", convstore.Usage{Input: in, Output: 101}},
+		{"cut, whole call", broken(`{"type":"content_block_start","content_block":{"type":"tool_use","name":"echo","input":{"a":"` + x(288) + `"}}}`), "anthropic", convstore.Usage{Input: in, Output: 101}},
+		{"cut, redacted thinking", broken(`{"type":"content_block_start","content_block":{"type":"redacted_thinking","data":"` + x(300) + `"}}`), "anthropic", convstore.Usage{Input: in, Output: 101}},
+		{"cut, signature", broken(`{"type":"content_block_start","content_block":{"type":"thinking","signature":"`+x(100)+`"}}`,
+			`{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"`+x(200)+`"}}`), "anthropic", convstore.Usage{Input: in, Output: 101}},
+		{"cut, unknown block", broken(`{"type":"content_block_start","content_block":{"type":"server_tool_use","name":"echo","input":{"a":"` + x(292) + `"}}}`), "anthropic", convstore.Usage{Input: in, Output: 101}},
+		{"cut, whole call", broken(`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"c","name":"echo","arguments":"` + x(296) + `"}}`),
+			"responses", convstore.Usage{Input: in, Output: 101}},
+		{"cut, call in pieces", broken(`{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","name":"echo"}}`,
+			`{"type":"response.function_call_arguments.delta","output_index":1,"delta":"`+x(300)+`"}`,
+			`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"c","name":"echo","arguments":"`+x(300)+`"}}`),
+			"responses", convstore.Usage{Input: in, Output: 101}},
+		{"cut, encrypted reasoning", broken(`{"type":"response.output_item.done","item":{"type":"reasoning","summary":[{"text":"` + x(10) + `"}],"encrypted_content":"` + x(290) + `"}}`),
+			"responses", convstore.Usage{Input: in, Output: 101}},
+		{"cut, reasoning after a call", broken(`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"c","name":"echo","arguments":"{}"}}`,
+			`{"type":"response.output_item.done","output_index":2,"item":{"type":"reasoning","content":[{"text":"`+x(94)+`"}],"encrypted_content":"`+x(200)+`"}}`),
+			"responses", convstore.Usage{Input: in, Output: 101}},
+		{"cut, unknown item", broken(`{"type":"response.custom_tool_call_input.delta","delta":"` + x(300) + `"}`), "responses", convstore.Usage{Input: in, Output: 101}},
 		{"cut within a call", func(w http.ResponseWriter, req *http.Request) {
 			stream(w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"echo","arguments":"`+strings.Repeat("x", 296)+"\"}}]}}]}\n\n")
 			cut(w, req)

@@ -150,6 +150,7 @@ func (r *reply) start(e event) error {
 	c := e.ContentBlock
 	b := &open{kind: c.Type.Text, id: c.ID.Text, name: c.Name.Text, signature: c.Signature.Text, redacted: c.Data.Text, text: []byte(c.Thinking.Text)}
 	r.blocks[e.Index.N] = b
+	r.hidden(len(b.signature) + len(b.redacted))
 	switch b.kind {
 	case "":
 		return r.config.Bad(model.KindStream, "content block %d has no type", e.Index.N)
@@ -169,7 +170,9 @@ func (r *reply) start(e event) error {
 		if raw := string(c.Input); raw != "" && raw != "null" && raw != "{}" {
 			b.startArgument = c.Input
 		}
-		return r.part(model.Part{CallDelta: b.name})
+		return r.part(model.Part{CallDelta: b.name + string(b.startArgument)})
+	default:
+		r.hidden(len(c.Input))
 	}
 	return nil
 }
@@ -197,6 +200,7 @@ func (r *reply) delta(e event) error {
 		}
 	case "signature_delta":
 		b.signature += d.Signature.Text
+		r.hidden(len(d.Signature.Text))
 	case "input_json_delta":
 		if !d.PartialJSON.Valid {
 			return r.config.Bad(model.KindStream, "a delta of a tool call without JSON text")

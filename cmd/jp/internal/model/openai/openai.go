@@ -111,6 +111,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 			}
 		}
 		r.memory.Details = append(r.memory.Details, d.ReasoningDetails...)
+		r.hidden(beside(text, d.ReasoningDetails))
 		if d.Refusal.Text != "" {
 			r.refused = true
 		}
@@ -128,6 +129,19 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 		}
 	}
 	return true, nil
+}
+
+// beside returns how many bytes of reasoning are in OpenRouter's details and not in the text beside
+// them, which they may repeat.
+func beside(text string, details []json.RawMessage) int {
+	shown, hidden := 0, 0
+	for _, raw := range details {
+		var d struct{ Text, Summary, Data, Signature model.Str }
+		_ = json.Unmarshal(raw, &d) // what is no object has none of these
+		shown += len(d.Text.Text) + len(d.Summary.Text)
+		hidden += len(d.Data.Text) + len(d.Signature.Text)
+	}
+	return hidden + max(shown-len(text), 0)
 }
 
 // say yields a piece of thinking, then of the answer.
@@ -185,6 +199,7 @@ func (r *reply) toolCall(d deltaCall) string {
 	c.arguments = append(c.arguments, arguments...)
 	if d.Extra != nil {
 		c.extra = d.Extra
+		r.hidden(len(d.Extra))
 	}
 	return name + arguments
 }

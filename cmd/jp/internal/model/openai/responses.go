@@ -63,7 +63,8 @@ type response struct {
 	refused bool
 	said    bool            // text of the answer
 	thought strings.Builder // reasoning shown of the item under way
-	spoken  map[int64]bool  // output indexes whose text came in pieces
+	// output indexes of items that came in pieces, besides reasoning
+	inPieces map[int64]bool
 }
 
 // queued is something that waits for the end of the reply: reasoning, or the next call.
@@ -90,10 +91,8 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 	switch delta := e.Delta.Text; e.Type.Text {
 	case "response.output_text.delta", "response.refusal.delta":
 		r.refused = r.refused || e.Type.Text == "response.refusal.delta"
-		if r.spoken == nil {
-			r.spoken = map[int64]bool{}
-		}
-		r.spoken[e.OutputIndex.N], r.said = true, true
+		r.pieces(e.OutputIndex.N)
+		r.said = true
 		return delta == "" || r.yield(model.Part{Text: delta}, nil), nil
 	case "response.reasoning_summary_part.added":
 		if r.thought.Len() > 0 {
@@ -102,19 +101,33 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		return r.think(delta), nil
 	case "response.function_call_arguments.delta":
+		r.pieces(e.OutputIndex.N)
 		return delta == "" || r.yield(model.Part{CallDelta: delta}, nil), nil
 	case "response.output_item.done":
 		var i item
 		if err := json.Unmarshal(e.Item, &i); err != nil {
 			return r.fails(r.config.Bad(model.KindStream, "an item of the reply makes no sense")), nil
 		}
-		return r.item(e.OutputIndex.N, i), nil
+		return r.item(e.OutputIndex.N, i, len(e.Item)), nil
 	case "response.completed", "response.incomplete", "response.failed":
 		r.ends(e)
 	case "error":
 		return r.fails(r.config.StreamError(named.Data)), nil
+	default:
+		if delta != "" {
+			r.pieces(e.OutputIndex.N)
+			r.hidden(len(delta))
+		}
 	}
 	return true, nil
+}
+
+// pieces notes that an item comes in pieces.
+func (r *response) pieces(index int64) {
+	if r.inPieces == nil {
+		r.inPieces = map[int64]bool{}
+	}
+	r.inPieces[index] = true
 }
 
 func (r *response) think(text string) bool {
@@ -128,31 +141,38 @@ func (r *response) fails(err error) bool {
 	return true
 }
 
-// item takes a complete output item.
-func (r *response) item(index int64, i item) bool {
+// item takes a complete output item of so many bytes.
+func (r *response) item(index int64, i item, size int) bool {
 	switch i.Type {
 	case "reasoning":
 		return r.reasoning(i)
 	case "function_call":
+		arguments := []byte(i.Arguments)
+		var text string
+		if json.Unmarshal(arguments, &text) == nil {
+			arguments = []byte(text)
+		}
+		if whole := i.Name + string(arguments); !r.inPieces[index] && whole != "" && !r.yield(model.Part{CallDelta: whole}, nil) {
+			return false
+		}
 		if i.Status == "incomplete" {
 			return true // it was cut off: its arguments are not what the model meant
 		}
 		if i.Name == "" {
 			return r.fails(r.config.Bad(model.KindStream, "a tool call without a name"))
 		}
-		arguments := []byte(i.Arguments)
-		var text string
-		if json.Unmarshal(arguments, &text) == nil {
-			arguments = []byte(text)
-		}
 		r.calls.Add(i.CallID, i.Name, arguments)
 		r.queue = append(r.queue, queued{})
 	case "message":
 		for _, c := range i.Content {
 			r.refused, r.said = r.refused || c.Type == "refusal", true
-			if text := cmp.Or(c.Text, c.Refusal); !r.spoken[index] && text != "" && !r.yield(model.Part{Text: text}, nil) {
+			if text := cmp.Or(c.Text, c.Refusal); !r.inPieces[index] && text != "" && !r.yield(model.Part{Text: text}, nil) {
 				return false
 			}
+		}
+	default:
+		if !r.inPieces[index] {
+			r.hidden(size)
 		}
 	}
 	return true
@@ -164,6 +184,7 @@ func (r *response) reasoning(i item) bool {
 	if len(shown) == 0 {
 		shown = i.Content
 	}
+	r.hidden(len(i.Encrypted))
 	var texts []string
 	for _, p := range shown {
 		texts = append(texts, p.Text)
