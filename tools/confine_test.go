@@ -182,6 +182,27 @@ func TestSandboxAccess(t *testing.T) {
 	}
 }
 
+// TestSandboxKernel has no rule open what the kernel says about processes, as TestFSKernel of the
+// built-in tools.
+func TestSandboxKernel(t *testing.T) {
+	folders, err := proc.KernelFolders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folders) == 0 {
+		t.Skip("there is no /proc")
+	}
+	for path, over := range map[string]string{
+		"/proc": "/proc", "/proc/1": "/proc", "/proc/1/cmdline": "/proc", "/sys/kernel": "/sys", "/": folders[0],
+	} {
+		for _, mode := range []string{"ro", "rw"} {
+			c := newCommands(t, map[string]string{"f": "x"})
+			_, got := c.boxed("command = \"true\"\naccess.fs = [{ path = \""+path+"\", mode = \""+mode+"\" }]\n", CommandEnv{Enforceable: wholeKernel})
+			expect(t, mode+" "+path, got, refusal("access.fs: "+path+" covers "+over+", which no tool reaches"))
+		}
+	}
+}
+
 // TestSandboxTool has real tools, of each form of command, stay inside.
 func TestSandboxTool(t *testing.T) {
 	if missing := proc.Enforceable().Missing; len(missing) > 0 {

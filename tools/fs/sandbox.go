@@ -82,6 +82,11 @@ func openBeside(dir string, own []string) (out []string, err error) {
 // Confine opens in box what the rules open, for a user with this home.
 func (f *Files) Confine(box *proc.Confine, home string) error {
 	box.Links = f.links()
+	closed, err := proc.KernelFolders()
+	if err != nil {
+		return files.Reason(err)
+	}
+	closed = append(closed, f.closed...)
 	for i, r := range f.rules {
 		switch {
 		case errors.Is(r.err, fs.ErrNotExist):
@@ -96,7 +101,7 @@ func (f *Files) Confine(box *proc.Confine, home string) error {
 		if over := f.writable(r.path); r.mode == ReadOnly && over != "" {
 			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
 		}
-		for _, dir := range f.closed {
+		for _, dir := range closed {
 			if within(r.path, dir) || within(dir, r.path) {
 				return fmt.Errorf("%s covers %s, which no tool reaches", VisiblePath(r.path), VisiblePath(dir))
 			}

@@ -27,6 +27,9 @@ func Conceal() {}
 // OfKernel reports false: there are no such file systems.
 func OfKernel(*os.Root) (bool, error) { return false, nil }
 
+// KernelFolders returns none.
+func KernelFolders() ([]string, error) { return nil, nil }
+
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {
 	kq, err := unix.Kqueue()

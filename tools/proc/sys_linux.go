@@ -2,9 +2,11 @@ package proc
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -28,12 +30,36 @@ func Conceal() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // arm does it again, and says what is wrong
 }
 
-// kernelMagic are the file systems in which the kernel describes processes and itself. They hold no
-// files of the user, and /proc/self/environ holds keys.
-var kernelMagic = []int64{
-	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC,
-	unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.BPF_FS_MAGIC, unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC, unix.NSFS_MAGIC,
-	unix.DEVPTS_SUPER_MAGIC, unix.BINFMTFS_MAGIC,
+// kernelTypes are the file systems in which the kernel describes processes and itself, with their
+// magic numbers. They hold no files of the user, /proc/self/environ holds keys, and what is written
+// to them changes processes or the machine.
+var kernelTypes = map[string]int64{
+	"proc": unix.PROC_SUPER_MAGIC, "sysfs": unix.SYSFS_MAGIC, "debugfs": unix.DEBUGFS_MAGIC, "tracefs": unix.TRACEFS_MAGIC,
+	"securityfs": unix.SECURITYFS_MAGIC, "selinuxfs": unix.SELINUX_MAGIC, "smackfs": unix.SMACK_MAGIC, "bpf": unix.BPF_FS_MAGIC,
+	"cgroup": unix.CGROUP_SUPER_MAGIC, "cgroup2": unix.CGROUP2_SUPER_MAGIC, "resctrl": unix.RDTGROUP_SUPER_MAGIC,
+	"efivarfs": unix.EFIVARFS_MAGIC, "pstore": unix.PSTOREFS_MAGIC, "nsfs": unix.NSFS_MAGIC, "xenfs": unix.XENFS_SUPER_MAGIC,
+	"devpts": unix.DEVPTS_SUPER_MAGIC, "binfmt_misc": unix.BINFMTFS_MAGIC,
+	// These have no name in linux/magic.h.
+	"mqueue": 0x19800202, "configfs": 0x62656570, "fusectl": 0x65735543, "rpc_pipefs": 0x67596969, "nfsd": 0x6e667364,
+}
+
+// KernelFolders returns where file systems like /proc and /sys are mounted.
+func KernelFolders() ([]string, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	// proc_pid_mountinfo(5): the fifth field is the folder, and the type comes after a lone dash.
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\043`, "#", `\134`, `\`)
+	var folders []string
+	for line := range strings.Lines(string(data)) {
+		mount, source, _ := strings.Cut(line, " - ")
+		kind, _, _ := strings.Cut(source, " ")
+		if fields := strings.Fields(mount); len(fields) >= 5 && kernelTypes[kind] != 0 {
+			folders = append(folders, unescape.Replace(fields[4]))
+		}
+	}
+	return folders, nil
 }
 
 // OfKernel reports whether the folder root is in a file system like /proc and /sys.
@@ -49,7 +75,7 @@ func OfKernel(root *os.Root) (bool, error) {
 			break
 		}
 	}
-	return slices.Contains(kernelMagic, int64(st.Type)), os.NewSyscallError("fstatfs", err)
+	return slices.Contains(slices.Collect(maps.Values(kernelTypes)), int64(st.Type)), os.NewSyscallError("fstatfs", err)
 }
 
 // awaitEnd returns when the child pid has ended, without collecting it.

@@ -159,7 +159,7 @@ func (l *Linter) tool(d tools.Definition, child bool, at position) {
 		key := fmt.Sprintf("access.fs[%d]", i)
 		writes = writes || rule.Mode == fs.ReadWrite && d.Local()
 		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !files.Inside(l.files.Root, abs) {
-			say(key, fmt.Sprintf("%s is outside the workspace", rule.Path), "")
+			say(key, fs.VisiblePath(rule.Path)+" is outside the workspace", "")
 		}
 	}
 	if unattended && writes && d.Run != tools.RunDeny {
@@ -184,6 +184,11 @@ func (l *Linter) tool(d tools.Definition, child bool, at position) {
 		say("sandbox", "a sub-agent's calls are refused: only your own config.toml, with the same tool, can say off", "")
 	case d.Sandbox == tools.SandboxOff:
 		say("sandbox", "runs unconfined: it can do what you can do", "")
+	}
+	if d.Sandbox != tools.SandboxOff {
+		if err := l.ws.CommandEnv(nil, nil).CheckAccess(d); err != nil {
+			say("access.fs", err.Error(), "")
+		}
 	}
 	for i, name := range d.Env {
 		if record.IsSecret(name) {
