@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"jp/tools/unseen"
 )
 
 // Env is what the file tools work on.
@@ -117,6 +119,10 @@ type Rule struct {
 	Path string
 	Mode Mode
 }
+
+// String returns the rule for people, "ro PATH" or "rw PATH". The path is quoted where it could look
+// like something else in a line or a list.
+func (r Rule) String() string { return string(r.Mode) + " " + unseen.Word(r.Path) }
 
 // SmallResult is the least limit of a result in bytes. An error message always fits into it, and so
 // do the notes at the end of a listing.

@@ -64,7 +64,7 @@ func (r Reach) Definition() tools.Definition {
 func (r Reach) Files() []string {
 	list := []string{}
 	for _, rule := range r.FS {
-		list = append(list, string(rule.Mode)+" "+rule.Path)
+		list = append(list, rule.String())
 	}
 	return list
 }

@@ -51,7 +51,7 @@ func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string
 func ReachOfTool(d tools.Definition, known map[string]Server) Reach {
 	rules := []string{}
 	for _, rule := range d.Reach() {
-		rules = append(rules, string(rule.Mode)+" "+rule.Path)
+		rules = append(rules, rule.String())
 	}
 	if d.Local() {
 		return newReach(d.Sandbox, d.Network, rules, d.Env)
