@@ -163,12 +163,7 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, error) {
 	a := Account{Below: r.Below}
 	if c := r.Call; c != nil {
-		a.Call.Usage = c.Usage
-		if c.CostNano == nil {
-			a.Call.Unpriced = 1
-		} else {
-			a.Call.CostNano = *c.CostNano
-		}
+		a.Call = spendOf(c.Usage, c.CostNano)
 	}
 	belongs := func(at Delegation, _ int) bool { return at.Caller == id && at.Turn == r.Turns }
 	if id == ledger {
@@ -329,13 +324,28 @@ func (t *tx) chargeLostCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
 	}
-	return t.noteEvent(id, r, t.LostCallEvent(id, r))
+	return t.noteEvent(id, r, t.lostCallEvent(id, r))
 }
 
-// LostCallEvent returns that event. It is always the same event, whenever it is called: an export
+// LostCall returns the event of an open call whose process died, before it is stored; nil if there
+// is none. Whoever adds up what a conversation used counts it beside the stored events.
+func (t *tx) LostCall(id ID, r *record) (*Event, error) {
+	if r.Call == nil {
+		return nil, nil
+	}
+	held, err := t.Held(id)
+	if held || err != nil {
+		return nil, err
+	}
+	e := t.lostCallEvent(id, r)
+	e.Seq, e.Turn = r.LastSeq+1, r.Turns
+	return &e, nil
+}
+
+// lostCallEvent returns that event. It is always the same event, whenever it is called: an export
 // can contain it before it is stored, and must then equal the stored one. Its ID is new in the
 // conversation, even if an import brought an event with an ID of this form.
-func (t *tx) LostCallEvent(id ID, r *record) Event {
+func (t *tx) lostCallEvent(id ID, r *record) Event {
 	name := fmt.Sprintf("lost-%d", r.LastSeq+1)
 	for n := 2; t.Bucket(db.EventIDs).Get(db.TextKey(id, name)) != nil; n++ {
 		name = fmt.Sprintf("lost-%d-%d", r.LastSeq+1, n)

@@ -111,7 +111,7 @@ type Conversation struct {
 	Role        string
 	Grant       *Grant // of a delegated conversation or a fork of one, else nil
 
-	Usage    Usage  // of its own model calls, without those of its children
+	Usage    Usage  // of its own model calls, without those of its children; with a call whose process died
 	CostNano *int64 // billionths of a dollar; nil when the price of a call is unknown
 
 	Status Status // computed when it was read

@@ -16,12 +16,14 @@ type EventIn struct {
 
 // EventsOf returns the events of several conversations, all of one before those of the next. It
 // opens the file less often than Events does for each: it reads several small conversations at a
-// time. In all else it works as Events.
+// time. In all else it works as Events, but that a call of a model whose process died comes last in
+// its conversation even before an event is stored for it.
 func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] {
 	return func(yield func(EventIn, error) bool) {
 		type part struct {
 			id     ID
 			events []stored.Placed
+			lost   *Event
 		}
 		at := 0
 		var next, last uint64 // sequence numbers in ids[at]; next = 0 before the first event
@@ -46,10 +48,16 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 						size += max(len(s.Body), each)
 						next = s.Seq + 1
 					}
-					parts = append(parts, part{id, batch})
+					p := part{id: id, events: batch}
 					if len(batch) == 0 || next > last {
+						if r.LastSeq == last {
+							if p.lost, err = t.LostCall(id, r); err != nil {
+								return err
+							}
+						}
 						at, next = at+1, 0
 					}
+					parts = append(parts, p)
 				}
 				return nil
 			})
@@ -63,6 +71,9 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 					if !yield(EventIn{p.id, e}, nil) {
 						return
 					}
+				}
+				if p.lost != nil && !yield(EventIn{p.id, *p.lost}, nil) {
+					return
 				}
 			}
 			if err != nil {

@@ -21,6 +21,14 @@ type Spend struct {
 // do not count.
 func (u Usage) Tokens() int64 { return add(add(u.Input, u.CacheWrite), u.Output) }
 
+// spendOf returns what one call used; nano is nil if its price is unknown.
+func spendOf(u Usage, nano *int64) Spend {
+	if nano == nil {
+		return Spend{Usage: u, Unpriced: 1}
+	}
+	return Spend{Usage: u, CostNano: *nano}
+}
+
 // Cost returns the cost in billionths of a dollar, or nil if the price of a call is unknown.
 func (s Spend) Cost() *int64 {
 	if s.Unpriced > 0 {

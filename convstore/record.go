@@ -238,16 +238,20 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 		Turns: r.Turns, Events: r.Events, Children: r.Children, HiddenChildren: r.HiddenChildren,
 		Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash,
 		Model: r.Model, Role: r.Role,
-		Usage: r.Usage,
 	}
 	if r.Grant != nil {
 		g := r.Grant.clone()
 		c.Grant = &g
 	}
-	if r.Unpriced == 0 {
-		cost := r.CostNano
-		c.CostNano = &cost
+	lost, err := t.LostCall(id, r)
+	if err != nil {
+		return c, err
 	}
+	spent := r.spend()
+	if lost != nil {
+		spent = spent.Add(spendOf(r.Call.Usage, r.Call.CostNano))
+	}
+	c.Usage, c.CostNano = spent.Usage, spent.Cost()
 	c.Status, c.Reason, err = t.status(id, r)
 	return c, err
 }

@@ -181,6 +181,15 @@ func TestBatchKilledIsCounted(t *testing.T) {
 				t.Errorf("%s: %v = %d %s, want a lost call of %d tokens", when, argv, code, out, call.Tokens())
 			}
 		}
+		out, _ := s.jp("trace", root.String(), "--output", "json")
+		if !strings.Contains(out, fmt.Sprintf(`"model_calls":1,"tool_calls":0,"tokens":%d,`, call.Tokens())) {
+			t.Errorf("%s: trace = %s, want a lost call of %d tokens", when, out, call.Tokens())
+		}
+		for _, c := range s.conversations() {
+			if c.Depth > 0 && c.Usage.Tokens() != call.Tokens() {
+				t.Errorf("%s: the conversation has %d tokens, want those of the lost call, %d", when, c.Usage.Tokens(), call.Tokens())
+			}
+		}
 	}
 	counted("at once")
 	child := s.conversations()[0]

@@ -131,14 +131,11 @@ func exportOne(ctx context.Context, in convstore.Inside, id convstore.ID, yield 
 // unstoredLostCall returns the event for an open call whose process died; nil if there is none, or
 // if it is stored already.
 func unstoredLostCall(t *convstore.Tx, id convstore.ID, r *convstore.Record) (*stored.Event, error) {
-	if r.Call == nil {
-		return nil, nil
-	}
-	held, err := t.Held(id)
-	if held || err != nil {
+	e, err := t.LostCall(id, r)
+	if e == nil || err != nil {
 		return nil, err
 	}
-	s, err := convstore.EncodeEvent(t.LostCallEvent(id, r))
+	s, err := convstore.EncodeEvent(*e)
 	return &s, err
 }
 

@@ -208,10 +208,7 @@ func appendCalls(t *convstore.Tx, list []Charge, id convstore.ID, profile string
 		if err := json.Unmarshal(s.Body, &m); err != nil {
 			return list, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
-		list = append(list, Charge{
-			Conversation: id, Profile: profile, Model: m.Model, Turn: int(s.Turn),
-			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == convstore.StopLost, Replayed: m.Replayed,
-		})
+		list = append(list, chargeOf(id, profile, int(s.Turn), at, m))
 	}
 	return list, nil
 }
@@ -219,17 +216,19 @@ func appendCalls(t *convstore.Tx, list []Charge, id convstore.ID, profile string
 // appendLostCall appends the open call of a conversation that nobody runs any more to list. No
 // event records this call until somebody writes to the conversation again.
 func appendLostCall(t *convstore.Tx, list []Charge, id convstore.ID, r *convstore.Record, profile string) ([]Charge, error) {
-	if r.Call == nil {
-		return list, nil
-	}
-	held, err := t.Held(id)
-	if held || err != nil {
+	e, err := t.LostCall(id, r)
+	if e == nil || err != nil {
 		return list, err
 	}
-	return append(list, Charge{
-		Conversation: id, Profile: profile, Model: r.Call.Model, Turn: r.Turns,
-		Time: r.UpdatedAt, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Lost: true, Replayed: r.Call.Replayed,
-	}), nil
+	return append(list, chargeOf(id, profile, e.Turn, e.Time, e.Body.(convstore.ModelCall))), nil
+}
+
+// chargeOf returns the charge for a model call of a conversation.
+func chargeOf(id convstore.ID, profile string, turn int, at time.Time, m convstore.ModelCall) Charge {
+	return Charge{
+		Conversation: id, Profile: profile, Model: m.Model, Turn: turn,
+		Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == convstore.StopLost, Replayed: m.Replayed,
+	}
 }
 
 // recordedCharges returns a charge for each run of a child that is not here any more. If two

@@ -220,6 +220,27 @@ func TestLostCall(t *testing.T) {
 		}
 		return lost, len(list)
 	}
+	// totals returns the use that the conversation and the events of a trace have.
+	totals := func() (convstore.Usage, int64) {
+		t.Helper()
+		got, err := s.Get(t.Context(), c.ID)
+		storetest.NoError(t, err)
+		var u convstore.Usage
+		var nano int64
+		for e, err := range s.EventsOf(t.Context(), []convstore.ID{c.ID}) {
+			storetest.NoError(t, err)
+			if m, ok := e.Body.(convstore.ModelCall); ok && e.Turn == 1 && m.Stop == convstore.StopLost {
+				u, nano = u.Add(m.Usage), nano+*m.CostNano
+			}
+		}
+		if got.Usage != u || *got.CostNano != nano {
+			t.Errorf("the conversation has %+v and %d, its events %+v and %d", got.Usage, *got.CostNano, u, nano)
+		}
+		return u, nano
+	}
+	if u, nano := totals(); u != (convstore.Usage{}) || nano != 0 {
+		t.Errorf("while it is made: %+v, %d", u, nano)
+	}
 	if lost, calls := charged(); lost != 0 || calls != 0 {
 		t.Errorf("while it is made: %d lost of %d charges", lost, calls)
 	}
@@ -227,9 +248,15 @@ func TestLostCall(t *testing.T) {
 	if lost, calls := charged(); lost != 2 || calls != 2 {
 		t.Errorf("once nobody makes it: %d lost of %d charges, want it in the tree and in the store", lost, calls)
 	}
+	if u, nano := totals(); u != call.Usage || nano != cost {
+		t.Errorf("once nobody makes it: the conversation has used %+v, %d, want %+v, %d", u, nano, call.Usage, cost)
+	}
 	l = storetest.Lock(t, s, c.ID)
 	storetest.Append(t, l, convstore.Note{Text: "went on"})
 	if lost, calls := charged(); lost != 2 || calls != 2 {
 		t.Errorf("once an event says so: %d lost of %d charges", lost, calls)
+	}
+	if u, nano := totals(); u != call.Usage || nano != cost {
+		t.Errorf("once an event says so: the conversation has used %+v, %d, want %+v, %d", u, nano, call.Usage, cost)
 	}
 }
