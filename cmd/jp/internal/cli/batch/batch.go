@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -42,6 +43,7 @@ type options struct {
 	cost     command.Maybe[*int64]
 	title    command.Maybe[string]
 	resume   command.Maybe[string]
+	shard    command.Maybe[string]
 	tape     record.Options
 }
 
@@ -65,7 +67,11 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			"The first Ctrl-C stops what runs and keeps what is done. To continue, give the same " +
 			"queries on stdin and the output so far as --resume FILE. Lines that were ok do not " +
 			"run again; their rows are repeated, so the new output is complete. After a kill, " +
-			"FILE may lack answers, or be empty. jp then takes the missing answers from the store.",
+			"FILE may lack answers, or be empty. jp then takes the missing answers from the store.\n\n" +
+			"--shard 2/8 runs the second of eight equal parts of the lines, for jobs that share no " +
+			"store. The outputs of all parts, in order, are the output of the whole batch. " +
+			"--total-budget and --max-cost stay those of the whole batch: each part gets what its " +
+			"lines get there. A limit of the config applies to each part.",
 		Flags: append([]*command.Option{
 			command.String(&o.profile, "cfg", "PROFILE", "agent profile for lines that name none").Alias("config", "c"),
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
@@ -73,6 +79,7 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			command.Tokens(&o.tokens, "total-budget", "tokens that all lines may use together (default: delegation.token_budget)"),
 			command.Cost(&o.cost, "max-cost", "US dollars that all lines may cost together (default: delegation.max_cost_per_session)"),
 			command.String(&o.title, "title", "T", "the title of the new conversation"),
+			command.String(&o.shard, "shard", "I/N", "run only part I of N parts of the lines"),
 			command.String(&o.resume, "resume", "FILE", "earlier output of this batch: lines that are ok in it do not run again"),
 		}, record.Flags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Terminated},
@@ -80,6 +87,7 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
 			`jp batch -c agent/researcher --resume answers.jsonl < queries.jsonl > all.jsonl`,
+			`jp batch -c agent/researcher --shard 2/8 --max-cost 4 < queries.jsonl > answers-2.jsonl`,
 		},
 		Run: func(ctx context.Context, _ []string) error { return start(ctx, env, o) },
 	})
@@ -156,6 +164,39 @@ func read(text string, o options) ([]delegate.Item, error) {
 	return items, nil
 }
 
+// part returns the items of the shard, all without --shard, and sets the limits of the flags to its
+// part of them. The shards are equal but for one item, and so are their limits; all limits together
+// are those of the flags.
+func (o *options) part(items []delegate.Item) ([]delegate.Item, error) {
+	if !o.shard.Set {
+		return items, nil
+	}
+	first, last, ok := strings.Cut(o.shard.Value, "/")
+	i, err := strconv.Atoi(first)
+	n, wrong := strconv.Atoi(last)
+	if !ok || err != nil || wrong != nil || i < 1 || i > n || n > maxLines {
+		return nil, exit.Usagef("--shard %q: want I/N with I from 1 to N, such as 2/8", o.shard.Value)
+	}
+	all := int64(len(items))
+	from, to := all*int64(i-1)/int64(n), all*int64(i)/int64(n)
+	for _, limit := range []**int64{&o.tokens.Value, &o.cost.Value} {
+		if *limit != nil {
+			part := share(**limit, to, all) - share(**limit, from, all)
+			*limit = &part
+		}
+	}
+	items = items[from:to]
+	for k := range items {
+		items[k].Number = k + 1
+	}
+	return items, nil
+}
+
+// share returns limit × k ÷ n, rounded down, for 0 ≤ k ≤ n.
+func share(limit, k, n int64) int64 {
+	return limit/n*k + limit%n*k/n
+}
+
 // profileName reports whether the text names a profile, and is neither a path nor a directive.
 func profileName(profile string) bool {
 	return profile != "NONE" && profile != "WORKSPACE" && !strings.HasPrefix(profile, ".") && !strings.HasPrefix(profile, "/") &&
@@ -176,6 +217,9 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		}
 		items, err := read(text, o)
 		if err != nil {
+			return err
+		}
+		if items, err = o.part(items); err != nil {
 			return err
 		}
 		to, replay, err := record.Files(env.Con, o.tape, text, o.profile.Value)
@@ -337,6 +381,9 @@ func (b *batch) divide(all convstore.Budget) {
 // begin makes the conversation of a batch and begins its turn within the limits of session.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	about := "batch of " + wording.Either(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
+	if b.o.shard.Set {
+		about += ", shard " + b.o.shard.Value
+	}
 	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}

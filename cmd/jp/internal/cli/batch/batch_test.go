@@ -3,7 +3,11 @@ package batch
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,4 +59,48 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("read(%q) = %+v\nread(%q) = %+v, %v", text, items, lines.String(), again, err)
 		}
 	})
+}
+
+// TestShards: the shards have each line once, in order, and together the limits of the whole batch. A limit of a token for each line
+// gives each line of a shard a token.
+func TestShards(t *testing.T) {
+	for lines := 1; lines <= 12; lines++ {
+		for n := 1; n <= 15; n++ {
+			for _, limit := range []int64{int64(lines), 1000, math.MaxInt64} {
+				var got []string
+				var tokens int64
+				for i := 1; i <= n; i++ {
+					items := make([]delegate.Item, lines)
+					for k := range items {
+						items[k] = delegate.Item{Query: strconv.Itoa(k), Number: k + 1}
+					}
+					all := limit
+					o := options{}
+					o.shard.Set, o.shard.Value = true, fmt.Sprintf("%d/%d", i, n)
+					o.tokens.Set, o.tokens.Value = true, &all
+					part, err := o.part(items)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for k, it := range part {
+						got = append(got, it.Query)
+						if it.Number != k+1 {
+							t.Errorf("%d lines, shard %d/%d: item %d has number %d", lines, i, n, k, it.Number)
+						}
+					}
+					if *o.tokens.Value < int64(len(part)) || all != limit {
+						t.Errorf("%d lines, shard %d/%d: %d of %d tokens", lines, i, n, *o.tokens.Value, limit)
+					}
+					tokens += *o.tokens.Value
+				}
+				want := make([]string, lines)
+				for k := range want {
+					want[k] = strconv.Itoa(k)
+				}
+				if !slices.Equal(got, want) || tokens != limit {
+					t.Errorf("%d lines in %d shards: %q, %d of %d tokens", lines, n, got, tokens, limit)
+				}
+			}
+		}
+	}
 }
