@@ -110,8 +110,7 @@ func (r *reply) take(named model.Event, request model.Request) error {
 	case "message_start":
 		r.counts(e.Message.Usage)
 	case "message_delta":
-		// These counts are totals and replace the earlier ones. Some servers report 0 here for
-		// counts that they reported at the start.
+		// These counts are totals. Some servers report less here than at the start.
 		r.counts(e.Usage)
 		r.summed = r.summed || e.Usage.Output.Valid
 		if e.Delta.StopReason.Text != "" {
@@ -134,13 +133,13 @@ func (r *reply) counts(u usage) {
 	r.count(u.Output, &r.usage.Output)
 	r.count(u.CacheRead, &r.usage.CacheRead)
 	r.count(u.CacheWrite, &r.usage.CacheWrite)
+	minutes, hour := u.CacheCreation.Minutes, u.CacheCreation.Hour
+	r.count(model.Num{N: max(minutes.N, 0) + max(hour.N, 0), Valid: minutes.Valid || hour.Valid}, &r.usage.CacheWrite)
 }
 
 func (r *reply) count(n model.Num, to *int64) {
 	r.counted = r.counted || n.Valid
-	if n.N != 0 {
-		*to = n.N
-	}
+	*to = max(*to, n.N)
 }
 
 func (r *reply) start(e event) error {

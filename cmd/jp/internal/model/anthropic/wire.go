@@ -104,4 +104,9 @@ type usage struct {
 	Output     model.Num `json:"output_tokens"`
 	CacheRead  model.Num `json:"cache_read_input_tokens"`
 	CacheWrite model.Num `json:"cache_creation_input_tokens"`
+	// the same by how long the provider remembers; some servers report only these
+	CacheCreation struct {
+		Minutes model.Num `json:"ephemeral_5m_input_tokens"`
+		Hour    model.Num `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
 }

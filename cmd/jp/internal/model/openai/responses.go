@@ -87,6 +87,7 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 	if err := reported(r.config, named, e.Error); err != nil {
 		return true, err
 	}
+	r.tally.add(e.Response.Usage)
 	name(e.Response.ID.Text, e.Response.Model.Text)
 	switch delta := e.Delta.Text; e.Type.Text {
 	case "response.output_text.delta", "response.refusal.delta":
@@ -215,7 +216,6 @@ func (r *response) reasoning(i item) bool {
 
 // ends takes the last event.
 func (r *response) ends(e responsesEvent) {
-	r.tally.add(e.Response.Usage)
 	r.end = model.StopEnd
 	// Servers that follow OpenAI's send one last event for all ends, and say in the response which
 	// it is.

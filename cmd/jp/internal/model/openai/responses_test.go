@@ -58,6 +58,8 @@ func TestResponsesEvents(t *testing.T) {
 		want  string
 		err   string
 	}{
+		{"a smaller usage later", []string{strings.Replace(completed, "response.completed", "response.in_progress", 1), spoken, `{"type":"response.completed","response":{"usage":{"input_tokens":1,"output_tokens":1}}}`},
+			"text a\n" + told + "stop end\n", ""},
 		{"text", []string{spoken, message, completed}, "text a\n" + told + "stop end\n", ""},
 		{"a cost, and reasoning that only the total has", []string{spoken, message,
 			`{"type":"response.completed","response":{"usage":{"input_tokens":9,"output_tokens":5,"total_tokens":20,"cost":0.00015}}}`},

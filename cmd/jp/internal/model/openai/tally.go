@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"cmp"
 	"encoding/json"
 	"math"
 
@@ -9,8 +8,8 @@ import (
 	"jp/convstore"
 )
 
-// tally is the usage that a server reports for one reply. The zero value is that of a server that
-// reports none.
+// tally is the most that a server reports for one reply. Some report what was used so far in each
+// event; none reports what was added. The zero value is that of a server that reports nothing.
 type tally struct {
 	any                                   bool
 	input, output, total, cached, written int64
@@ -22,8 +21,15 @@ func (t *tally) add(u *usage) {
 	if u == nil {
 		return
 	}
-	*t = tally{true, cmp.Or(u.Prompt.N, u.Input.N), cmp.Or(u.Completion.N, u.Output.N), u.Total.N,
-		cmp.Or(u.PromptDetails.Cached.N, u.InputDetails.Cached.N), cmp.Or(u.PromptDetails.CacheWrite.N, u.InputDetails.CacheWrite.N), dollars(u.Cost)}
+	t.any = true
+	t.input = max(t.input, u.Prompt.N, u.Input.N)
+	t.output = max(t.output, u.Completion.N, u.Output.N)
+	t.total = max(t.total, u.Total.N)
+	t.cached = max(t.cached, u.PromptDetails.Cached.N, u.InputDetails.Cached.N)
+	t.written = max(t.written, u.PromptDetails.CacheWrite.N, u.InputDetails.CacheWrite.N)
+	if cost := dollars(u.Cost); t.cost == nil || cost != nil && *cost > *t.cost {
+		t.cost = cost
+	}
 }
 
 // used returns the usage and the cost, nil if none was reported. Some vendors, such as xAI, count
@@ -40,7 +46,7 @@ func (t *tally) used() *model.Part {
 // fresh returns the tokens of a prompt without cache reads and writes. Most servers count these in
 // the prompt, some count them apart.
 func fresh(prompt, cached, written int64) int64 {
-	if n := prompt - max(cached, 0) - max(written, 0); n >= 0 {
+	if n := prompt - cached - written; n >= 0 {
 		return n
 	}
 	return prompt
