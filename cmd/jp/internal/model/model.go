@@ -15,7 +15,8 @@
 //     them, and their ids are unique within the thread.
 //   - Usage comes at most once, after all content. It may come before an error too, where the
 //     provider reported what the broken reply used. Below [Count] it may be missing.
-//   - When the context ends, the error is its cause. Everything else is an [*Error].
+//   - When the context ends, the error is its cause. Everything else is an [*Error]. A reply that
+//     lacks nothing but its formal end is complete, whatever happens then: it was paid for.
 //   - Ending the iteration early closes the connection. Nothing of it runs afterwards.
 //
 // Traps: arguments of a tool call are as the model wrote them and may not be JSON. An error never

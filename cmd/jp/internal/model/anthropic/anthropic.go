@@ -38,11 +38,11 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 			}
 			if err == errConsumer {
 				return
-			} else if err != nil {
+			} else if err != nil && !reply.whole() {
 				reply.fail(ctx, err)
 				return
 			}
-			if reply.complete {
+			if err != nil || reply.complete {
 				break
 			}
 		}
@@ -242,11 +242,15 @@ type redacted struct {
 	Data string `json:"data"`
 }
 
+// whole reports whether all of the reply came that matters, so that whatever happens before its
+// formal end breaks nothing.
+func (r *reply) whole() bool { return r.stop != "" && len(r.blocks) == 0 }
+
 // finish yields the end of a reply, or the error that it is incomplete.
 func (r *reply) finish(ctx context.Context) {
 	stop, ok := stopOf(r.stop)
 	switch {
-	case ctx.Err() != nil && !r.complete:
+	case ctx.Err() != nil && !r.complete && !r.whole():
 		r.fail(ctx, nil)
 		return
 	case r.stop == "":

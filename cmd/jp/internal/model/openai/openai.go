@@ -9,7 +9,6 @@
 package openai
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 
@@ -48,6 +47,7 @@ type reply struct {
 	calls     *model.Calls
 	tally     tally
 	finished  string // the finish reason
+	over      bool   // whether usage came after it, and nothing else
 	said      bool
 	refused   bool
 	reasoning []byte
@@ -71,8 +71,8 @@ type memory struct {
 	Calls   map[string]json.RawMessage `json:"calls,omitempty"`   // Gemini's extra_content of tool calls, by id
 }
 
-// whole is false: usage comes after the finish reason.
-func (r *reply) whole() bool { return false }
+// whole is false until there is usage that came after the finish reason.
+func (r *reply) whole() bool { return r.over }
 
 func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) {
 	var c chunk
@@ -91,6 +91,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 	}
 	name(c.ID.Text, c.Model.Text)
 	r.tally.add(c.Usage)
+	r.over = r.finished != "" && c.Usage.counts()
 	for _, choice := range c.Choices {
 		if choice.Index.N != 0 {
 			continue // we ask for one
@@ -99,6 +100,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 			r.finished = choice.FinishReason.Text
 		}
 		d := choice.Delta
+		r.over = r.over && d.empty()
 		field, text := "reasoning_content", d.ReasoningContent.Text
 		if text == "" { // some servers give both
 			field, text = "reasoning", d.Reasoning.Text
@@ -206,14 +208,12 @@ func (r *reply) toolCall(d deltaCall) string {
 
 // finish yields the end of a reply, or the error that it is incomplete: err, or no finish reason.
 // Once there is one, nothing but usage can follow, so a connection that breaks then breaks nothing.
-func (r *reply) finish(ctx context.Context, err error) {
+func (r *reply) finish(err error) {
 	if !r.say(r.tags.end()) {
 		return
 	}
 	stop, problem := r.stop()
-	if ctx.Err() != nil {
-		err = r.config.Fail(ctx, err)
-	} else if r.finished != "" {
+	if r.finished != "" {
 		err = problem
 	} else if err == nil {
 		err = r.config.Bad(model.KindStream, "the reply broke off")

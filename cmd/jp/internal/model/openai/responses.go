@@ -2,7 +2,6 @@ package openai
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"strings"
 
@@ -236,7 +235,7 @@ func (r *response) ends(e responsesEvent) {
 	}
 }
 
-func (r *response) finish(ctx context.Context, err error) {
+func (r *response) finish(err error) {
 	if err == nil {
 		err = r.failure
 	}

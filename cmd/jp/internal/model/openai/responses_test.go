@@ -197,8 +197,8 @@ func TestMutatedResponses(t *testing.T) {
 	}
 }
 
-// TestResponsesCancelled: what a reply cost is told where the run ended while its last events were
-// read.
+// TestResponsesCancelled: a reply whose last events came is complete, and what it cost is told, also
+// where the run ended while they were read.
 func TestResponsesCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -214,7 +214,7 @@ func TestResponsesCancelled(t *testing.T) {
 		}
 		err = e
 	}
-	if want := (convstore.Usage{Input: 4, Output: 5, CacheRead: 3, CacheWrite: 2}); err == nil || usage == nil || *usage != want {
-		t.Errorf("usage %v, %v; want %v and an error", usage, err, want)
+	if want := (convstore.Usage{Input: 4, Output: 5, CacheRead: 3, CacheWrite: 2}); err != nil || usage == nil || *usage != want {
+		t.Errorf("usage %v, %v; want %v", usage, err, want)
 	}
 }

@@ -28,7 +28,7 @@ type answer interface {
 	whole() bool
 	// finish yields the last parts of a reply, or an error if it is not complete. err is the error
 	// of the connection, nil if the whole answer came.
-	finish(ctx context.Context, err error)
+	finish(err error)
 }
 
 // stream is a model.Stream.
@@ -60,10 +60,12 @@ func (a api) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, 
 				return
 			}
 		}
-		if err != nil || ctx.Err() != nil {
+		if reply.whole() {
+			err = nil
+		} else if err != nil || ctx.Err() != nil {
 			err = a.config.Fail(ctx, err)
 		}
-		reply.finish(ctx, err)
+		reply.finish(err)
 	}
 }
 

@@ -32,6 +32,9 @@ func (t *tally) add(u *usage) {
 	}
 }
 
+// counts reports whether the usage is that of a reply, and not only of its beginning.
+func (u *usage) counts() bool { return u != nil && max(u.Completion.N, u.Output.N) > 0 }
+
 // used returns the usage and the cost, nil if none was reported. Some vendors, such as xAI, count
 // reasoning apart from the output, and only the total says what is paid.
 func (t *tally) used() *model.Part {

@@ -91,14 +91,22 @@ type chunk struct {
 	Choices   []struct {
 		Index        model.Num
 		FinishReason model.Str `json:"finish_reason"`
-		Delta        struct {
-			Content, Refusal, Reasoning model.Str
-			ReasoningContent            model.Str         `json:"reasoning_content"`
-			ReasoningDetails            []json.RawMessage `json:"reasoning_details"`
-			ToolCalls                   []deltaCall       `json:"tool_calls"`
-		}
+		Delta        chatDelta
 	}
 	Usage *usage
+}
+
+// chatDelta is a piece of a message.
+type chatDelta struct {
+	Content, Refusal, Reasoning model.Str
+	ReasoningContent            model.Str         `json:"reasoning_content"`
+	ReasoningDetails            []json.RawMessage `json:"reasoning_details"`
+	ToolCalls                   []deltaCall       `json:"tool_calls"`
+}
+
+// empty reports whether the piece adds nothing.
+func (d chatDelta) empty() bool {
+	return d.Content.Text+d.Refusal.Text+d.Reasoning.Text+d.ReasoningContent.Text == "" && len(d.ReasoningDetails)+len(d.ToolCalls) == 0
 }
 
 // usage is what we read of the usage of both APIs, which name the same counts differently.
