@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -118,7 +117,7 @@ func (lt *ledgerTree) live(rt *rapid.T, what string, ok func(*ledgerRun) bool) *
 func (lt *ledgerTree) start(rt *rapid.T) {
 	r := lt.live(rt, "start", func(r *ledgerRun) bool { return r.log == nil })
 	var err error
-	r.log, err = lt.s.Adopt(lt.t.Context(), r.res.Child.ID, dupLock(lt.t, r.res))
+	r.log, err = lt.scope(r.parent).Log(lt.t.Context(), r.res)
 	must(rt, err)
 	must(rt, r.log.Append(lt.t.Context(), Event{Body: TurnStart{}}, Event{Body: UserMessage{Text: "q"}}))
 }
@@ -331,7 +330,7 @@ func TestLateSettlement(t *testing.T) {
 	}
 	run := func(r *Reservation) *Log {
 		t.Helper()
-		log, err := s.Adopt(t.Context(), r.Child.ID, dupLock(t, r))
+		log, err := l.Below().Log(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,17 +393,6 @@ func TestLateSettlement(t *testing.T) {
 	}
 }
 
-// dupLock returns another descriptor of a reserved child's run lock, as a child process would have.
-func dupLock(t *testing.T, r *Reservation) *os.File {
-	t.Helper()
-	fd, err := syscall.Dup(int(r.LockFile().Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	syscall.CloseOnExec(fd)
-	return os.NewFile(uintptr(fd), "lock")
-}
-
 // TestLostCallWithAKnownID: an event that somebody brought along under the ID of a loss hides none.
 func TestLostCallWithAKnownID(t *testing.T) {
 	s := openStore(t)
@@ -437,17 +425,13 @@ func spend(t *testing.T, l *Log, model string, in int64, nano *int64) {
 }
 
 // delegate runs one child of caller to its end; id 0 makes a new one.
-func delegate(t *testing.T, s *Store, caller *Log, call string, id ID, in int64, nano *int64) ID {
+func delegate(t *testing.T, caller *Log, call string, id ID, in int64, nano *int64) ID {
 	t.Helper()
 	rs, err := caller.Below().Reserve(t.Context(), admit(Child{Call: call, ID: id, Kind: "sub_complete", Profile: "agent/r", Model: "m/child"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := syscall.Dup(int(rs[0].LockFile().Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.Adopt(t.Context(), rs[0].Child.ID, os.NewFile(uintptr(fd), "lock"))
+	l, err := caller.Below().Log(t.Context(), rs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -467,7 +451,7 @@ func TestBeginOutsideDelegation(t *testing.T) {
 	root := mustCreate(t, s, New{})
 	l := mustLock(t, s, root.ID)
 	mustAppend(t, l, TurnStart{})
-	child := mustLock(t, s, delegate(t, s, l, "c1", 0, 10, nil))
+	child := mustLock(t, s, delegate(t, l, "c1", 0, 10, nil))
 	call := func(Account) *Call { return &Call{Model: "m", Usage: Usage{Input: 1}} }
 	if err := child.Begin(t.Context(), call, Event{Body: TurnStart{}}); err == nil {
 		t.Error("Begin = nil in a child that no delegation runs")
@@ -512,7 +496,7 @@ func TestTakeOverCharges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			child, err := s.Adopt(t.Context(), rs[0].Child.ID, dupLock(t, rs[0]))
+			child, err := l.Below().Log(t.Context(), rs[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -557,10 +541,10 @@ func TestSpentBeyondCounting(t *testing.T) {
 	mustAppend(t, l, ModelCall{Model: "m/root", Usage: Usage{Input: 30}, CostNano: &thirty})
 	left(70)
 
-	child := delegate(t, s, l, "c1", 0, huge, &huge)
+	child := delegate(t, l, "c1", 0, huge, &huge)
 	mustAppend(t, l, TurnEnd{State: StateOK}, TurnStart{Limits: &Limits{Run: Budget{Tokens: &limit, CostNano: &limit}}})
 	left(100)
-	delegate(t, s, l, "c2", child, 29, &thirty) // and one of output
+	delegate(t, l, "c2", child, 29, &thirty) // and one of output
 	left(70)
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check = %v", err)

@@ -114,9 +114,10 @@ type Reservation struct {
 	lock *os.File
 }
 
-// LockFile returns the descriptor that holds the child's run lock, for the child process to inherit
-// and Adopt. The Reservation still owns it. It is nil if the delegation existed, and after Settle
-// or Release.
+// LockFile returns the descriptor that holds the child's run lock. The child's process inherits it,
+// so that nobody runs the conversation before that process has ended, whatever becomes of this one.
+// The Reservation still owns the file. It is nil if the delegation existed, and after Settle or
+// Release.
 func (r *Reservation) LockFile() *os.File { return r.lock }
 
 // Release closes this process's descriptor of the run lock without settling. It is for a caller

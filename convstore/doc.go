@@ -1,7 +1,7 @@
 // Package convstore keeps conversations: a tree of append-only event logs in one bbolt file that
 // many short-lived processes share.
 //
-// Open returns a Store, for what people do. The View in it reads. Store.Lock and Store.Adopt return
+// Open returns a Store, for what people do. The View in it reads. Store.Lock and Scope.Log return
 // the Log of one conversation, for the process that runs it; only one process can at a time.
 // Log.Below returns the Scope of an agent, which sees its strict descendants and delegates to them:
 // Reserve, then Settle. Code that serves an agent holds a Log and a Scope and never the Store.

@@ -58,7 +58,7 @@ func TestTreeAtOnce(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		l, err := s.Adopt(t.Context(), rs[0].Child.ID, dupLock(t, rs[0]))
+		l, err := root.Below().Log(t.Context(), rs[0])
 		if err != nil {
 			t.Error(err)
 			return

@@ -20,7 +20,7 @@ func TestSettleLeft(t *testing.T) {
 	}
 	end := func(r *Reservation, bodies ...Body) {
 		t.Helper()
-		child, err := s.Adopt(t.Context(), r.Child.ID, dupLock(t, r))
+		child, err := by.Log(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}

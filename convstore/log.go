@@ -15,14 +15,14 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// Log is one conversation whose run lock this process holds, alone or with the parent that it
-// inherited the lock from. Its methods are safe for concurrent use. Close waits for calls that are
+// Log is one conversation whose run lock this process holds, alone or with the reservation
+// that it is of. Its methods are safe for concurrent use. Close waits for calls that are
 // still running.
 type Log struct {
 	f  *base
 	id ID
 
-	shared  bool        // the parent process holds the lock too, until it settles
+	shared  bool        // a reservation holds the lock too, until it is settled
 	calling atomic.Bool // the open call in the record is this process's own
 	blank   atomic.Bool // no events; nobody else can append any
 	taken   Config      // config when the lock was taken
@@ -64,7 +64,7 @@ func (l *Log) Children(ctx context.Context, limit int) ([]Conversation, error) {
 
 // Below returns the scope of the conversation.
 func (l *Log) Below() Scope {
-	return Scope{View: View{f: l.f, root: l.id, delegated: true}, as: runner{id: l.id, inherited: l.shared}}
+	return Scope{View: View{f: l.f, root: l.id, delegated: true}, as: runner{id: l.id, reserved: l.shared}}
 }
 
 // Close releases the run lock. A second Close does nothing.

@@ -30,7 +30,7 @@ import (
 // The tests of this file run the test binary again, as one of these programs.
 var programs = map[string]func(args []string) error{
 	"append":  appendProgram,
-	"adopt":   adoptProgram,
+	"keep":    keepProgram,
 	"hold":    holdProgram,
 	"parent":  parentProgram,
 	"fillup":  fillupProgram,
@@ -465,40 +465,29 @@ func TestRunLockOfAnotherProcess(t *testing.T) {
 	mustLock(t, s, c.ID)
 }
 
-// adoptProgram is a child: it adopts descriptor 3 and runs a turn, the end of which it leaves out
-// when told so, until its input ends.
-func adoptProgram(args []string) error {
-	s, id, err := programStore(args)
-	if err != nil {
-		return err
-	}
-	l, err := s.Adopt(context.Background(), id, os.NewFile(3, "lock"))
-	if err != nil {
-		fmt.Println(err)
-		return nil
-	}
-	if err := l.Append(context.Background(), Event{Body: TurnStart{}},
-		Event{Body: ModelCall{Usage: Usage{Input: 10, Output: 4}, CostNano: new(int64)}}); err != nil {
-		return err
-	}
-	fmt.Println("begun")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	if args[2] == "end" {
-		if err := l.Append(context.Background(), Event{Body: TurnEnd{State: StateOK}}); err != nil {
-			return err
-		}
-	}
-	return l.Close()
+// keepProgram is the process of a child: it keeps the run lock that it has inherited until its input
+// ends.
+func keepProgram([]string) error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
-// parentProgram delegates, and is killed before it settles: after reserving (0), after starting the
-// child (1), after the child has ended (2).
+// The points at which parentProgram is killed.
+const (
+	atReserved = "reserved" // no process was started
+	atBegun    = "begun"    // the child's process works on its turn
+	atAnswered = "answered" // the turn has ended, and the process has not
+	atEnded    = "ended"    // the process has ended too
+)
+
+// parentProgram delegates, appends to the child's log what its process says, and is killed before it
+// settles. The input of that process is descriptor 3.
 func parentProgram(args []string) error {
 	s, id, err := programStore(args)
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
+	ctx, point := context.Background(), args[2]
 	l, err := s.Lock(ctx, id)
 	if err != nil {
 		return err
@@ -510,55 +499,65 @@ func parentProgram(args []string) error {
 	if err != nil {
 		return err
 	}
-	child := rs[0].Child.ID
-	if args[2] == "0" {
-		fmt.Println(child)
-		_, _ = io.Copy(io.Discard, os.Stdin)
-	}
-	cmd := exec.Command(os.Args[0], args[0], child.String(), "end")
-	cmd.Env = append(os.Environ(), programVariable+"=adopt")
-	cmd.ExtraFiles = []*os.File{rs[0].LockFile()}
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return err
-	}
-	if args[2] == "2" {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
+	if point != atReserved {
+		child, err := l.Below().Log(ctx, rs[0])
+		if err != nil {
 			return err
 		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), programVariable+"=keep")
+		cmd.ExtraFiles = []*os.File{rs[0].LockFile()}
+		cmd.Stdin, cmd.Stderr = os.NewFile(3, "input"), os.Stderr
+		if point == atEnded {
+			cmd.Stdin = nil
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if err := child.Append(ctx, Event{Body: TurnStart{}},
+			Event{Body: ModelCall{Usage: Usage{Input: 10, Output: 4}, CostNano: new(int64)}}); err != nil {
+			return err
+		}
+		if point != atBegun {
+			if err := child.Append(ctx, Event{Body: TurnEnd{State: StateOK}}); err != nil {
+				return err
+			}
+		}
+		if point == atEnded {
+			if err := cmd.Wait(); err != nil {
+				return err
+			}
+		}
 	}
-	fmt.Println(child)
+	fmt.Println(rs[0].Child.ID)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return errors.New("nobody killed the parent")
 }
 
-// TestKilledParent kills the caller of a delegation at each point on its way.
+// TestKilledParent kills the caller of a delegation at each point on its way. As long as the child's
+// process lives nobody else runs its conversation, and the delegation is open.
 func TestKilledParent(t *testing.T) {
+	used := Usage{Input: 10, Output: 4}
 	for _, test := range []struct {
 		point string
 		state State // of the child, once the processes are gone, and of the delegation
 		usage Usage
 	}{
-		{"0", StateLost, Usage{}},
-		{"1", StateOK, Usage{Input: 10, Output: 4}}, // its turn had ended
-		{"2", StateOK, Usage{Input: 10, Output: 4}},
+		{atReserved, StateLost, Usage{}},
+		{atBegun, StateLost, used},
+		{atAnswered, StateOK, used},
+		{atEnded, StateOK, used},
 	} {
 		t.Run(test.point, func(t *testing.T) {
 			s := openStore(t)
 			c := mustCreate(t, s, New{})
-			p := start(t, "parent", nil, filepath.Dir(s.Path()), c.ID.String(), test.point)
+			theirs, input, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer input.Close()
+			p := start(t, "parent", []*os.File{theirs}, filepath.Dir(s.Path()), c.ID.String(), test.point)
+			theirs.Close()
 			child, err := ParseID(p.line())
 			if err != nil {
 				t.Fatal(err)
@@ -575,16 +574,24 @@ func TestKilledParent(t *testing.T) {
 				t.Errorf("the delegation is %q while it runs", d.State)
 			}
 			p.kill()
-			// Its child ends too, since its input did; the lock tells when.
 			l := mustLock(t, s, c.ID)
+			if test.point == atBegun || test.point == atAnswered {
+				if _, err := s.Lock(t.Context(), child); busyID(err) != child {
+					t.Errorf("Lock of a child whose process lives: %v", err)
+				}
+				rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "call"}))
+				if err != nil || !rs[0].Existed || rs[0].Delegation.State != "" {
+					t.Errorf("reserved again while its process lives: %+v, %v", rs, err)
+				}
+			}
+			input.Close() // so that the child's process ends; the lock tells when
 			for {
 				run, err := s.Lock(t.Context(), child)
 				if err == nil {
 					_ = run.Close()
 					break
 				}
-				var busy *BusyError
-				if !errors.As(err, &busy) {
+				if busyID(err) != child {
 					t.Fatal(err)
 				}
 			}
@@ -600,7 +607,7 @@ func TestKilledParent(t *testing.T) {
 			}
 			// The caller goes on and asks for the same call again.
 			l = mustLock(t, s, c.ID)
-			unstarted := test.point == "0" // it is made again then, and counts for nothing until then
+			unstarted := test.point == atReserved // it is made again then, and counts for nothing until then
 			counts := 1
 			if unstarted {
 				counts = 0
@@ -654,8 +661,10 @@ func madeAgain(t *testing.T, s *Store, l *Log, r *Reservation, child ID) {
 	}
 }
 
-func TestAdopt(t *testing.T) {
-	s, elsewhere := openStore(t), openStore(t)
+// TestKilledChild settles a delegation whose process was killed in the middle of its turn, and one
+// whose process was never started.
+func TestKilledChild(t *testing.T) {
+	s := openStore(t)
 	root := mustCreate(t, s, New{})
 	l := mustLock(t, s, root.ID)
 	mustAppend(t, l, TurnStart{})
@@ -667,40 +676,24 @@ func TestAdopt(t *testing.T) {
 	if got := mustGet(t, s.View, a.Child.ID).Status; got != StatusQueued {
 		t.Errorf("reserved child is %q, want queued", got)
 	}
-	dir := filepath.Dir(s.Path())
-	foreign := mustLock(t, elsewhere, mustCreate(t, elsewhere, New{}).ID)
-	unlocked, err := os.OpenFile(filepath.Join(dir, file.RunsName), os.O_RDWR, 0)
+	p := start(t, "keep", []*os.File{a.LockFile()})
+	child, err := l.Below().Log(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unlocked.Close()
-	for what, file := range map[string]*os.File{
-		"the lock of another conversation": b.LockFile(),
-		"a lock of another store":          foreign.lock,
-		"the right file, but no lock":      unlocked,
-	} {
-		p := start(t, "adopt", []*os.File{file}, dir, a.Child.ID.String(), "end")
-		if line := p.line(); line == "begun" || line == "" {
-			t.Errorf("%s was adopted (%q)", what, line)
-		}
-		p.finish()
-	}
-	p := start(t, "adopt", []*os.File{unlocked}, dir, mustCreate(t, s, New{}).ID.String(), "end")
-	if line := p.line(); line == "begun" || line == "" {
-		t.Errorf("a lock that nobody holds was adopted (%q)", line)
-	}
-	p.finish()
-	p = start(t, "adopt", []*os.File{a.LockFile()}, dir, a.Child.ID.String(), "crash")
-	p.expect("begun")
+	mustAppend(t, child, TurnStart{}, ModelCall{Usage: Usage{Input: 10, Output: 4}, CostNano: new(int64)})
 	if got := mustGet(t, s.View, a.Child.ID).Status; got != StatusRunning {
 		t.Errorf("child is %q, want running", got)
 	}
-	if _, err := s.Lock(t.Context(), a.Child.ID); !reflect.DeepEqual(busyID(err), a.Child.ID) {
+	if _, err := s.Lock(t.Context(), a.Child.ID); busyID(err) != a.Child.ID {
 		t.Errorf("Lock of a running child: %v", err)
 	}
-	p.finish()
+	p.kill()
+	if err := child.Close(); err != nil {
+		t.Fatal(err)
+	}
 	// The child has ended, the parent has not settled.
-	if _, err := s.Lock(t.Context(), a.Child.ID); !reflect.DeepEqual(busyID(err), a.Child.ID) {
+	if _, err := s.Lock(t.Context(), a.Child.ID); busyID(err) != a.Child.ID {
 		t.Errorf("Lock of an unsettled child: %v", err)
 	}
 	d, err := l.Below().Settle(t.Context(), a, Outcome{State: StateKilled, Reason: "signal 9", PID: p.cmd.Process.Pid, Started: time.Now()})

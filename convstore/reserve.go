@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 
@@ -25,8 +24,8 @@ type Scope struct {
 
 // runner is a conversation whose run lock this process holds. The zero runner is none.
 type runner struct {
-	id        ID
-	inherited bool // the lock came with a reservation: this process runs that delegation
+	id       ID
+	reserved bool // the lock came with a reservation: this process runs that delegation
 }
 
 // Caller returns the conversation whose scope this is. It is not in view itself.
@@ -37,12 +36,6 @@ func (s Scope) Caller() ID { return s.root }
 // slots.
 func (s Scope) Slots(root ID, n int) *Slots {
 	return s.f.Slots(int64(root), n)
-}
-
-// AdoptSlot returns the slot of an inherited descriptor. It fails if the descriptor holds no slot
-// of this store; the caller then still owns the descriptor.
-func (s Scope) AdoptSlot(file *os.File) (*Slot, error) {
-	return s.f.AdoptSlot(file)
 }
 
 const (
@@ -472,10 +465,10 @@ func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
 //
 // The lock that this process holds for self does not count. If self is the caller, only the child's
 // lock must be free, because a live reservation of the caller holds that one. If self is the child,
-// it matters how it got its lock: if it inherited the lock, it is the run that was reserved, and
-// the delegation is not abandoned; if it took the lock itself, it is another run.
+// it matters how it got its lock: if the lock came with a reservation, this is the run that was
+// reserved, and the delegation is not abandoned; if it took the lock itself, it is another run.
 func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
-	if child == self.id && self.inherited {
+	if child == self.id && self.reserved {
 		return false, nil
 	}
 	for _, id := range []ID{child, caller} {

@@ -432,7 +432,7 @@ func TestWithdraw(t *testing.T) {
 	s := openStore(t)
 	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
 	mustAppend(t, l, TurnStart{})
-	old := delegate(t, s, l, "c1", 0, 10, nil)
+	old := delegate(t, l, "c1", 0, 10, nil)
 	before, ds := mustGet(t, s.View, old), mustDelegations(t, s, l.ID())
 	withdraw := func(c Child, begin func(*Log)) {
 		t.Helper()
@@ -441,7 +441,7 @@ func TestWithdraw(t *testing.T) {
 			t.Fatal(err)
 		}
 		if begin != nil {
-			child, err := s.Adopt(t.Context(), rs[0].Child.ID, dupLock(t, rs[0]))
+			child, err := l.Below().Log(t.Context(), rs[0])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -392,7 +392,7 @@ func TestMigrateImported(t *testing.T) {
 	for again := range 2 {
 		l := mustLock(t, s, root.ID)
 		mustAppend(t, l, TurnStart{})
-		delegate(t, s, l, "c", 0, 7, nil)
+		delegate(t, l, "c", 0, 7, nil)
 		mustAppend(t, l, TurnEnd{State: StateOK})
 		mustNot(t, l.Close())
 		if again == 0 {

@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// slotsProgram takes slots of the tree of a root and keeps them until its input ends. With a third
-// argument the first of them is the one that descriptor 3 holds.
+// slotsProgram takes slots of the tree of a root and keeps them until its input ends.
 func slotsProgram(args []string) error {
 	s, root, err := programStore(args)
 	if err != nil {
@@ -24,13 +23,6 @@ func slotsProgram(args []string) error {
 	n, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
-	}
-	if len(args) > 3 {
-		if _, err := scope.AdoptSlot(os.NewFile(3, "slot")); err != nil {
-			return err
-		}
-		fmt.Println("adopted")
-		n--
 	}
 	slots := scope.Slots(root, n)
 	for range n {
@@ -131,39 +123,6 @@ func TestSlotsOfKilledProcess(t *testing.T) {
 	}
 }
 
-func TestSlotsInherited(t *testing.T) {
-	dir, root, slots := slotsOf(t)
-	slot := mustTake(t, slots(1))
-	p := start(t, "slots", []*os.File{slot.File()}, dir, root.String(), "1", "adopt")
-	p.expect("adopted")
-	if err := slot.Pass(); err != nil {
-		t.Fatal(err)
-	}
-	if slot.File() != nil || slot.Release() != nil { // it is the child's now: this changes nothing
-		t.Fatal("a passed slot can still be released")
-	}
-	done := taking(t, t.Context(), slots(1))
-	p.kill()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestSlotsReleasedDespiteCopies(t *testing.T) {
-	dir, root, slots := slotsOf(t)
-	slot := mustTake(t, slots(1))
-	p := start(t, "slots", []*os.File{slot.File()}, dir, root.String(), "1", "adopt")
-	p.expect("adopted")
-	done := taking(t, t.Context(), slots(1))
-	if err := slot.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	p.finish()
-}
-
 func TestSlotsCancelled(t *testing.T) {
 	_, _, slots := slotsOf(t)
 	held := mustTake(t, slots(1))
@@ -208,19 +167,5 @@ func TestSlotsOfTwoTrees(t *testing.T) {
 		if err := p.Release(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestAdoptSlotOfAnotherFile(t *testing.T) {
-	dir, _, slots := slotsOf(t)
-	p := mustTake(t, slots(1))
-	defer p.Release()
-	file, err := os.Create(filepath.Join(t.TempDir(), "f"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := (Scope{View: View{f: openStoreIn(t, dir, Options{}).f}}).AdoptSlot(file); err == nil {
-		t.Error("AdoptSlot took a file that is none of the store's")
 	}
 }

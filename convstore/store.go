@@ -13,7 +13,6 @@ import (
 type Options struct {
 	ReadOnly bool             // every write fails with ErrReadOnly
 	Deadline time.Duration    // how long to wait for the store's lock; 0 = 30 s. A Log and its Scope wait longer, see Lock
-	Patient  bool             // wait as a Log does: this process runs a conversation of an existing store
 	Now      func() time.Time // nil = time.Now
 	Notice   func(string)     // called with what a user should know, for example a migration; nil = dropped
 
@@ -36,7 +35,7 @@ type Store struct {
 // and then fails with a *BusyError.
 func Open(dir string, o Options) (*Store, error) {
 	in, err := db.Open(dir, db.Options{
-		Options:  file.Options{Deadline: o.Deadline, Patient: o.Patient, Notice: o.Notice, Workspace: o.Workspace},
+		Options:  file.Options{Deadline: o.Deadline, Notice: o.Notice, Workspace: o.Workspace},
 		ReadOnly: o.ReadOnly, Now: o.Now, Version: schemaVersion, Busy: busy,
 	})
 	if err != nil {
@@ -84,19 +83,6 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 		return nil, err
 	}
 	return s.newLog(ctx, id, file, false)
-}
-
-// Adopt returns the Log of a child process from an inherited descriptor, which must hold the run
-// lock of id. The Log owns the file from then on. If Adopt fails, it closes the file.
-func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
-	if s.f.ReadOnly {
-		return nil, ErrReadOnly
-	}
-	if err := s.f.AdoptRun(file, int64(id)); err != nil {
-		file.Close()
-		return nil, busy(err)
-	}
-	return s.newLog(ctx, id, file, true)
 }
 
 // Log returns the Log of a run that was reserved, in the process that reserved it. It shares the run

@@ -8,10 +8,10 @@ func TestTallyOfOlderStores(t *testing.T) {
 	s := openStore(t)
 	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
 	mustAppend(t, l, TurnStart{})
-	delegate(t, s, l, "of an earlier turn", 0, 1, nil)
+	delegate(t, l, "of an earlier turn", 0, 1, nil)
 	mustAppend(t, l, TurnEnd{State: StateOK}, TurnStart{})
-	child := delegate(t, s, l, "new", 0, 1, nil)
-	delegate(t, s, l, "again", child, 1, nil)
+	child := delegate(t, l, "new", 0, 1, nil)
+	delegate(t, l, "again", child, 1, nil)
 	forget := func() {
 		t.Helper()
 		if err := s.f.write(t.Context(), func(tx *tx) error {
@@ -50,7 +50,7 @@ func TestUnstartedInOpenTurn(t *testing.T) {
 	s := openStore(t)
 	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
 	mustAppend(t, l, TurnStart{})
-	child := delegate(t, s, l, "first", 0, 1, nil)
+	child := delegate(t, l, "first", 0, 1, nil)
 	c := mustLock(t, s, child)
 	mustAppend(t, c, TurnStart{}, UserMessage{Text: "by hand"})
 	mustNot(t, c.Close())

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -53,9 +51,7 @@ func (s *shop) seedTree(n int) string {
 		rs, err := log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return children, nil })
 		must(err)
 		for _, r := range rs {
-			fd, err := syscall.Dup(int(r.LockFile().Fd()))
-			must(err)
-			child, err := st.Adopt(ctx, r.Child.ID, os.NewFile(uintptr(fd), "lock"))
+			child, err := log.Below().Log(ctx, r)
 			must(err)
 			other := call
 			other.Model = fmt.Sprintf("anthropic/bench-%d", len(r.Delegation.Call)%2)

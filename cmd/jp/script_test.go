@@ -208,9 +208,10 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 		})
 		ts.Check(err)
 		id = rs[0].Child.ID
-		log, err := st.Adopt(ctx, id, rs[0].LockFile())
+		log, err := scope.Log(ctx, rs[0])
 		ts.Check(err)
 		ts.Check(log.Append(ctx, events...))
+		ts.Check(log.Close())
 		events = nil
 		_, err = scope.Settle(ctx, rs[0], convstore.Outcome{State: convstore.StateOK})
 		ts.Check(err)

@@ -142,11 +142,11 @@ func TestImportRemoved(t *testing.T) {
 			nano := int64(5)
 			root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{Title: "root"}).ID)
 			storetest.Append(t, root, convstore.TurnStart{})
-			mid := storetest.Delegate(t, s, root, "a", 0, 1000, &nano)
+			mid := storetest.Delegate(t, root, "a", 0, 1000, &nano)
 			inner := storetest.Lock(t, s, mid)
-			leaf := storetest.Delegate(t, s, inner, "b", 0, 300, &nano)
+			leaf := storetest.Delegate(t, inner, "b", 0, 300, &nano)
 			storetest.NoError(t, inner.Close())
-			storetest.Delegate(t, s, root, "c", 0, 7, &nano)
+			storetest.Delegate(t, root, "c", 0, 7, &nano)
 			storetest.Append(t, root, convstore.TurnEnd{State: convstore.StateOK})
 			storetest.NoError(t, root.Close())
 			used := totalInput(t, s)
@@ -197,7 +197,7 @@ func TestImportRemoved(t *testing.T) {
 			// What happens from now on is counted from now on.
 			back := storetest.Lock(t, s, removed)
 			storetest.Append(t, back, convstore.TurnStart{})
-			storetest.Delegate(t, s, back, "a", 0, 11, &nano)
+			storetest.Delegate(t, back, "a", 0, 11, &nano)
 			storetest.NoError(t, back.Close())
 			if err := s.Check(t.Context()); err != nil {
 				t.Error(err)

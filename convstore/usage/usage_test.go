@@ -3,10 +3,8 @@ package usage_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,10 +40,10 @@ func TestSpent(t *testing.T) {
 	other := storetest.Create(t, s, convstore.New{})
 	l := storetest.Lock(t, s, root.ID)
 	spend(t, l, "m/main", 100, &five)
-	first := storetest.Delegate(t, s, l, "c1", 0, 10, &seven)
-	gone := storetest.Delegate(t, s, l, "c2", 0, 20, nil)
+	first := storetest.Delegate(t, l, "c1", 0, 10, &seven)
+	gone := storetest.Delegate(t, l, "c2", 0, 20, nil)
 	spend(t, l, "m/main", 200, nil)
-	storetest.Delegate(t, s, l, "c3", first, 30, &seven)
+	storetest.Delegate(t, l, "c3", first, 30, &seven)
 	lo := storetest.Lock(t, s, other.ID)
 	spend(t, lo, "m/main", 999, &five)
 
@@ -124,16 +122,12 @@ func TestSpentMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	mid := rs[0].Child.ID
-	fd, err := syscall.Dup(int(rs[0].LockFile().Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lm, err := s.Adopt(t.Context(), mid, os.NewFile(uintptr(fd), "lock"))
+	lm, err := l.Below().Log(t.Context(), rs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	spend(t, lm, "m/mid", 30, &five)
-	leaf := storetest.Delegate(t, s, lm, "c2", 0, 10, &five)
+	leaf := storetest.Delegate(t, lm, "c2", 0, 10, &five)
 	if err := lm.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +147,7 @@ func TestSpentMoved(t *testing.T) {
 			}
 		}
 		lm = storetest.Lock(t, s, mid)
-		storetest.Delegate(t, s, lm, call, leaf, 20, &five)
+		storetest.Delegate(t, lm, call, leaf, 20, &five)
 		if err := lm.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +161,7 @@ func TestDifferences(t *testing.T) {
 	root := storetest.Create(t, s, convstore.New{})
 	l := storetest.Lock(t, s, root.ID)
 	spend(t, l, "m/main", 100, &seven)
-	child := storetest.Delegate(t, s, l, "c1", 0, 10, &seven)
+	child := storetest.Delegate(t, l, "c1", 0, 10, &seven)
 	lc, err := s.Lock(t.Context(), child)
 	if err != nil {
 		t.Fatal(err)

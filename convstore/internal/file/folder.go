@@ -52,7 +52,6 @@ type Folder struct {
 // Options says how to use a folder. The zero value works.
 type Options struct {
 	Deadline  time.Duration // longest wait for the lock; 0 = 30 s
-	Patient   bool          // wait as a run does, in an existing store
 	Notice    func(string)  // nil = dropped
 	Workspace string        // workspace that a new store is recorded for; "" = none
 	Fill      func(path string) error
@@ -69,8 +68,7 @@ func Open(dir string, o Options) (Folder, error) {
 		return Folder{}, err
 	}
 	f := Folder{Dir: full, Deadline: o.Deadline, Notice: o.Notice, workspace: o.Workspace, fill: o.Fill,
-		Patient: o.Patient, Remark: defaultRemark, seen: new(atomic.Bool), noticed: new(atomic.Bool)}
-	f.seen.Store(o.Patient)
+		Remark: defaultRemark, seen: new(atomic.Bool), noticed: new(atomic.Bool)}
 	if f.Deadline == 0 {
 		f.Deadline = DefaultDeadline
 	}

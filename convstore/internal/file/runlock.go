@@ -43,16 +43,6 @@ func (f *Folder) TakeRun(id int64) (*os.File, error) {
 	return file, err
 }
 
-// AdoptRun checks that an inherited descriptor holds the run lock of id. If another descriptor
-// holds it, AdoptRun fails with a *BusyError.
-func (f *Folder) AdoptRun(file *os.File, id int64) error {
-	err := f.tryAdopt(file, id)
-	if err == errHeld {
-		return &BusyError{Run: id, Holder: f.RunHolder(id)}
-	}
-	return err
-}
-
 // DropRun releases the run locks of a descriptor, of which no other process needs a copy, and
 // closes it.
 //

@@ -47,43 +47,6 @@ func unlockRuns(file *os.File) error {
 	return ofd(file, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: unix.SEEK_SET})
 }
 
-// tryAdopt checks that an inherited descriptor holds the run lock of id. It must be the same file
-// by device and inode, other descriptors must see the lock as held, and this descriptor must be
-// able to take the lock again, which only its owner can.
-func (f *Folder) tryAdopt(file *os.File, id int64) error {
-	probe, err := f.ProbeRuns()
-	if err != nil {
-		return err
-	}
-	defer probe.Close()
-	if probe.file == nil {
-		return errors.New("run lock: not of this store")
-	}
-	mine, err := file.Stat()
-	if err != nil {
-		return f.SystemError(err)
-	}
-	ours, err := probe.file.Stat()
-	if err != nil {
-		return f.SystemError(err)
-	}
-	if !os.SameFile(mine, ours) {
-		return errors.New("run lock: not of this store")
-	}
-	if held, err := probe.Held(id); err != nil || !held {
-		return errors.Join(err, errors.New("run lock: the descriptor does not hold it"))
-	}
-	err = ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
-	if err == unix.EAGAIN || err == unix.EACCES {
-		return errHeld
-	}
-	if err != nil {
-		return f.SystemError(os.NewSyscallError("fcntl", err))
-	}
-	unix.CloseOnExec(int(file.Fd()))
-	return nil
-}
-
 // RunProbe reports which run locks are held, without taking any.
 type RunProbe struct {
 	f    *Folder

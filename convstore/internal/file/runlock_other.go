@@ -47,33 +47,6 @@ func (f *Folder) tryRun(id int64) (*os.File, error) {
 // unlockRuns releases the run lock of a descriptor, also for processes that have a copy of it.
 func unlockRuns(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
-// tryAdopt checks that an inherited descriptor holds the run lock of id. It must be the same file
-// by device and inode, other descriptors must see the lock as held, and this descriptor must be
-// able to take the lock again, which only its owner can.
-func (f *Folder) tryAdopt(file *os.File, id int64) error {
-	mine, err := file.Stat()
-	if err != nil {
-		return f.SystemError(err)
-	}
-	ours, err := os.Lstat(f.runPath(id))
-	if err != nil || !os.SameFile(mine, ours) {
-		return errors.New("run lock: not of this store and conversation")
-	}
-	probe := RunProbe{f: f}
-	if held, err := probe.Held(id); err != nil || !held {
-		return errors.Join(err, errors.New("run lock: the descriptor does not hold it"))
-	}
-	err = Flock(file, unix.LOCK_EX|unix.LOCK_NB)
-	if err == unix.EWOULDBLOCK {
-		return errHeld
-	}
-	if err != nil {
-		return f.SystemError(os.NewSyscallError("flock", err))
-	}
-	unix.CloseOnExec(int(file.Fd()))
-	return nil
-}
-
 // RunProbe reports which run locks are held.
 type RunProbe struct{ f *Folder }
 

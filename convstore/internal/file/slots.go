@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 )
@@ -11,8 +10,8 @@ import (
 const MaxSlots = 1024
 
 // Slots bounds how many sub-agents of one tree work at the same time. All processes of the tree
-// share the slots. A slot is a lock in the store's folder, which the kernel frees when the last
-// process with its descriptor ends, even by a crash. So there is no count that could become wrong.
+// share the slots. A slot is a lock in the store's folder, which the kernel frees when the process
+// that holds it ends, even by a crash. So there is no count that could become wrong.
 //
 // A sub-agent that waits for others releases its slot, and takes one again before it continues. No
 // process waits for a slot while it holds one, so there is no deadlock however deep the tree is.
@@ -91,23 +90,8 @@ func (s *Slots) waiting(ctx context.Context, err error) error {
 	return s.f.SystemError(err)
 }
 
-// File returns the descriptor that holds the slot, for a child process to inherit and
-// Folder.AdoptSlot. It is nil if the slot was released.
-func (p *Slot) File() *os.File { return p.file }
-
-// Pass closes this process's descriptor of the slot. The process that inherited it holds the slot
-// from then on.
-func (p *Slot) Pass() error {
-	file := p.file
-	p.file = nil
-	if file == nil {
-		return nil
-	}
-	return file.Close()
-}
-
-// Release releases the slot, also for processes that have a copy of its descriptor. A second
-// Release does nothing.
+// Release releases the slot at once, although a process that is being started has a copy of its
+// descriptor until its exec. A second Release does nothing.
 func (p *Slot) Release() error {
 	file := p.file
 	p.file = nil
@@ -120,17 +104,6 @@ func (p *Slot) Release() error {
 	}
 	p.f.wakeSlots()
 	return err
-}
-
-// Freed wakes waiters because a slot may be free: a process that held one has ended.
-func (s *Slots) Freed() { s.f.wakeSlots() }
-
-// AdoptSlot returns the slot of an inherited descriptor.
-func (f *Folder) AdoptSlot(file *os.File) (*Slot, error) {
-	if err := f.ownsSlot(file); err != nil {
-		return nil, fmt.Errorf("slot: %w", err)
-	}
-	return &Slot{f: f, file: file}, nil
 }
 
 // How often the first in line looks for a free slot: with notifications, since that of a killed

@@ -80,20 +80,6 @@ func (f *Folder) wakeSlots() {
 	}
 }
 
-// ownsSlot returns an error for a descriptor that holds no slot of this store.
-func (f *Folder) ownsSlot(file *os.File) error {
-	mine, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	ours, err := os.Lstat(f.Path(slotsName))
-	if err != nil || !os.SameFile(mine, ours) {
-		return errors.New("not of this store")
-	}
-	unix.CloseOnExec(int(file.Fd()))
-	return nil
-}
-
 // looker looks for a free slot. It keeps one descriptor open, since closing one would wake itself.
 type looker struct {
 	s       *Slots

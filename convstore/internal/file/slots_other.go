@@ -4,7 +4,6 @@ package file
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -70,26 +69,6 @@ func (l looker) free() (*os.File, error) {
 func unlockSlot(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
 func (f *Folder) wakeSlots() {}
-
-// ownsSlot returns an error for a descriptor that holds no slot of this store.
-func (f *Folder) ownsSlot(file *os.File) error {
-	mine, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	// The descriptor does not have the name of its file, so it is compared with all slot files.
-	dirs, err := filepath.Glob(filepath.Join(f.Path(slotsName), "*", "*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range dirs {
-		if ours, err := os.Lstat(path); err == nil && os.SameFile(mine, ours) {
-			unix.CloseOnExec(int(file.Fd()))
-			return nil
-		}
-	}
-	return errors.New("not of this store")
-}
 
 // wait returns when it is time to look again or ctx has ended.
 func (l looker) wait(ctx context.Context) error { return pollSlots(ctx) }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"syscall"
 	"testing"
 	"time"
 
@@ -98,13 +97,11 @@ func Admit(children ...convstore.Child) func(convstore.Standing) ([]convstore.Ch
 
 // Delegate runs one child of caller to its end, with one call of a model. The id 0 means a new
 // child.
-func Delegate(t testing.TB, s *convstore.Store, caller *convstore.Log, call string, id convstore.ID, in int64, nano *int64) convstore.ID {
+func Delegate(t testing.TB, caller *convstore.Log, call string, id convstore.ID, in int64, nano *int64) convstore.ID {
 	t.Helper()
 	rs, err := caller.Below().Reserve(t.Context(), Admit(convstore.Child{Call: call, ID: id, Kind: "sub_complete", Profile: "agent/r", Model: "m/child"}))
 	NoError(t, err)
-	fd, err := syscall.Dup(int(rs[0].LockFile().Fd()))
-	NoError(t, err)
-	l, err := s.Adopt(t.Context(), rs[0].Child.ID, os.NewFile(uintptr(fd), "lock"))
+	l, err := caller.Below().Log(t.Context(), rs[0])
 	NoError(t, err)
 	Append(t, l, convstore.TurnStart{}, convstore.UserMessage{Text: "q"}, convstore.AssistantMessage{Text: "a"},
 		convstore.ModelCall{Model: "m/child", Usage: convstore.Usage{Input: in, Output: 1}, CostNano: nano, Duration: time.Second},

@@ -1,0 +1,39 @@
+package file
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// TestSlotsReleasedDespiteCopies: a slot is free at once, also while a process that is being started
+// has a copy of its descriptor, and whoever waits for it is woken.
+func TestSlotsReleasedDespiteCopies(t *testing.T) {
+	f, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.makeDir(); err != nil {
+		t.Fatal(err)
+	}
+	slot, err := f.Slots(1, 1).Take(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := Duplicate(slot.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copied.Close()
+	queued, taken := make(chan struct{}), make(chan error)
+	go func() {
+		_, err := f.Slots(1, 1).Take(t.Context(), func() { close(queued) })
+		taken <- err
+	}()
+	<-queued
+	if err := slot.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+}
