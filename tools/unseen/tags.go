@@ -77,5 +77,5 @@ func narrow(r rune) rune {
 
 // blank reports whether a reader does not notice r.
 func blank(r rune) bool {
-	return unicode.IsSpace(r) || unicode.IsControl(r) || r == 0x2800 || Is(r)
+	return unicode.IsSpace(r) || unicode.IsControl(r) || Blank(r) || Is(r)
 }

@@ -3,7 +3,8 @@
 // list for three uses: what is shown to a person, what a server or a sub-agent says to a model, and
 // what may be hidden behind such characters.
 //
-// [Is] is the list. [Strip] and [Filter] leave such characters out, except the few that belong to
+// [Is] is the list, and [Blank] that of characters which look like a space or nothing at all and are a
+// sign. [Strip] and [Filter] leave such characters out, except the few that belong to
 // the spelling of the text around them. [Spell] and [Quote] write them so that they show: where a
 // person decides about a text, nothing may be left out.
 package unseen
@@ -25,9 +26,15 @@ func Is(r rune) bool {
 	if r < 0x80 {
 		return false
 	}
-	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
+	const fillerOfKhitan = 0x16fe4 // a mark without a shape
+	return (r == fillerOfKhitan || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)) &&
 		!unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
+
+// Blank reports whether r takes up room, or breaks the line, and shows nothing: the line and the
+// paragraph separator, the pattern of Braille without dots, the note without a head. Spaces are not
+// among them.
+func Blank(r rune) bool { return r == 0x2028 || r == 0x2029 || r == 0x2800 || r == 0x1d159 }
 
 // The characters that may belong to the spelling of the text around them.
 const (
@@ -124,7 +131,7 @@ func Strip(s string) string {
 
 // Shows reports whether a person sees what r is. A space is seen; other white space, and signs that
 // are blank, are not.
-func Shows(r rune) bool { return unicode.IsPrint(r) && r != 0x2800 && !Is(r) }
+func Shows(r rune) bool { return unicode.IsPrint(r) && !Blank(r) && !Is(r) }
 
 // Each yields the characters of s, and for each whether it shows or belongs to the spelling of its
 // neighbours, as [Filter] decides.

@@ -8,14 +8,19 @@ import (
 )
 
 func TestIs(t *testing.T) {
-	for _, r := range "\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2064\u2066\u2069\u206f\u3164\ufe00\ufe0e\ufe0f\ufeff\uffa0\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef\U0001d173" {
+	for _, r := range "\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2064\u2066\u2069\u206f\u3164\ufe00\ufe0e\ufe0f\ufeff\uffa0\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef\U0001d173\U00016fe4" {
 		if !Is(r) || Shows(r) {
 			t.Errorf("Is(%U) = %v, Shows = %v", r, Is(r), Shows(r))
 		}
 	}
+	for _, r := range "\u2028\u2029\u2800\U0001d159" {
+		if !Blank(r) || Is(r) || Shows(r) {
+			t.Errorf("Blank(%U) = %v, Is = %v, Shows = %v", r, Blank(r), Is(r), Shows(r))
+		}
+	}
 	for _, r := range "a é日👩\u0600\u06dd " {
-		if Is(r) {
-			t.Errorf("Is(%U)", r)
+		if Is(r) || Blank(r) {
+			t.Errorf("Is(%U) = %v, Blank = %v", r, Is(r), Blank(r))
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 //   - every other control character but newline and tab, and text that a carriage return would overwrite
 //   - characters that are invisible or reorder others, except joiners where they join: see package unseen
 //
+// A sign that is blank, or breaks the line in its own way, becomes a space.
 // Of a control string without an end only the introducer is removed, so that it cannot swallow the
 // text behind it. Bytes that are not UTF-8 become U+FFFD: a terminal in an 8-bit mode would read
 // some of them as C1. The result is valid UTF-8, and Clean does not change it.
@@ -48,7 +49,7 @@ func Line(s string) string {
 // be restored from it.
 func Escape(s string) string {
 	plain := func(r rune) bool {
-		return r != '\\' && r != utf8.RuneError && (r == ' ' || unicode.IsGraphic(r) && !unseen.Is(r))
+		return r != '\\' && r != utf8.RuneError && (r == ' ' || unicode.IsGraphic(r) && !unseen.Blank(r) && !unseen.Is(r))
 	}
 	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
@@ -77,11 +78,11 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// EscapeJSON writes what Clean would remove from the strings of a JSON text as \u escapes. Every
+// EscapeJSON writes what Clean would not leave in the strings of a JSON text as \u escapes. Every
 // reader gets the same text, and a terminal nothing to act on. Control characters below U+0020 are
 // escaped in JSON already.
 func EscapeJSON(b []byte) []byte {
-	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && r < 0xa0) || unseen.Is(r) }
+	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && r < 0xa0) || unseen.Blank(r) || unseen.Is(r) }
 	i := bytes.IndexFunc(b, unsafe)
 	if i < 0 {
 		return b
@@ -206,6 +207,9 @@ func step(s string, joins *unseen.Filter) (n int, text string, more bool) {
 		return n, "", more
 	case r < 0xa0:
 		return n, "", false
+	case unseen.Blank(r):
+		joins.Keeps(' ', 0)
+		return n, " ", false
 	}
 	more = unseen.Is(r) && joins.Undecided(r) && !utf8.FullRuneInString(s[n:])
 	next, _ := utf8.DecodeRuneInString(s[n:])

@@ -42,6 +42,8 @@ func TestClean(t *testing.T) {
 		{"zero width", "a\u200bb\u2060c\ufeffd\u00ade\u3164f\ufe01g\U000e0100h", "abcdefgh"},
 		{"joiners", "a\u200db ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 می\u200cخواهم \u200d", "ab ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 می\u200cخواهم "},
 		{"a sequence beside a joiner", "👩\u200d\x1b[m👧 👩\x1b[m\u200d👧", "👩👧 👩\u200d👧"},
+		{"what looks like a space or a line break", "a\u2028b\u2029c\u2800d\U0001d159e\U00016fe4f", "a b c d ef"},
+		{"a blank beside a joiner", "👩\u2800\u200d👧", "👩 👧"},
 		{"tags", "a\U000e0041\U000e007fb", "ab"},
 		{"invalid utf-8", "a\xff\x9bb\xe2\x82", "a\ufffd\ufffdb\ufffd\ufffd"},
 		{"raw 8-bit csi", "a\x9b31mb", "a\ufffd31mb"},
@@ -58,7 +60,7 @@ func unsafe(s string) (rune, bool) {
 	for _, r := range s {
 		switch {
 		case r == '\n' || r == '\t':
-		case r < 0x20, r >= 0x7f && r < 0xa0, unseen.Is(r) && !strings.ContainsRune("\u200c\u200d\ufe0f", r):
+		case r < 0x20, r >= 0x7f && r < 0xa0, unseen.Blank(r), unseen.Is(r) && !strings.ContainsRune("\u200c\u200d\ufe0f", r):
 			return r, true
 		}
 	}
@@ -120,13 +122,13 @@ func TestLineAndEscape(t *testing.T) {
 	if got, want := Line(" a\n\tb\x1b[31m "), "a  b"; got != want {
 		t.Errorf("Line = %q, want %q", got, want)
 	}
-	if got, want := Escape("a\tb\nc\\d\re\x1bf\u202eg é\xff"), `a\tb\nc\\d\re\x1bf\u{202e}g é\xff`; got != want {
+	if got, want := Escape("a\tb\nc\\d\re\x1bf\u202eg\u2800 é\xff"), `a\tb\nc\\d\re\x1bf\u{202e}g\u{2800} é\xff`; got != want {
 		t.Errorf("Escape = %s, want %s", got, want)
 	}
 }
 
 func FuzzEscapeJSON(f *testing.F) {
-	for _, s := range []string{"", "plain é", "\u009b31m\x7f\u202e\U000e0041\u0085", "\ufffd", "<&>\u2028"} {
+	for _, s := range []string{"", "plain é", "\u009b31m\x7f\u202e\U000e0041\u0085", "\ufffd", "<&>\u2028", "\u2800\U0001d159"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
