@@ -121,6 +121,30 @@ func withoutLinks(abs string, n int) string {
 	return withoutLinks(to, n-1)
 }
 
+// direct is the location of a file of the workspace without the links on its way that lead back up,
+// so that what it extends does not depend on the name by which it was found.
+func (f *reader) direct(l location) location {
+	if !l.place.confined || f.workspace == nil {
+		return l
+	}
+	parts, keep := strings.Split(l.path, "/"), []string{}
+	var up []fs.FileInfo // the folders of keep
+	for _, part := range parts[:len(parts)-1] {
+		keep = append(keep, part)
+		info, err := fs.Stat(f.workspace, path.Join(inJP, path.Join(keep...)))
+		if err != nil {
+			return l // it cannot be read either
+		}
+		if i := slices.IndexFunc(up, func(above fs.FileInfo) bool { return os.SameFile(above, info) }); i >= 0 {
+			keep, up = keep[:i+1], up[:i+1]
+			continue
+		}
+		up = append(up, info)
+	}
+	l.path = path.Join(append(keep, parts[len(parts)-1])...)
+	return l
+}
+
 // withheld reports whether l is a file of a workspace whose files are not to be read.
 func (f *reader) withheld(l location) bool { return f.workspace == nil && l.key() != "" }
 

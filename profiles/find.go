@@ -57,17 +57,19 @@ func Find(src Sources, name string) (Profile, error) {
 
 // Names lists the profiles that Find finds by name, sorted by name, the one that it finds first. In
 // folders of the user, folders behind symbolic links are not listed; in those of a workspace they
-// are, since people judge it by this list.
+// are, since people judge it by this list. The profiles of folders that cannot be listed are missing;
+// the error says why.
 func Names(src Sources) ([]Profile, error) {
 	r, err := searcher(src)
 	if err != nil {
 		return nil, err
 	}
 	var list []Profile
+	var problems []error
 	for _, dir := range r.search {
 		names, err := r.files.list(dir)
 		if err != nil {
-			return nil, &Error{File: dir.abs(), Msg: err.Error(), Err: err}
+			problems = append(problems, &Error{File: dir.abs(), Msg: err.Error(), Err: err})
 		}
 		for _, name := range names {
 			at := r.files.in(dir, name)
@@ -81,7 +83,7 @@ func Names(src Sources) ([]Profile, error) {
 	for i := 1; i < len(list); i++ {
 		list[i].Shadowed = list[i].Name == list[i-1].Name
 	}
-	return list, nil
+	return list, errors.Join(problems...)
 }
 
 // searcher returns a resolver that has read what says where names are searched.

@@ -29,7 +29,7 @@ func (r *resolver) load(kind LayerKind, name string, at location) ([]*document, 
 		}
 		return nil, e
 	}
-	return r.extend(&document{layer: Layer{Kind: kind, Name: name, File: at.abs(), SHA256: hashHex(data)}, from: at}, data, []fs.FileInfo{info})
+	return r.extend(&document{layer: Layer{Kind: kind, Name: name, File: at.abs(), SHA256: hashHex(data)}, from: r.files.direct(at)}, data, []fs.FileInfo{info})
 }
 
 // extend parses d and loads what it extends. open are the files being read, d's own last.
@@ -63,7 +63,7 @@ func (r *resolver) extend(d *document, data []byte, open []fs.FileInfo) ([]*docu
 					return fail(at.abs()+" extends itself, over this file or directly", nil)
 				}
 			}
-			below := &document{layer: d.layer, from: at}
+			below := &document{layer: d.layer, from: r.files.direct(at)}
 			below.layer.File, below.layer.Via, below.layer.SHA256 = at.abs(), d.layer.File, hashHex(data)
 			more, err := r.extend(below, data, append(open[:len(open):len(open)], info))
 			if err != nil {

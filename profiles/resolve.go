@@ -78,6 +78,7 @@ type Resolved struct {
 	paths   []any          // config_load_paths as written; nil = the default
 
 	iniName string // delegation.specializations as written; "" = the default
+	none    bool   // NONE is among the directives: no implicit layers
 }
 
 // Pattern is a pattern of `extends`.
@@ -102,17 +103,41 @@ func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.specials = true
-	cfg, last, err := r.parse(ds)
+	if err := r.layer(ds, flags); err != nil {
+		return nil, err
+	}
+	if err := r.finish(); err != nil {
+		return nil, err
+	}
+	return r.Resolved, nil
+}
+
+// Review is Resolve for a page about files of strangers. If a mistake shows only in all layers
+// together, and so another layer could mend it, the Resolved is returned beside the error.
+func Review(src Sources, ds []Directive) (*Resolved, error) {
+	r, err := newResolver(src)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.implicit(); err != nil {
+	if err := r.layer(ds, nil); err != nil {
 		return nil, err
+	}
+	return r.Resolved, r.finish()
+}
+
+// layer applies the implicit layers, the directives and the flags.
+func (r *resolver) layer(ds, flags []Directive) error {
+	r.specials = true
+	cfg, last, err := r.parse(ds)
+	if err != nil {
+		return err
+	}
+	if err := r.implicit(); err != nil {
+		return err
 	}
 	for i, p := range cfg {
 		if err := r.apply(p, i < last); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, f := range flags {
@@ -121,13 +146,13 @@ func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
 			err = &Error{Layer: f.Flag, Msg: "must be key=value"}
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := r.assign(p, FlagLayer); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return r.finish()
+	return nil
 }
 
 // resolver is the state of one Resolve.
@@ -137,7 +162,6 @@ type resolver struct {
 	dir    string // absolute
 	env    map[string]string
 	files  *reader
-	none   bool       // NONE is among the directives: no implicit layers
 	anew   bool       // WORKSPACE is among them: the stored config is not read
 	search []location // folders in which names are looked up
 
@@ -322,10 +346,10 @@ func (r *resolver) configFile(kind LayerKind, name string, at location) error {
 func (r *resolver) apply(p parsed, voided bool) error {
 	switch p.form {
 	case noneForm:
-		r.reset("none", p.flag+" NONE")
+		r.reset("none", p.flag+" NONE", location{})
 		return nil
 	case workspaceForm:
-		r.reset("workspace", p.flag+" WORKSPACE")
+		r.reset("workspace", p.flag+" WORKSPACE", location{})
 		r.plain = tomldoc.CloneTable(r.workspace)
 		for _, a := range r.applied[:r.workspaceCount] {
 			a.dropped = false
@@ -350,7 +374,7 @@ func (r *resolver) apply(p parsed, voided bool) error {
 	}
 	own := docs[len(docs)-1]
 	if loader, ok := own.tree["loader"].(map[string]any); ok && loader["reset"] == "none" {
-		r.reset("none", "loader.reset of "+own.layer.File)
+		r.reset("none", "loader.reset of "+own.layer.File, own.from)
 	}
 	r.Profile, r.ProfileArg, r.ProfileHash = p.text, own.layer.File, own.layer.SHA256
 	if len(docs) > 1 {
@@ -399,12 +423,12 @@ func (r *resolver) add(docs ...*document) error {
 	return nil
 }
 
-// reset returns to program defaults; machine settings stay.
-func (r *resolver) reset(kind, name string) {
+// reset returns to program defaults, as the file at from says; machine settings stay.
+func (r *resolver) reset(kind, name string, from location) {
 	r.drop()
 	r.Reset, r.ResetKind = true, kind
 	r.Profile, r.ProfileArg, r.ProfileHash = "", "", ""
-	r.applied = append(r.applied, &applied{document: &document{layer: Layer{Kind: ResetLayer, Name: name}}})
+	r.applied = append(r.applied, &applied{document: &document{layer: Layer{Kind: ResetLayer, Name: name}, from: from}})
 }
 
 // drop removes all settings so far.
@@ -417,8 +441,8 @@ func (r *resolver) drop() {
 
 func (r *resolver) warn(msg string) { r.Warnings = append(r.Warnings, msg) }
 
-// finish turns the merged trees into the result.
-func (r *resolver) finish() (*Resolved, error) {
+// finish turns the merged trees into the result. The result is complete even if they have mistakes.
+func (r *resolver) finish() error {
 	res := r.Resolved
 	res.MustCut = r.src.HasGrant && (res.Reset || slices.ContainsFunc(r.applied, func(a *applied) bool {
 		return a.layer.Kind == AssignLayer || a.layer.Kind == FileLayer || a.layer.Kind == FlagLayer
@@ -432,18 +456,15 @@ func (r *resolver) finish() (*Resolved, error) {
 		r.warn(userUnused + e.Error())
 		err = r.complete()
 	}
-	if err != nil {
-		return nil, err
-	}
 	res.Tools = r.tools()
-	if err := r.unspecialized(); err != nil {
-		return nil, err
+	if e := r.unspecialized(); err == nil {
+		err = e
 	}
 	for _, a := range r.applied {
 		a.layer.Dropped = a.dropped
 		res.Layers = append(res.Layers, a.layer)
 	}
-	return res, nil
+	return err
 }
 
 // fill sets the typed fields from a checked tree.

@@ -10,12 +10,7 @@ package tools
 // definition if there is no definition of its name, or if the table gives another source. The table
 // '*' is applied later: see WithDefaults. All errors are *DefinitionError.
 func Define(name string, table map[string]any, pos func(key string) string, files map[string]Definition) (Definition, error) {
-	source, given := table[keySource].(string)
-	base, found := Embedded(name)
-	if !found || given && base.Declared() != source {
-		base, found = files[name]
-	}
-	if found && (!given || base.Declared() == source) {
+	if base, _, found := changed(name, table, files); found {
 		return Overlay(base, table, pos)
 	}
 	def, err := Decode(name, table, pos)
@@ -23,4 +18,23 @@ func Define(name string, table map[string]any, pos func(key string) string, file
 		err = CheckSource(def, pos)
 	}
 	return def, err
+}
+
+// changed returns the definition that a table changes, and whether it is one of files.
+func changed(name string, table map[string]any, files map[string]Definition) (base Definition, file, found bool) {
+	source, given := table[keySource].(string)
+	base, found = Embedded(name)
+	if !found || given && base.Declared() != source {
+		base, found = files[name]
+		file = found
+	}
+	found = found && (!given || base.Declared() == source)
+	return base, file && found, found
+}
+
+// FromFile reports whether the definition that Define makes of a table is one of files, changed by
+// the table.
+func FromFile(name string, table map[string]any, files map[string]Definition) bool {
+	_, file, _ := changed(name, table, files)
+	return file
 }
