@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"path"
-	"reflect"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // Page is the JSON form of a workspace and what it would allow.
@@ -23,23 +24,28 @@ type Page struct {
 	TrustedAt *time.Time     `json:"trusted_at"` // null when there is no record
 	Record    string         `json:"record"`     // path of the record, which may not exist
 	Agents    []Agent        `json:"agents"`
-	Defined   []ToolGrant    `json:"defined"` // tools of .jp/tools that no agent above has; your own config may enable them
+	Unlisted  string         `json:"unlisted"` // reason why not all profiles are listed; "" = they are
+	Defined   []ToolGrant    `json:"defined"`  // tools of .jp/tools that no agent above has; your own config may enable them
 	Skills    []string       `json:"skills"`
 	Texts     []string       `json:"instructions"`
 	Servers   []string       `json:"mcp_servers"` // lines "name: command or address", and what each reaches
 	Files     []trust.Change `json:"files"`       // all of them
+
+	Shown trust.Shown `json:"-"` // what the lines about tools and settings say
 }
 
 // Agent is what one agent could do.
 type Agent struct {
 	Name     string         `json:"name"` // "main", or the name of the profile
 	File     string         `json:"file"`
-	OnTop    bool           `json:"on_top"` // as a person loads it on top of the main agent's config: what differs
+	OnTop    bool           `json:"on_top"` // as a person loads it on top of the main agent's config: what no line before says
 	Model    string         `json:"model"`
 	Tools    []ToolGrant    `json:"tools"`    // tools, with those that can do most first
 	Profiles []string       `json:"profiles"` // profiles that it may delegate to
-	Settings []SettingGrant `json:"settings"` // other models, and limits above the default
-	Problem  string         `json:"problem"`  // reason why the agent cannot be used; "" = none
+	Settings []SettingGrant `json:"settings"` // other models, and limits above the user's own
+	Problem  string         `json:"problem"`  // reason why the agent cannot be used by itself; "" = none
+
+	loosened []profiles.Brought // all that the lines of model, profiles and settings say
 }
 
 // ToolGrant is one tool of an agent, and what it reaches.
@@ -56,6 +62,12 @@ type ToolGrant struct {
 	Held       Holder   `json:"held"`
 	JP         string   `json:"jp,omitempty"`
 	Unenforced []string `json:"unenforced,omitempty"` // parts of its sandbox that this system cannot enforce
+
+	Result  string         `json:"result"`            // whether the model reads a result unasked
+	Deliver string         `json:"deliver"`           // answer to that question when nobody can be asked
+	Options map[string]any `json:"options,omitempty"` // of a program
+
+	def tools.Definition
 }
 
 // Holder is who can call a tool.
@@ -89,19 +101,39 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 		s.TrustedAt = &j.Record.TrustedAt
 	}
 	src := v.ws.SourcesOf(j.Files)
-	s.Agents = append(s.Agents, v.agent(src, j.Files, "main", ".jp/config.toml", nil))
+	s.add(v.agent(src, j.Files, "main", ".jp/config.toml", nil))
+	named := map[string]bool{".jp/config.toml": true}
+	both := func(name, arg string) []Agent {
+		named[v.ws.Relative(arg)] = true
+		alone := v.agent(src, j.Files, name, v.ws.Relative(arg), run.UnderNone(arg))
+		top := v.agent(src, j.Files, name, v.ws.Relative(arg), []profiles.Directive{{Flag: "--cfg", Text: arg}})
+		top.OnTop = true
+		return []Agent{alone, top}
+	}
 	found, err := profiles.Names(src)
 	if err != nil {
-		s.Agents[0].Problem = cmp.Or(s.Agents[0].Problem, err.Error())
+		s.Unlisted = oneLine(err)
 	}
 	for _, p := range found {
 		if p.Source == "workspace" {
-			alone := v.agent(src, j.Files, p.Name, v.ws.Relative(p.Arg), run.UnderNone(p.Arg))
-			s.Agents = append(s.Agents, alone)
-			if a, differs := v.layered(src, j.Files, alone, p.Arg); differs {
-				s.Agents = append(s.Agents, a)
+			agents := both(p.Name, p.Arg)
+			s.add(agents[0])
+			s.more(agents[1])
+		}
+	}
+	for _, f := range s.Files { // files that --cfg takes by their path
+		if name := filepath.FromSlash(f.Path); f.State != "gone" && path.Ext(name) == ".toml" && !named[name] {
+			for _, a := range both(name, filepath.Join(root, name)) {
+				s.more(a)
 			}
 		}
+	}
+	if len(v.Named) > 0 {
+		words := make([]string, len(v.Named))
+		for i, d := range v.Named {
+			words[i] = d.Flag + " " + unseen.Word(d.Text)
+		}
+		s.add(v.agent(src, j.Files, strings.Join(words, " "), "--cfg", v.Named))
 	}
 	for _, f := range s.Files {
 		switch dir, base := path.Split(f.Path); {
@@ -112,16 +144,46 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 			s.Texts = append(s.Texts, f.Path)
 		}
 	}
-	s.Defined = v.defined(j.Files, s.Agents)
+	s.Defined = v.defined(j.Files, &s.Shown)
 	s.Servers = v.servers.Brought(j.Files)
 	return s
 }
 
+// add adds an agent to the page.
+func (s *Page) add(a Agent) {
+	s.Agents = append(s.Agents, a)
+	for _, t := range a.Tools {
+		s.Shown.AddTool(t.def)
+	}
+	for _, b := range a.loosened {
+		s.Shown.AddSetting(b.Key, b.Value.Value)
+	}
+}
+
+// more adds what an agent has that no agent before it has.
+func (s *Page) more(a Agent) {
+	a.Tools = slices.DeleteFunc(a.Tools, func(t ToolGrant) bool { return s.Shown.HasTool(t.def) })
+	a.loosened = slices.DeleteFunc(a.loosened, func(b profiles.Brought) bool { return s.Shown.HasSetting(b.Key, b.Value.Value) })
+	has := func(key string) bool {
+		return slices.ContainsFunc(a.loosened, func(b profiles.Brought) bool { return b.Key == key })
+	}
+	a.Settings = slices.DeleteFunc(a.Settings, func(g SettingGrant) bool { return !has(g.Key) })
+	if !has("delegation.profiles") {
+		a.Profiles = []string{}
+	}
+	if !has("assistant.model") {
+		a.Model = ""
+	}
+	if len(a.Tools)+len(a.loosened) > 0 {
+		s.add(a)
+	}
+}
+
 func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string, ds []profiles.Directive) Agent {
 	s := Agent{Name: name, File: file, Tools: []ToolGrant{}, Profiles: []string{}, Settings: []SettingGrant{}}
-	r, defs, err := v.Resolve(src, c, ds)
+	r, defs, err := v.resolve(src, c, ds, profiles.Review)
 	if err != nil {
-		s.Problem = strings.ReplaceAll(err.Error(), "\n", "; ")
+		s.Problem = oneLine(err)
 	}
 	if r == nil {
 		return s
@@ -134,44 +196,11 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	}
 	s.Tools = append(s.Tools, v.disabled(r, c, known)...)
 	slices.SortStableFunc(s.Tools, func(a, b ToolGrant) int { return a.rank() - b.rank() })
-	s.Settings = append(s.Settings, settingsShown(r, v.without(ds), src.UserDir, s.Tools)...)
+	s.Settings, s.loosened = settingsShown(run.Brought(r), s.Tools)
 	return s
 }
 
-// without are the values that directives would give if there were no workspace: those of the user's
-// own config, and of NONE the defaults.
-func (v *Reviewer) without(ds []profiles.Directive) map[string]any {
-	base := map[string]any{}
-	for _, s := range profiles.Settings() {
-		base[s.Key] = s.Default
-	}
-	base["delegation.max_depth"] = int64(1)
-	if len(ds) > 0 {
-		return base
-	}
-	r, err := profiles.Resolve(v.ws.UserSources(), nil, nil)
-	if err != nil {
-		return base // the user's own config is broken, which every command says
-	}
-	for _, k := range r.Keys() {
-		if !k.Default {
-			base[k.Key] = k.Value
-		}
-	}
-	return base
-}
-
-// layered are the tools of a profile that are something else when a person loads it on top of the
-// config of the workspace, as --cfg does, than when an agent starts it.
-func (v *Reviewer) layered(src profiles.Sources, c *trust.Files, alone Agent, arg string) (Agent, bool) {
-	a := v.agent(src, c, alone.Name, alone.File, []profiles.Directive{{Flag: "--cfg", Text: arg}})
-	a.OnTop, a.Settings, a.Profiles = true, []SettingGrant{}, []string{}
-	a.Tools = slices.DeleteFunc(a.Tools, func(t ToolGrant) bool {
-		i := slices.IndexFunc(alone.Tools, func(o ToolGrant) bool { return o.Name == t.Name })
-		return i < 0 || t.Held != ByAgent || reflect.DeepEqual(alone.Tools[i], t)
-	})
-	return a, len(a.Tools) > 0
-}
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // disabled returns the tools that a config names and does not enable, if an agent can have them in
 // another way: delegation.llm_query.tools gives them to sub-agents, and a flag or another layer may
@@ -198,23 +227,14 @@ func (v *Reviewer) disabled(r *profiles.Resolved, c *trust.Files, known map[stri
 	return list
 }
 
-// defined returns the tools of .jp/tools that no agent has or could have.
-func (v *Reviewer) defined(c *trust.Files, agents []Agent) []ToolGrant {
-	said := func(g ToolGrant) bool {
-		for _, a := range agents {
-			for _, t := range a.Tools {
-				if t.covers(g) {
-					return true
-				}
-			}
-		}
-		return false
-	}
+// defined returns the tools of .jp/tools that were not shown yet, and adds them.
+func (v *Reviewer) defined(c *trust.Files, shown *trust.Shown) []ToolGrant {
 	files, _ := c.Tools()
 	list := []ToolGrant{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if g := granted(files[name], ByNobody, v.servers.In(c)); !said(g) {
-			list = append(list, g)
+		if !shown.HasTool(files[name]) {
+			list = append(list, granted(files[name], ByNobody, v.servers.In(c)))
+			shown.AddTool(files[name])
 		}
 	}
 	slices.SortStableFunc(list, func(a, b ToolGrant) int { return a.rank() - b.rank() })
@@ -224,19 +244,15 @@ func (v *Reviewer) defined(c *trust.Files, agents []Agent) []ToolGrant {
 // granted returns what a tool is and reaches.
 func granted(d tools.Definition, by Holder, known map[string]servers.Server) ToolGrant {
 	shown := run.ShowTool(d, "", known)
-	return ToolGrant{
+	g := ToolGrant{
 		Name: d.Name, Held: by, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
 		Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
-		Unenforced: servers.ReachOfTool(d, known).Unenforced,
+		Unenforced: servers.ReachOfTool(d, known).Unenforced, Result: shown.Result, Deliver: cmp.Or(string(d.Detached.Deliver), string(tools.DetachedDeny)), def: d,
 	}
-}
-
-// covers reports whether a tool that is shown does all that another one of its name could do.
-func (t ToolGrant) covers(o ToolGrant) bool {
-	unasked := t.Run == string(tools.RunUnattended)
-	return t.Name == o.Name && t.Source == o.Source && t.Command == o.Command && t.JP == o.JP &&
-		(t.off() || t.Sandbox == o.Sandbox && t.Network == o.Network && t.Access == o.Access) && slices.Equal(t.Env, o.Env) &&
-		(unasked || t.Run == o.Run && (t.Detached == o.Detached || t.Detached == string(tools.DetachedAuto)))
+	if d.Local() {
+		g.Options = d.Options
+	}
+	return g
 }
 
 // rank is lower for a tool that can do more.

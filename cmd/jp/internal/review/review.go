@@ -29,6 +29,8 @@ type Reviewer struct {
 	con     *console.Console
 	ws      *workspace.Workspace
 	servers *servers.Set
+
+	Named []profiles.Directive // config that the page shows, too; nil = none
 }
 
 // New returns a Reviewer. It reads nothing.
@@ -63,21 +65,31 @@ func (v *Reviewer) Judged(ctx context.Context) (profiles.Sources, trust.Judgemen
 // Resolve resolves config for a review, with the tools of c. With an error about tools it also
 // returns the config and the other tools.
 func (v *Reviewer) Resolve(src profiles.Sources, c *trust.Files, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
-	r, err := profiles.Resolve(src, ds, nil)
-	if err != nil {
+	return v.resolve(src, c, ds, func(src profiles.Sources, ds []profiles.Directive) (*profiles.Resolved, error) {
+		return profiles.Resolve(src, ds, nil)
+	})
+}
+
+func (v *Reviewer) resolve(src profiles.Sources, c *trust.Files, ds []profiles.Directive,
+	resolve func(profiles.Sources, []profiles.Directive) (*profiles.Resolved, error)) (*profiles.Resolved, []tools.Definition, error) {
+	var problems []error
+	r, err := resolve(src, ds)
+	if r == nil {
 		return nil, nil, err
 	}
-	files, err := c.Tools()
+	if err != nil {
+		problems = append(problems, err)
+	}
+	files, err := c.Tools() // with a mistake, those without it
 	if err == nil {
 		files, err = run.WithSpecializations(r, files)
 	}
 	if err != nil {
-		return r, nil, err
+		problems = append(problems, err)
 	}
 	names := slices.Collect(maps.Keys(r.Tools))
 	slices.Sort(names)
 	var defs []tools.Definition
-	var problems []error
 	for _, name := range names {
 		if name == "*" || !tools.Enabled(r.Tools[name].Values) {
 			continue

@@ -3,11 +3,14 @@ package review
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
+	"jp/profiles/tomldoc"
 	"jp/tools"
 	"jp/tools/unseen"
 )
@@ -57,9 +60,9 @@ func (s Page) lines(asked bool) []string {
 	lines = append(lines, s.unconfined()...)
 	for _, agent := range s.Agents {
 		add("")
-		add("%s (%s)", agent.title(), unseen.Word(agent.File))
+		add("%s%s", agent.title(), wording.Either(agent.File == "--cfg", "", " ("+unseen.Word(agent.File)+")"))
 		if agent.Problem != "" {
-			add("  cannot be used: %s", agent.Problem)
+			add("  cannot be used%s: %s", wording.Either(len(agent.Tools)+len(agent.loosened) > 0, " by itself", ""), agent.Problem)
 		}
 		if agent.Model != "" {
 			add("  model: %s", agent.Model)
@@ -73,6 +76,10 @@ func (s Page) lines(asked bool) []string {
 		for _, g := range agent.Settings {
 			add("  sets %s", g.text())
 		}
+	}
+	if s.Unlisted != "" {
+		add("")
+		add("profiles that cannot be listed: %s", s.Unlisted)
 	}
 	if len(s.Defined) > 0 {
 		add("")
@@ -111,7 +118,7 @@ func (s Page) unconfined() []string {
 	}
 	for _, agent := range s.Agents {
 		for _, g := range agent.Settings {
-			if _, key, ok := ofTool(g.Key); ok && key == "sandbox" && g.Value == string(tools.SandboxOff) {
+			if _, key, ok := run.OfTool(g.Key); ok && key == "sandbox" && g.Value == string(tools.SandboxOff) {
 				list = append(list, "  whatever tool of "+agent.title()+" gets "+g.text())
 			}
 		}
@@ -133,6 +140,9 @@ func (s Page) unconfined() []string {
 
 // title returns the name of the agent.
 func (s Agent) title() string {
+	if s.File == "--cfg" {
+		return s.Name
+	}
 	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name)) + wording.Either(s.OnTop, " on top of the main agent", "")
 }
 
@@ -153,14 +163,34 @@ func (t ToolGrant) text() string {
 	if t.Sandbox != "" && !t.off() {
 		line += ", network " + t.Network
 	}
+	if t.Result == string(tools.ResultAsk) {
+		line += ", result " + t.Result + wording.Either(t.Deliver == string(tools.DetachedAuto), ", but delivered where nobody can be asked", "")
+	}
 	if len(t.Unenforced) > 0 {
 		line += ", but this system cannot enforce " + strings.Join(t.Unenforced, ", ")
 	}
 	if len(t.Env) > 0 {
 		line += ", gets " + strings.Join(t.Env, " ")
 	}
-	return line + wording.Either(t.JP == "", "", ", runs jp "+t.JP) + wording.Either(t.Command == "", "", ", runs: "+t.Command)
+	if len(t.Options) > 0 {
+		line += ", options " + asJSON(t.Options)
+	}
+	return line + wording.Either(t.JP == "", "", ", runs jp "+t.JP) + wording.Either(t.Command == "", "", ", runs: "+t.withOptions())
 }
+
+// withOptions returns the command with the values of the options that it names.
+func (t ToolGrant) withOptions() string {
+	return optionNamed.ReplaceAllStringFunc(t.Command, func(named string) string {
+		v, ok := tomldoc.Lookup(t.Options, strings.Split(optionNamed.FindStringSubmatch(named)[1], "."))
+		if text, is := v.(string); is {
+			return unseen.Word(text)
+		}
+		return wording.Either(ok, asJSON(v), named)
+	})
+}
+
+// optionNamed matches a place in a command where the value of an option goes.
+var optionNamed = regexp.MustCompile(`\{\{\s*tool\.options\.([\w.-]+)\s*\}\}`)
 
 // words joins names so that no name looks like two.
 func words(names []string, between string) string {

@@ -43,6 +43,9 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	if s.Resolved, err = env.Implicit(ctx); err != nil {
 		return err
 	}
+	if _, err := env.Definitions(ctx, s.Resolved); err != nil { // its limits and models count below every conversation
+		return err
+	}
 	return f(ctx, s)
 }
 

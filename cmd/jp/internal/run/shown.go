@@ -1,65 +1,170 @@
-package review
+package run
 
 import (
-	"path/filepath"
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/profiles/tomldoc"
-	"jp/tools/files"
+	"jp/tools"
+	"jp/tools/unseen"
 )
 
-// SettingGrant is a setting of a workspace that no line about its tools says.
-type SettingGrant struct {
-	Key     string `json:"key"`
-	Value   any    `json:"value"`
-	Default any    `json:"default"` // value without the workspace; null: none
+// unshown refuses a config if files of the workspace give it a tool, or a setting, that was not on
+// the page on which a person trusted the workspace. defs are the tools that r enables; the tools that
+// it gives only to sub-agents of llm_query count, too. The person may change by flags what was shown,
+// and so may files of their own.
+func (env *Env) unshown(r *profiles.Resolved, files map[string]tools.Definition, defs []tools.Definition) error {
+	shown, all := env.WS.Gate.Shown()
+	if all {
+		return nil
+	}
+	files, err := WithSpecializations(r, files)
+	if err != nil {
+		return err
+	}
+	for _, name := range r.Config.Delegation.LLMQuery.Tools {
+		if t, ok := r.Tools[name]; ok && name != "*" && !tools.Enabled(t.Values) {
+			if d, err := Define(name, r, files); err == nil { // else nobody can use it
+				defs = append(defs[:len(defs):len(defs)], d)
+			}
+		}
+	}
+	c := check{env: env, r: r, files: files, shown: shown}
+	for _, d := range defs {
+		if !c.tool(d) {
+			return c.refusal("tool "+d.Name, r.Tools[d.Name].Pos(""))
+		}
+	}
+	for _, b := range c.values() {
+		if _, _, ok := OfTool(b.Key); !ok && Loosens(b) && !shown.HasSetting(b.Key, b.Value.Value) {
+			return c.refusal(b.Key, b.Origin)
+		}
+	}
+	return nil
 }
 
-// settingsShown are the settings of a config that files of the workspace give, as far as no other
-// line of the page says them: limits above those without the workspace, other models, and every key
-// of a tool's table that is not in the line of a tool that the agent holds. tools are those lines.
-// base are the values without the workspace; userDir is the folder of the user's own config.
-func settingsShown(r *profiles.Resolved, base map[string]any, userDir string, tools []ToolGrant) []SettingGrant {
-	held := map[string]bool{}
-	for _, t := range tools {
-		held[t.Name] = t.Held != ByNobody
+// check is one comparison of a config with what was shown.
+type check struct {
+	env     *Env
+	r       *profiles.Resolved
+	files   map[string]tools.Definition
+	shown   trust.Shown
+	brought []profiles.Brought // nil = not looked up yet
+}
+
+func (c *check) values() []profiles.Brought {
+	if c.brought == nil {
+		c.brought = Brought(c.r)
 	}
-	values := r.Keys()
-	byWorkspace := func(v profiles.Value) bool {
-		file := v.Origin.File
-		return !v.Default && !v.Machine && filepath.IsAbs(file) && (userDir == "" || !files.Inside(userDir, file))
+	return c.brought
+}
+
+// tool reports whether d may run. A tool about which files of the workspace say nothing is the
+// user's own. Any other must have been shown: as it is, or as it would be without the person's
+// flags, or by the values that the workspace gives to a tool that it does not define itself.
+func (c *check) tool(d tools.Definition) bool {
+	table := c.r.Tools[d.Name]
+	fromFile, brings := tools.FromFile(d.Name, table.Values, c.files), c.r.Brings(d.Name)
+	has := c.shown.HasTool
+	if !brings { // all that a file of .jp/tools permits is shown, and the rest is not the workspace's word
+		if !fromFile {
+			return true
+		}
+		has = c.shown.HasReach
 	}
-	defined := map[string]bool{} // tools that the workspace itself defines
-	for _, v := range values {
-		if name, key, ok := ofTool(v.Key); ok && (key == "source" || strings.HasPrefix(key, "command")) && byWorkspace(v) {
-			defined[name] = true
+	if has(d) {
+		return true
+	}
+	plain := c.r.Unflagged()
+	if fromFile {
+		t := plain[d.Name]
+		if t.Pos == nil {
+			t.Pos = table.Pos
+		}
+		t.Values = maps.Clone(t.Values)
+		if t.Values == nil {
+			t.Values = map[string]any{}
+		}
+		t.Values["source"] = d.Declared()
+		plain = maps.Clone(plain)
+		plain[d.Name] = t
+	}
+	if _, ok := plain[d.Name]; ok {
+		if without, err := define(d.Name, c.r, plain, c.files); err == nil && has(without) {
+			return true
 		}
 	}
-	var list []SettingGrant
-	for _, v := range values {
-		if !byWorkspace(v) || reflect.DeepEqual(v.Value, base[v.Key]) {
-			continue
+	if !fromFile && c.r.Claims(d.Name) && !slices.ContainsFunc(c.values(), func(b profiles.Brought) bool {
+		name, key, ok := OfTool(b.Key)
+		return ok && (name == d.Name || name == "*") && (Defines(key) || !c.shown.HasSetting(b.Key, b.Value.Value))
+	}) {
+		return true
+	}
+	return c.own(d)
+}
+
+// own reports whether the user's own config, without the workspace, gives a tool that can do all that
+// d can do.
+func (c *check) own(d tools.Definition) bool {
+	r, err := profiles.Resolve(c.env.WS.SourcesOf(nil), nil, nil)
+	if err != nil {
+		return false // a broken config gives nothing
+	}
+	if t, ok := r.Tools[d.Name]; !ok || !tools.Enabled(t.Values) {
+		return false
+	}
+	files, err := WithSpecializations(r, nil)
+	if err != nil {
+		return false
+	}
+	var own trust.Shown
+	if o, err := Define(d.Name, r, files); err == nil {
+		own.AddTool(o)
+	}
+	return own.HasTool(d)
+}
+
+// refusal is the error for something that was not shown, written at a place.
+func (c *check) refusal(what string, at profiles.Position) error {
+	if place := c.env.WS.Relative(at.String()); place != "" {
+		what += " (" + place + ")"
+	}
+	f := &exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not on the page that was trusted: %s", c.env.WS.Found(), what)}
+	named := ""
+	for _, l := range c.r.Layers {
+		switch {
+		case l.Dropped:
+		case l.Kind == profiles.StoredLayer:
+			return f.WithHint("`jp query --new` begins a conversation with the present config; `jp trust --show` says what is trusted")
+		case l.Kind == profiles.ResetLayer && (l.Name == "--cfg NONE" || l.Name == "--cfg WORKSPACE"):
+			named += " " + l.Name
+		case l.Kind == profiles.FileLayer && l.Via == "":
+			named += " --cfg " + unseen.Word(c.env.WS.Relative(l.File))
 		}
-		name, key, ok := ofTool(v.Key)
-		show := ok && !(held[name] && (inLine(key) || defined[name])) && key != "description" && !(key == "enable" && v.Value == false)
-		if !ok {
-			show = widens(v.Key, v.Value, base[v.Key])
-		}
-		if show {
-			list = append(list, SettingGrant{v.Key, v.Value, base[v.Key]})
+	}
+	return f.WithHint("`jp trust%s` shows it and asks", named)
+}
+
+// Brought returns what files of the workspace give a config, as the page shows it.
+func Brought(r *profiles.Resolved) []profiles.Brought {
+	list := r.Brought()
+	for i := range list {
+		if b := &list[i]; b.Key == "delegation.max_depth" && b.Own == nil {
+			b.Own = int64(1)
 		}
 	}
 	return list
 }
 
-// ofTool takes the key of a tool's table apart; ok is false for every other key.
-func ofTool(key string) (name, rest string, ok bool) {
+// OfTool takes the key of a value in a tool's table apart; ok is false for every other key.
+func OfTool(key string) (name, rest string, ok bool) {
 	parts, ok := tomldoc.SplitKey(key)
 	if !ok || len(parts) < 4 || parts[0] != "conversation" || parts[1] != "tools" {
 		return "", "", false
@@ -67,30 +172,33 @@ func ofTool(key string) (name, rest string, ok bool) {
 	return parts[2], strings.Join(parts[3:], "."), true
 }
 
-// inLine reports whether the line of a tool says what a key of its table means.
-func inLine(key string) bool {
+// Defines reports whether a key of a tool's table says what the tool runs.
+func Defines(key string) bool {
 	first, _, _ := strings.Cut(key, ".")
-	return slices.Contains([]string{"enable", "source", "command", "run", "sandbox", "network", "access", "env"}, first) || key == "detached" || key == "detached.tool"
+	return first == "source" || first == "command"
 }
 
-// widens reports whether a setting that is not of a tool lets an agent do or spend more than its
-// value without the workspace, or names another model.
-func widens(key string, v, base any) bool {
+// Loosens reports whether a setting that is not of a tool lets an agent do or spend more than its
+// value without the workspace, or names another model or other agents.
+func Loosens(b profiles.Brought) bool {
+	key, v, own := b.Key, b.Value.Value, b.Own
 	switch {
-	case strings.HasPrefix(key, "providers.llm.aliases."), key == "conversation.title.model", key == "conversation.compact.model",
-		key == "delegation.models", key == "delegation.context_tool", key == "delegation.llm_query.tools":
-		return true
+	case reflect.DeepEqual(v, own):
+		return false
+	case strings.HasPrefix(key, "providers.llm.aliases."), key == "assistant.model", key == "conversation.title.model", key == "conversation.compact.model",
+		key == "delegation.models", key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles":
+		return !b.Default
 	case key == "delegation.enabled":
 		return v == true
 	case key == "style.tool_call.show":
 		return v == false
 	case strings.HasPrefix(key, "assistant.parameters."):
-		return key != "assistant.parameters.temperature"
+		return key != "assistant.parameters.temperature" && !b.Default
 	case strings.HasPrefix(key, "assistant.request."):
 		none := v == int64(0) || v == "0s" || v == "0"
-		return above(v, base) || none && strings.Contains(key, "timeout")
+		return above(v, own) || none && strings.Contains(key, "timeout")
 	case strings.HasPrefix(key, "delegation."), key == "conversation.max_turns", key == "conversation.tools.parallel":
-		return above(v, base)
+		return above(v, own)
 	}
 	return false
 }
@@ -117,15 +225,4 @@ func quantity(v any) (float64, bool) {
 		return float64(d), err == nil
 	}
 	return 0, false
-}
-
-func (s SettingGrant) text() string {
-	text := func(v any) string {
-		b, err := console.EncodeJSON(v, false)
-		if err != nil {
-			return "?"
-		}
-		return strings.TrimSuffix(string(b), "\n")
-	}
-	return s.Key + " = " + text(s.Value) + wording.Either(s.Default == nil, "", " (without it "+text(s.Default)+")")
 }

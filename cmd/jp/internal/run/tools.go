@@ -18,7 +18,8 @@ import (
 )
 
 // Definitions returns the tools that a resolved config enables, sorted by name. Every command uses
-// it. If a table has the name of a known tool (built in, or a file of .jp/tools), it changes that
+// it, so that nothing runs which was not shown to the person who trusted the workspace: see unshown.
+// If a table has the name of a known tool (built in, or a file of .jp/tools), it changes that
 // tool. If it has another source, or a new name, it defines a tool of its own.
 func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
 	files, err := env.WS.Gate.Tools(ctx)
@@ -26,6 +27,9 @@ func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.
 		return nil, err
 	}
 	defs, err := DefineAll(r, files)
+	if err == nil {
+		err = env.unshown(r, files, defs)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +62,17 @@ func DefineAll(r *profiles.Resolved, files map[string]tools.Definition) ([]tools
 
 // Define returns the definition of one tool that a config enables.
 func Define(name string, r *profiles.Resolved, files map[string]tools.Definition) (tools.Definition, error) {
-	t := r.Tools[name]
+	return define(name, r, r.Tools, files)
+}
+
+// define is Define with these tables in place of those of r.
+func define(name string, r *profiles.Resolved, tables map[string]profiles.Table, files map[string]tools.Definition) (tools.Definition, error) {
+	t := tables[name]
 	d, err := tools.Define(name, t.Values, position(t), files)
 	if err != nil {
 		return d, err
 	}
-	if all, ok := r.Tools["*"]; ok {
+	if all, ok := tables["*"]; ok {
 		if d, err = d.WithDefaults(all.Values, position(all)); err != nil {
 			return d, err
 		}

@@ -494,7 +494,8 @@ func TestTrustMeanwhile(t *testing.T) {
 		}
 		return j
 	}
-	if err := a.Record(ctx, seen()); err != nil {
+	first := seen()
+	if err := a.Record(ctx, &first, Shown{}); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, text string) {
@@ -510,7 +511,7 @@ func TestTrustMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(".jp/b.toml", "by someone else")
-	if err := a.Record(ctx, j); err != nil {
+	if err := a.Record(ctx, &j, Shown{}); err != nil {
 		t.Fatal(err)
 	}
 	want := []Change{{".jp/b.toml", "new", DataStamp([]byte("by someone else"))}}
@@ -578,7 +579,7 @@ func TestLinkStampsDiffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := g.Record(context.Background(), j); err != nil {
+		if err := g.Record(context.Background(), &j, Shown{}); err != nil {
 			t.Fatal(err)
 		}
 		if data, err := fs.ReadFile(j.Files.FS(), ".jp/config.toml"); err == nil {

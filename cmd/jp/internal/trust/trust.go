@@ -34,14 +34,16 @@ type Gate struct {
 	Root    func() (string, error)
 	Records func(ctx context.Context, root string) (string, error)
 
-	// Page is the text that a person sees who is asked for trust, laid out for width columns.
-	Page func(j Judgement, width int) string
+	// Page is what a person sees who is asked for trust: its text, laid out for width columns, and
+	// what it shows. Nil shows nothing.
+	Page func(j Judgement, width int) (text string, shown Shown)
 
 	Delegated bool // run of a sub-agent, whose caller has passed the gate: see Tools
 	TakesNone bool // the refused command would run with --cfg NONE
 
 	mu     sync.Mutex
 	passed *Files // nil = nothing did
+	shown  *Shown // what was shown of passed; nil = all of it may run
 	err    error  // the refusal
 }
 
@@ -59,7 +61,16 @@ type Judgement struct {
 // OK reports whether the workspace may be loaded. A workspace that brings nothing along needs no
 // trust.
 func (j Judgement) OK() bool {
-	return j.env || j.Record != nil && len(j.Changes) == 0 || len(j.Files.Stamps) == 0
+	return j.env || j.Record != nil && j.Record.Shown != nil && len(j.Changes) == 0 || len(j.Files.Stamps) == 0
+}
+
+// shown is what was shown of a workspace that may be loaded; nil = all of it may run, because a
+// variable says so, or there is nothing.
+func (j Judgement) shown() *Shown {
+	if j.env || j.Record == nil || len(j.Files.Stamps) == 0 {
+		return nil
+	}
+	return j.Record.Shown
 }
 
 // Status is OK in words.
@@ -167,13 +178,13 @@ func (g *Gate) Pass(ctx context.Context) (*Files, error) {
 		err = (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not used: %s=none", root, Variable)}).
 			WithHint("unset %s%s", Variable, wording.Either(j.none, "; --cfg NONE works with it", ""))
 	} else if err == nil && !j.OK() {
-		err = g.Ask(ctx, j)
+		err = g.Ask(ctx, &j)
 	}
 	if err != nil {
 		g.err = err
 		return nil, err
 	}
-	g.passed = j.Files
+	g.passed, g.shown = j.Files, j.shown()
 	return g.passed, nil
 }
 
@@ -199,11 +210,22 @@ func (g *Gate) PassUnasked(ctx context.Context) *Files {
 	if g.passed == nil && g.err == nil && !g.WithheldByEnv() {
 		if root, err := g.Root(); err == nil {
 			if j, err := g.Judge(ctx, root); err == nil && j.OK() {
-				g.passed = j.Files
+				g.passed, g.shown = j.Files, j.shown()
 			}
 		}
 	}
 	return g.passed
+}
+
+// Shown returns what was shown of the files that have passed. all is true if everything may run: no
+// file has passed, or nothing needs to be shown.
+func (g *Gate) Shown() (shown Shown, all bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passed == nil || g.shown == nil {
+		return Shown{}, true
+	}
+	return *g.shown, false
 }
 
 // Passed returns what has passed; nil = nothing.
@@ -239,9 +261,9 @@ func (g *Gate) DefinedTools() map[string]string {
 	return passed.DefinedIn()
 }
 
-// Ask asks for trust and records it. The error is a refusal if nobody can answer, or if the answer
-// is no.
-func (g *Gate) Ask(ctx context.Context, j Judgement) error {
+// Ask asks for trust and records it, also in j. The error is a refusal if nobody can answer, or if
+// the answer is no.
+func (g *Gate) Ask(ctx context.Context, j *Judgement) error {
 	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
 		return j.Refusal()
@@ -250,14 +272,15 @@ func (g *Gate) Ask(ctx context.Context, j Judgement) error {
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	yes, err := console.Confirm(ctx, tty, g.Page(j, tty.Width()), "Trust this workspace?")
+	text, shown := g.Page(*j, tty.Width())
+	yes, err := console.Confirm(ctx, tty, text, "Trust this workspace?")
 	if err != nil {
 		return err
 	}
 	if !yes {
 		return j.Refusal()
 	}
-	return g.Record(ctx, j)
+	return g.Record(ctx, j, shown)
 }
 
 // Refusal returns the error that says why the workspace is not trusted, or is not any more.
@@ -265,6 +288,13 @@ func (j Judgement) Refusal() error {
 	hint := "`jp trust --show` says what it would allow, `jp trust` allows it" + wording.Either(j.none, "; --cfg NONE works without it", "")
 	if j.Record == nil {
 		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not trusted", j.Files.Root)}).WithHint("%s", hint)
+	}
+	if j.Record.Shown == nil {
+		msg := fmt.Sprintf("workspace %s: was trusted by an earlier jp, which did not record what it had shown", j.Files.Root)
+		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
+	}
+	if len(j.Changes) == 0 { // asked again, about more of the same files
+		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: nothing more was trusted", j.Files.Root)}).WithHint("%s", hint)
 	}
 	names := make([]string, 0, 4)
 	for _, c := range j.Changes[:min(len(j.Changes), 3)] {
@@ -277,9 +307,9 @@ func (j Judgement) Refusal() error {
 	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
 }
 
-// Record records what j saw, and nothing that appeared since. If another jp has meanwhile trusted
-// files that it wrote itself, these stay trusted.
-func (g *Gate) Record(ctx context.Context, j Judgement) error {
+// Record records what j saw and what a person was shown of it, and nothing that appeared since, also
+// in j. If another jp has meanwhile trusted files that it wrote itself, these stay trusted.
+func (g *Gate) Record(ctx context.Context, j *Judgement, shown Shown) error {
 	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, error) {
 		stamps := maps.Clone(j.Files.Stamps)
 		if now != nil && j.Record != nil {
@@ -288,8 +318,12 @@ func (g *Gate) Record(ctx context.Context, j Judgement) error {
 					stamps[key] = stamp
 				}
 			}
+			if now.Shown != nil && j.Record.Shown != nil {
+				shown = shown.Plus(*j.Record.Shown, *now.Shown)
+			}
 		}
-		return Record{Files: stamps}, nil
+		j.Record, j.Changes = &Record{Files: stamps, Shown: &shown}, nil
+		return *j.Record, nil
 	})
 }
 
@@ -302,16 +336,17 @@ func (g *Gate) Written(ctx context.Context, root string, files map[string][]byte
 // Write is Written together with the writing: write replaces the files, as one step with the
 // record. A reader of both holds the lock or reads again, see again. The record says beforehand
 // what is written. So if jp is killed meanwhile, the workspace is trusted as it was before or as it
-// was meant to be.
+// was meant to be. What the page shows after the writing and did not show before is the word of the
+// person; of a jp that was killed it has to be shown.
 func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, write func() error) error {
 	file, canonical, err := g.RecordPath(ctx, root)
 	if err != nil {
 		return err
 	}
 	return g.change(ctx, file, canonical, func(now *Record) (Record, error) {
-		next := Record{Workspace: canonical, Files: map[string]string{}, Writing: map[string]string{}}
+		next := Record{Workspace: canonical, Files: map[string]string{}, Writing: map[string]string{}, Shown: &Shown{}}
 		if now != nil {
-			next.TrustedAt = now.TrustedAt
+			next.TrustedAt, next.Shown = now.TrustedAt, now.Shown
 			maps.Copy(next.Files, now.Files)
 			if len(now.Writing) > 0 { // one that was killed
 				there, err := look(root)
@@ -323,6 +358,10 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 		}
 		for name, data := range files {
 			next.Writing[name] = DataStamp(data)
+		}
+		before, err := g.shows(root, func(key string) bool { _, now := files[key]; return now && write == nil })
+		if err != nil {
+			return next, err
 		}
 		if write != nil {
 			if err := writeRecord(file, next); err != nil {
@@ -336,8 +375,31 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 		}
 		maps.Copy(next.Files, next.Writing)
 		next.Writing = nil
-		return next, nil
+		after, err := g.shows(root, func(string) bool { return false })
+		if err == nil && next.Shown != nil {
+			sum := next.Shown.Plus(before, after)
+			next.Shown = &sum
+		}
+		return next, err
 	})
+}
+
+// shows returns what the page of the workspace at root would show as it is now, without the files
+// of which leave is true.
+func (g *Gate) shows(root string, leave func(key string) bool) (Shown, error) {
+	c, err := look(root)
+	if err != nil || g.Page == nil {
+		return Shown{}, err
+	}
+	for key := range c.Stamps {
+		if leave(key) {
+			delete(c.Stamps, key)
+			delete(c.Data, key)
+			delete(c.nodes, key)
+		}
+	}
+	_, shown := g.Page(Judgement{Files: c}, 0)
+	return shown, nil
 }
 
 // Exchanged is the error for a file that is no longer as it passed the gate, for who is about to

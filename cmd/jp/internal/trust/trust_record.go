@@ -29,6 +29,10 @@ type Record struct {
 	TrustedAt time.Time         `json:"trusted_at"`
 	Files     map[string]string `json:"files"` // stamps by slash path below the workspace
 
+	// Shown is what the page has shown; nil in the record of an earlier version, which does not
+	// count as trust.
+	Shown *Shown `json:"shown,omitempty"`
+
 	// Writing are the stamps of files that a jp is about to write for a person. If that jp was
 	// killed they may be written or not: such a file is trusted in both forms.
 	Writing map[string]string `json:"writing,omitempty"`

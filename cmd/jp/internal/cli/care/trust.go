@@ -14,11 +14,13 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trust"
+	"jp/profiles"
 )
 
 // NewTrust returns the command `jp trust`.
 func NewTrust(g *Group) *cli.Command {
 	var show, revoke, yes bool
+	var named []profiles.Directive
 	return g.Tree.Command(command.Spec{
 		Name: "trust", Summary: "show what this workspace would allow, and trust it",
 		About: "A workspace is code: its config gives commands to tools and lets them run. jp loads " +
@@ -31,13 +33,21 @@ func NewTrust(g *Group) *cli.Command {
 			command.Bool(&show, "show", "only show what it would allow, and every file with its state"),
 			command.Bool(&revoke, "revoke", "end the trust, and the approvals of the workspace's MCP servers"),
 			command.Bool(&yes, "yes", "trust without a question"),
+			command.Call("cfg", "X", "show and trust also what this config gives, as `jp query` takes it; in order", func(text string) error {
+				named = append(named, profiles.Directive{Flag: "--cfg", Text: text})
+				return nil
+			}),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
-		Examples: []string{"jp trust", "jp trust --show -F json", "jp trust --yes"},
+		Examples: []string{"jp trust", "jp trust --show -F json", "jp trust --yes", "jp trust --cfg dev --cfg .jp/ci.toml"},
 		Run: func(ctx context.Context, _ []string) error {
 			if err := command.OnlyOne(map[string]bool{"--show": show, "--revoke": revoke, "--yes": yes}, "--show", "--revoke", "--yes"); err != nil {
 				return err
 			}
+			if revoke && len(named) > 0 {
+				return exit.Usagef("--cfg: not with --revoke, which ends all trust")
+			}
+			g.Review.Named = named
 			return runTrust(ctx, g, show, revoke, yes)
 		},
 	})
@@ -55,14 +65,15 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if !show && (j.Record == nil || len(j.Changes) > 0) {
+	s := g.Review.Page(j)
+	if !show && (j.Record == nil || len(j.Changes) > 0 || j.Record.Shown == nil || !j.Record.Shown.Has(s.Shown)) {
 		if j.Path == "" {
 			return exit.Refusedf("workspace %s: there is no folder for the record", root).WithHint("set HOME or XDG_STATE_HOME")
 		}
 		if yes {
-			err = g.WS.Gate.Record(ctx, j)
+			err = g.WS.Gate.Record(ctx, &j, s.Shown)
 		} else {
-			err = g.WS.Gate.Ask(ctx, j)
+			err = g.WS.Gate.Ask(ctx, &j)
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
 				f.Hint = "`jp trust` asks on a terminal; elsewhere read `jp trust --show`, then run `jp trust --yes`"
 			}
@@ -73,8 +84,8 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 		if j, err = g.WS.Gate.Judge(ctx, root); err != nil {
 			return err
 		}
+		s = g.Review.Page(j)
 	}
-	s := g.Review.Page(j)
 	if g.Con.JSON() {
 		return g.Con.Document(s)
 	}
