@@ -73,12 +73,11 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	return r, nil
 }
 
-// Inherited is what a child jp was given by its parent jp. The zero value is that of a jp without
-// one.
+// Inherited is what a child jp was given by its parent jp, besides Spec.Lock, which the child keeps
+// until it ends. The zero value is that of a jp without a parent.
 type Inherited struct {
 	Death *os.File // end of file: the parent is gone
-	Lock  *os.File // Spec.Lock, nil without one; the caller's to close
-	Wire  *os.File // Spec.Wire, likewise
+	Wire  *os.File // Spec.Wire, nil without one; the caller's to close
 }
 
 // Inherit takes over what the parent jp handed down: it reads and unsets JP_PROC and keeps the
@@ -113,8 +112,7 @@ func Inherit() (*Inherited, error) {
 				return nil, fmt.Errorf("%s: %s: %w", inheritVar, name, err)
 			}
 			in.Death = os.NewFile(uintptr(fd), name)
-		case "lock":
-			in.Lock = os.NewFile(uintptr(fd), name)
+		case "lock": // no *os.File, which would be closed when nothing points to it
 		case "wire":
 			if err := syscall.SetNonblock(fd, true); err != nil { // so that closing it ends a read
 				return nil, fmt.Errorf("%s: %s: %w", inheritVar, name, err)

@@ -62,7 +62,7 @@ type Spec struct {
 	// after the program has ended, it is abandoned with its goroutine.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Lock is inherited by an Agent, as Inherited.Lock. It stays open here.
+	// Lock is inherited by an Agent, which keeps it open until it ends. It stays open here.
 	Lock *os.File
 	// Wire is a connected socket that an Agent inherits, as Inherited.Wire; see Pair. It stays open
 	// here until Started was called, which may close it.

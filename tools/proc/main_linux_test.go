@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -130,24 +131,30 @@ func settle(args []string) int {
 
 // given is an agent that prints what it was given.
 func given([]string) int {
+	fds, _ := parseInherit(os.Getenv(inheritVar))
 	in, err := Inherit()
 	if err != nil {
 		return complain(err)
 	}
-	text := func(f *os.File) string {
-		if f == nil {
-			return ""
-		}
-		b := make([]byte, 100)
-		n, err := f.ReadAt(b, 0)
-		if err != nil && n == 0 { // a socket
-			n, _ = f.Read(b)
-		}
-		return string(b[:n])
+	death, end := in.Death != nil, in.Wire
+	for range 3 { // a file that nobody has any more is closed
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	var lock, wire [100]byte
+	locked, said := 0, 0
+	if fd, ok := fds["lock"]; ok {
+		locked, err = syscall.Pread(fd, lock[:], 0)
+	}
+	if end != nil && err == nil {
+		said, err = end.Read(wire[:])
+	}
+	if err != nil {
+		return complain(err)
 	}
 	_, again := os.LookupEnv(inheritVar)
 	name, _ := os.ReadFile("/proc/self/comm")
-	fmt.Printf("%s death=%t lock=%q wire=%q variable=%t\n", bytes.TrimSpace(name), in.Death != nil, text(in.Lock), text(in.Wire), again)
+	fmt.Printf("%s death=%t lock=%q wire=%q variable=%t\n", bytes.TrimSpace(name), death, lock[:locked], wire[:said], again)
 	// What it starts has neither.
 	h := NewHost(Options{})
 	var out bytes.Buffer

@@ -205,7 +205,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 
 	g.Env.WS.Subagent = inherited.Wire != nil
 	req := o.request(g.Tree.Plain)
-	if inherited.Wire != nil { // the run lock is kept as long as this process lives
+	if inherited.Wire != nil {
 		req.Wire = inherited.Wire
 	} else {
 		if _, err := g.Env.WS.Store(ctx); err != nil {
