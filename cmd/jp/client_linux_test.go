@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ type clientRun struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	in    io.WriteCloser
+	said  bytes.Buffer // its stderr, to be read after end
 	lines *bufio.Scanner
 }
 
@@ -35,6 +37,7 @@ func (s *site) clientRun(args ...string) *clientRun {
 	}
 	c.lines = bufio.NewScanner(out)
 	c.lines.Buffer(nil, 1<<20)
+	c.cmd.Stderr = &c.said
 	if err := c.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -311,6 +314,22 @@ func TestClientWaitingAtTheEnd(t *testing.T) {
 	}
 	if status := c.end(); status != 2 {
 		t.Errorf("--no-persist: status %d, want 2", status)
+	}
+}
+
+// Where nothing runs, SIGQUIT ends jp at once, without the stacks that Go would print.
+func TestQuitWhileNothingRuns(t *testing.T) {
+	c := clientSite(t).clientRun()
+	c.send(initialize)
+	c.answer("i")
+	if err := c.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	for c.lines.Scan() {
+		t.Errorf("behind the signal came %s", c.lines.Text())
+	}
+	if status := c.end(); status != 131 || c.said.Len() > 0 {
+		t.Errorf("status %d, want 131; stderr = %s", status, &c.said)
 	}
 }
 

@@ -24,7 +24,7 @@ func crash() {
 	temp := os.Getenv("TMPDIR")
 	if os.Getenv("JP_HANG_AT") != "" {
 		heard := make(chan os.Signal, 1)
-		signal.Notify(heard, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		signal.Notify(heard, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		go func() {
 			<-heard
 			_ = os.WriteFile(filepath.Join(temp, "heard"), nil, 0o600)

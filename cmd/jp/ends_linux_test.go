@@ -104,6 +104,7 @@ func TestEndsAgree(t *testing.T) {
 		{"hang until SIGINT", child(syscall.SIGINT), "cancelled", 130},
 		{"hang until SIGTERM", child(syscall.SIGTERM), "cancelled", 143},
 		{"hang until SIGHUP", child(syscall.SIGHUP), "cancelled", 129},
+		{"hang until SIGQUIT", child(syscall.SIGQUIT), "cancelled", 131},
 		{"overload", nil, "error", 8},
 		{"schema", nil, "error", 1},
 		{"hang until SIGKILL", child(syscall.SIGKILL), "killed", -1},

@@ -332,7 +332,7 @@ func TestKillChildIsTold(t *testing.T) {
 }
 
 func TestSignalsSettleTheTree(t *testing.T) {
-	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129, syscall.SIGQUIT: 131} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := killSite(t)
 			cmd, out := s.start(nil, "jp", "query", "--new", "child")
@@ -346,6 +346,9 @@ func TestSignalsSettleTheTree(t *testing.T) {
 			}
 			if p := s.processes(); len(p) != 0 {
 				t.Errorf("left when jp had ended: %v", p)
+			}
+			if strings.Contains(out.String(), "goroutine") {
+				t.Errorf("stacks were printed: %s", out)
 			}
 			c := s.all()
 			for _, title := range []string{"child", "escape"} {

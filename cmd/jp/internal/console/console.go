@@ -43,6 +43,7 @@ type Console struct {
 	Globals  Globals
 	Log      logFile
 	Progress *term.Progress // of the command; nil = none
+	quit     chan os.Signal // receives SIGQUIT while nobody else does; nil = EndAtQuit was not called
 	InTool   bool           // the command line came from a jp inside a tool: nobody is asked, nothing is paged
 
 	LogDefault string // path of the log in the user's config, once that was read; "" = none

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -69,10 +67,10 @@ type pager struct {
 	con     *Console
 	command string
 
-	cmd    *exec.Cmd // nil before the first Write
-	in     io.WriteCloser
-	caught chan os.Signal
-	err    error // of the start
+	cmd   *exec.Cmd // nil before the first Write
+	in    io.WriteCloser
+	leave func() // ends the time in which Ctrl-C is for the pager
+	err   error  // of the start
 }
 
 func (p *pager) Write(text []byte) (int, error) {
@@ -102,8 +100,7 @@ func (p *pager) start() error {
 		return err
 	}
 	// While there is a pager, Ctrl-C is for it: it knows how to leave the terminal.
-	p.caught = make(chan os.Signal, 1)
-	signal.Notify(p.caught, os.Interrupt)
+	p.leave = p.con.DropKeys()
 	p.cmd, p.in = cmd, in
 	return nil
 }
@@ -116,7 +113,7 @@ func (p *pager) close() error {
 	}
 	_ = p.in.Close()
 	err := p.cmd.Wait()
-	signal.Stop(p.caught)
+	p.leave()
 	ended := (*exec.ExitError)(nil)
 	if !errors.As(err, &ended) {
 		return nil

@@ -22,6 +22,8 @@ func (e *SignalError) status() exit.Status {
 	switch e.signal {
 	case syscall.SIGHUP:
 		return exit.Hangup
+	case syscall.SIGQUIT:
+		return exit.Quit
 	case syscall.SIGTERM:
 		return exit.Terminated
 	}
@@ -32,6 +34,8 @@ func signalName(s syscall.Signal) string {
 	switch s {
 	case syscall.SIGHUP:
 		return "SIGHUP"
+	case syscall.SIGQUIT:
+		return "SIGQUIT"
 	case syscall.SIGTERM:
 		return "SIGTERM"
 	}
@@ -39,22 +43,23 @@ func signalName(s syscall.Signal) string {
 }
 
 // WithSignals is for commands that start processes or have reserved something: the first SIGINT,
-// SIGTERM or SIGHUP ends ctx with a *SignalError as its cause, the second calls again and ends the
-// process soon, the third kills. Other commands leave signals to their default, which ends them at
-// once with the same status for a shell. Once ctx has ended, a reader that does not read our output
-// is not waited for long; a command with a deadline sets that in c.io itself. stop must be called;
-// then signals have their default again.
+// SIGTERM, SIGHUP or SIGQUIT ends ctx with a *SignalError as its cause, the second calls again and
+// ends the process soon (SIGQUIT: at once), the third kills. Other commands leave signals to their
+// default, which ends them at once with the same status for a shell. Once ctx has ended, a reader
+// that does not read our output is not waited for long; a command with a deadline sets that in c.io
+// itself. stop must be called; then signals have their default again.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.IO.Bound(ctx)
 	signals := make(chan os.Signal, 4)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		// A signal that nohup, or a shell without job control, has set to be ignored stays ignored;
 		// Notify would undo that.
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
 	}
+	back := c.leaveQuit()
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -68,11 +73,16 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 					continue
 				}
 				signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP) // the next one kills
-				c.forceEnd(again, context.Cause(ctx))
+				within := killWithin
+				if s == syscall.SIGQUIT {
+					within = 0
+				}
+				c.forceEnd(again, context.Cause(ctx), within)
 			}
 		}
 	}()
 	return ctx, func() {
+		back()
 		signal.Stop(signals)
 		close(quit)
 		<-gone
@@ -88,17 +98,17 @@ const (
 	wordsTake  = 200 * time.Millisecond // for a run to say its last words
 )
 
-// forceEnd lets kill end what is below this process, and then ends the process unless Main has
-// returned before. It waits for nothing that the run could wait for. The store is as after a kill:
-// the next run settles what is open.
-func (c *Console) forceEnd(kill func(), why error) {
+// forceEnd lets kill end what is below this process, and ends the process within that time unless
+// Main has returned before. It waits for nothing that the run could wait for. The store is as after
+// a kill: the next run settles what is open.
+func (c *Console) forceEnd(kill func(), why error, within time.Duration) {
 	if c.Env.Exit == nil {
 		if kill != nil {
 			kill()
 		}
 		return
 	}
-	time.AfterFunc(killWithin, func() {
+	time.AfterFunc(within, func() {
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
@@ -127,8 +137,43 @@ func (c *Console) EndWith(ctx context.Context, kill func()) (stop func() bool) {
 		if errors.As(cause, new(*SignalError)) {
 			return
 		}
-		time.AfterFunc(cmp.Or(c.Env.EndWithin, endWithin), func() { c.forceEnd(kill, cause) })
+		time.AfterFunc(cmp.Or(c.Env.EndWithin, endWithin), func() { c.forceEnd(kill, cause, killWithin) })
 	})
+}
+
+// EndAtQuit ends the process with its exit status at SIGQUIT, except while others take that signal.
+// Go's default would print what all goroutines do; SIGABRT still does that.
+func (c *Console) EndAtQuit() {
+	if c.Env.Exit == nil || signal.Ignored(syscall.SIGQUIT) {
+		return
+	}
+	c.quit = make(chan os.Signal, 1)
+	signal.Notify(c.quit, syscall.SIGQUIT)
+	go func() {
+		<-c.quit
+		c.Env.Exit(int(exit.Quit))
+	}()
+}
+
+// leaveQuit leaves SIGQUIT to others until back is called.
+func (c *Console) leaveQuit() (back func()) {
+	if c.quit == nil {
+		return func() {}
+	}
+	signal.Stop(c.quit)
+	return func() { signal.Notify(c.quit, syscall.SIGQUIT) }
+}
+
+// DropKeys catches and drops the signals of the keyboard until the returned function is called: they
+// are for a program that has the terminal. Ignored, they would be inherited by it.
+func (c *Console) DropKeys() (stop func()) {
+	dropped := make(chan os.Signal, 1)
+	signal.Notify(dropped, syscall.SIGINT, syscall.SIGQUIT)
+	back := c.leaveQuit()
+	return func() {
+		back()
+		signal.Stop(dropped)
+	}
 }
 
 // KeepBrokenPipe makes writes to a stdout without a reader return an error instead of killing the

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -123,11 +124,11 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		return processEnd{err: err, exit: proc.Exit{Code: -1}}
 	}
 	stdin, asJSON := p.stdin(r)
-	tail := &tailWriter{limit: 4 << 10}
+	said := &messageWriter{tail: tailWriter{limit: 4 << 10}}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	end.exit, end.err = p.host.Run(served.ctx, proc.Spec{
 		Path: proc.Self(), Args: p.argv(del.Child, del.Fresh, r, asJSON, left(ctx)), Dir: p.dir, Env: environ,
-		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
+		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: said,
 		Lock: res.LockFile(), Wire: served.theirs, Kind: proc.Agent, Grace: grace(del),
 		Started: func(pid int) {
 			end.pid = pid
@@ -143,7 +144,10 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		end.err = bad
 	}
 	_ = out.Close()
-	end.stderr = tail.String()
+	end.stderr = said.tail.String()
+	if said.stacks != nil {
+		p.log.Error("a sub-agent crashed", "child", del.Child, "pid", end.pid, "stacks", string(said.stacks))
+	}
 	return end
 }
 
@@ -315,6 +319,35 @@ func (w *tailWriter) Write(p []byte) (int, error) {
 	}
 	w.buf = append(w.buf, p...)
 	return n, nil
+}
+
+// messageWriter keeps the last messages of a jp. The stacks that the Go runtime prints when it
+// crashes are kept apart, because no model can use them.
+type messageWriter struct {
+	tail   tailWriter
+	stacks []byte // at most maxStacks bytes of them; nil = it has not crashed
+}
+
+const maxStacks = 16 << 10
+
+// stacksBegin matches the first line of what the Go runtime prints after the reason of a crash.
+var stacksBegin = regexp.MustCompile(`(?m)^(goroutine \d+ .*\[|runtime stack:$|PC=0x)`)
+
+func (w *messageWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		if w.stacks != nil {
+			w.stacks = append(w.stacks, rest[:min(len(rest), maxStacks-len(w.stacks))]...)
+			break
+		}
+		part := rest[:min(len(rest), w.tail.limit/4)] // so that a line which begins before it is still there
+		rest = rest[len(part):]
+		_, _ = w.tail.Write(part)
+		if at := stacksBegin.FindIndex(w.tail.buf); at != nil {
+			w.stacks = append([]byte{}, w.tail.buf[at[0]:]...)
+			w.tail.buf = w.tail.buf[:at[0]]
+		}
+	}
+	return len(p), nil
 }
 
 func (w *tailWriter) String() string {

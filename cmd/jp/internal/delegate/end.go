@@ -147,7 +147,7 @@ func fromExit(end proc.Exit) (convstore.State, string) {
 		return convstore.StatePartial, "stopped at a limit"
 	case exit.Deadline:
 		return convstore.StateTimeout, "the deadline passed"
-	case exit.Hangup, exit.Interrupted, exit.Terminated:
+	case exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated:
 		return convstore.StateCancelled, fmt.Sprintf("ended by a signal (exit %d)", end.Code)
 	}
 	return convstore.StateError, fmt.Sprintf("exit %d", end.Code)
@@ -163,7 +163,7 @@ var exitsOf = map[convstore.State][]exit.Status{
 	convstore.StatePartial:   {exit.Limit},
 	convstore.StateBudget:    {exit.Limit},
 	convstore.StateTimeout:   {exit.Deadline},
-	convstore.StateCancelled: {exit.Hangup, exit.Interrupted, exit.Terminated},
+	convstore.StateCancelled: {exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 }
 
 func agrees(end proc.Exit, s convstore.State) bool {

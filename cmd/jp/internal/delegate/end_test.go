@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,6 +83,33 @@ func TestRespond(t *testing.T) {
 		"last tool call: fs_read_file {}\nits last messages:\njp: no\uFFFD\n</response>"
 	if got.Text != want || !got.IsError {
 		t.Errorf("response = %q, %v, want %q", got.Text, got.IsError, want)
+	}
+}
+
+// TestStacksAreNoMessages: what the Go runtime prints when a sub-agent crashes is no message of it,
+// in whatever pieces it comes.
+func TestStacksAreNoMessages(t *testing.T) {
+	deep := strings.Repeat("jp/cmd/jp/internal/agent.(*Loop).call(0xc000)\n\t/src/agent.go:12 +0x1d\n", 200)
+	for _, tt := range []struct{ said, want string }{
+		{"jp: a note\npanic: boom\n\ngoroutine 1 [running]:\n" + deep, "jp: a note\npanic: boom"},
+		{"SIGQUIT: quit\nPC=0x47 m=0 sigcode=0\n\ngoroutine 0 gp=0x1 m=0 [idle]:\n" + deep + "rax 0x1\n", "SIGQUIT: quit"},
+		{"fatal error: out of memory\n\nruntime stack:\n" + deep, "fatal error: out of memory"},
+		{"jp: runtime stack: no\ngoroutine 1 of them\n", "jp: runtime stack: no\ngoroutine 1 of them"},
+	} {
+		for _, size := range []int{1, 7, 1000, 1 << 20} {
+			w := &messageWriter{tail: tailWriter{limit: 4 << 10}}
+			for part := range slices.Chunk([]byte(tt.said), size) {
+				if n, err := w.Write(part); n != len(part) || err != nil {
+					t.Fatalf("Write = %d, %v", n, err)
+				}
+			}
+			if got := w.tail.String(); got != tt.want {
+				t.Errorf("in pieces of %d: messages %.100q, want %q", size, got, tt.want)
+			}
+			if crashed := strings.Contains(tt.said, deep); crashed != (len(w.stacks) > 10<<10) {
+				t.Errorf("in pieces of %d: %d bytes of stacks", size, len(w.stacks))
+			}
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func New(env *run.Env, tree *command.Tree, at func(*console.Console) *run.Env) *
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
 			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(), "limit of the tools: main (all), scheduled (those that work without a person), synthesis (those that only read)"),
 		),
-		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},
 		Run:      func(ctx context.Context, _ []string) error { return serve(ctx, env, at, o) },
 	})

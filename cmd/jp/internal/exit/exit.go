@@ -25,6 +25,7 @@ const (
 	Deadline    Status = 124
 	Hangup      Status = 129
 	Interrupted Status = 130
+	Quit        Status = 131
 	Closed      Status = 141
 	Terminated  Status = 143
 )
@@ -50,6 +51,7 @@ func Table() []Meaning {
 		{Deadline, "deadline passed"},
 		{Hangup, "ended by SIGHUP"},
 		{Interrupted, "ended by SIGINT (Ctrl-C)"},
+		{Quit, `ended by SIGQUIT (Ctrl-\)`},
 		{Closed, "stdout was closed by its reader (the run was ended in order first)"},
 		{Terminated, "ended by SIGTERM"},
 	}

@@ -82,7 +82,7 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			command.String(&o.shard, "shard", "I/N", "run only part I of N parts of the lines"),
 			command.String(&o.resume, "resume", "FILE", "earlier output of this batch: lines that are ok in it do not run again"),
 		}, record.Flags(&o.tape)...),
-		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,

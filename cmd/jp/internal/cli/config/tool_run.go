@@ -29,7 +29,7 @@ func newToolRunCommand(g *Group) *cli.Command {
 			"the error that the model would get, and the status is 1.",
 		Flags: append(o.options(), command.String(&args, "args", "JSON", "arguments, as a JSON object; - reads them from stdin")),
 		Min:   1, Max: 1,
-		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
 			`jp tool run fs_read_file --args '{"path":"README.md"}'`,
 		},

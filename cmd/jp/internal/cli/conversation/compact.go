@@ -45,7 +45,7 @@ func newCompactCommand(g *Group) *cli.Command {
 			command.Bool(&o.dryRun, "dry-run", "print what the model would no longer get, and change nothing"),
 		},
 		Min: 1, Max: 1,
-		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{"jp conversation compact . --keep 3", "jp conversation compact jp-c17543982415 --tools-only --dry-run"},
 		Run:      func(ctx context.Context, args []string) error { return runCompact(ctx, g, o, args[0]) },
 	})

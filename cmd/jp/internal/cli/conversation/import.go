@@ -40,7 +40,7 @@ func newImportCommand(g *Group) *cli.Command {
 			"resolves your own config. Prints the ids of what was imported.",
 		Flags: []*command.Option{command.Bool(&newIDs, "new-ids", "give every conversation a new id, and print both ids")},
 		Min:   1, Max: -1,
-		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
 			"jp conversation import review.jsonl",
 			"jp conversation import ~/src/project/.jp/conversations",

@@ -25,7 +25,7 @@ func newApprove(g *Group) *cli.Command {
 			"schema of a tool, changes, this command shows the difference and asks again. A " +
 			"server in your own config.toml is recorded at its first use without a question.",
 		Flags:    []*command.Option{command.Bool(&yes, "yes", "approve without a question")},
-		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
 		Run: func(ctx context.Context, args []string) error {
 			if err := g.Env.WS.Persist("mcp approve"); err != nil {

@@ -49,7 +49,7 @@ func newServe(g *Group) *cli.Command {
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
 			command.String(&o.title, "title", "TEXT", "title of the new conversation"),
 		},
-		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{"jp mcp serve", "jp mcp serve --root-id jp-c17543982411"},
 		Run:      func(ctx context.Context, _ []string) error { return g.serve(ctx, o) },
 	})

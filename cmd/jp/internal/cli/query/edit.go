@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -228,10 +227,7 @@ func (k *asking) runEditor(line, path string) error {
 		defer func() { _ = tty.Close() }()
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	}
-	// Signals are caught and dropped. If they were ignored, the editor would inherit that.
-	dropped := make(chan os.Signal, 1)
-	signal.Notify(dropped, syscall.SIGINT, syscall.SIGQUIT)
-	defer signal.Stop(dropped)
+	defer k.con.DropKeys()()
 	err := cmd.Run()
 	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
 		f := &exit.Error{Code: "editor", Status: exit.Failed, Msg: fmt.Sprintf("editor: %s: %v", line, ended), Err: err}

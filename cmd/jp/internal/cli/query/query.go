@@ -64,7 +64,7 @@ func New(g *Group) *cli.Command {
 			"Flags of other agent programs work where they mean the same: see docs/headless.md.",
 		Flags: o.flags(),
 		Max:   -1,
-		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Deadline, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Deadline, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
 			`jp query "How are errors retried here?"`,
 			`jp query --id new --config agent/researcher "Where is the store opened?"`,
