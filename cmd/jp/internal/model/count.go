@@ -89,12 +89,18 @@ func (c *counter) used(err error) (Part, bool) {
 	if u.Input+u.CacheRead+u.CacheWrite == 0 {
 		u.Input, p.Estimated = c.request.Estimate(), true
 	}
-	// The limit of the request says nothing here: not every server keeps it.
-	if n := output/3 + 1; u.Output < n && (err == nil || output > 0) {
+	n := output/3 + 1
+	if most := int64(c.request.MaxTokens); most > 0 && output <= most*longToken { // else the server did not keep it
+		n = min(n, most)
+	}
+	if u.Output < n && (err == nil || output > 0) {
 		u.Output, p.Estimated = n, true
 	}
 	return p, true
 }
+
+// longToken is how many bytes a token has at most, on the average of a reply.
+const longToken = 8
 
 // progress is how far a request came. Its sender sets it, from any goroutine.
 type progress struct {
