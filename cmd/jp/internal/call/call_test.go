@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -107,6 +108,103 @@ func TestManyAtOnce(t *testing.T) {
 	all.Wait()
 	if most > Lines {
 		t.Errorf("%d were served at once, want at most %d", most, Lines)
+	}
+}
+
+// TestManyWait has as many wait as many a tree may have sub-agents: how many work, this package does
+// not decide.
+func TestManyWait(t *testing.T) {
+	const many = 64
+	var began sync.WaitGroup
+	began.Add(many)
+	_, fd := open(t, func(context.Context, Request) int {
+		began.Done()
+		began.Wait()
+		return 4
+	})
+	var all sync.WaitGroup
+	for range many {
+		all.Go(func() {
+			if status, err := Ask(fd, nil, nil, io.Discard, io.Discard); status != 4 || err != nil {
+				t.Errorf("Ask = %d, %v", status, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestSumIsBounded has commands keep together more than a call may: some fail, and when they have
+// ended there is room again.
+func TestSumIsBounded(t *testing.T) {
+	const many = maxSum/MaxOutput + 6
+	var wrote atomic.Int64
+	var full *sync.WaitGroup
+	_, fd := open(t, func(_ context.Context, r Request) int {
+		for range MaxOutput >> 20 {
+			if _, err := r.Stdout.Write(make([]byte, 1<<20)); err == nil {
+				wrote.Add(1 << 20)
+			}
+		}
+		full.Done()
+		full.Wait()
+		return 0
+	})
+	for range 2 {
+		wrote.Store(0)
+		full = &sync.WaitGroup{}
+		full.Add(many)
+		var all sync.WaitGroup
+		for range many {
+			all.Go(func() {
+				if _, err := Ask(fd, nil, nil, io.Discard, io.Discard); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if got := wrote.Load(); got > maxSum || got < maxSum-1<<20 {
+			t.Errorf("all kept %d bytes, want nearly %d", got, maxSum)
+		}
+	}
+}
+
+// TestManyArguments has commands of as many arguments as there can be come together. Each argument
+// takes more than its text.
+func TestManyArguments(t *testing.T) {
+	const many = 12
+	held, came := make(chan struct{}), make(chan bool, 2*many)
+	_, fd := open(t, func(_ context.Context, r Request) int {
+		came <- true
+		<-held
+		return 0
+	})
+	args := make([]string, MaxArgs)
+	var all sync.WaitGroup
+	for range many {
+		all.Go(func() {
+			var errOut bytes.Buffer
+			status, err := Ask(fd, args, nil, io.Discard, &errOut)
+			if err != nil {
+				t.Error(err)
+			}
+			if status != 0 {
+				if want := "jp: more than 112 MiB in the commands of this call\n"; status != 1 || errOut.String() != want {
+					t.Errorf("Ask = %d, %q, want %q", status, &errOut, want)
+				}
+				came <- false
+			}
+		})
+	}
+	ran := 0
+	for range many {
+		if <-came {
+			ran++
+		}
+	}
+	close(held)
+	all.Wait()
+	if most := maxSum / (MaxArgs * 16); ran == 0 || ran > most {
+		t.Errorf("%d of %d ran, want at most %d", ran, many, most)
 	}
 }
 

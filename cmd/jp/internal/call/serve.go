@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -70,7 +72,30 @@ type server struct {
 	handle Handler
 	slots  chan struct{}
 	work   sync.WaitGroup
+	kept   atomic.Int64 // bytes that the commands keep
 }
+
+// errSum is the error for what would be more than maxSum.
+var errSum = fmt.Errorf("more than %d MiB in the commands of this call", maxSum>>20)
+
+// A share is what one command keeps of the sum. The nil share is not counted.
+type share struct{ all, own *atomic.Int64 }
+
+// take reports whether there is room for n more bytes, and counts them.
+func (s *share) take(n int) bool {
+	switch {
+	case s == nil:
+		return true
+	case s.all.Add(int64(n)) > maxSum:
+		s.all.Add(-int64(n))
+		return false
+	}
+	s.own.Add(int64(n))
+	return true
+}
+
+// free counts nothing any more.
+func (s *share) free() { s.all.Add(-s.own.Swap(0)) }
 
 // accept gives a connection to everyone who asks for one, until the socket is closed or somebody
 // sends anything else on it.
@@ -136,8 +161,16 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	// ends a Read or Write that waits for the peer
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 
+	mine := &share{&s.kept, new(atomic.Int64)}
+	defer mine.free()
 	_, body, err := readFrame(conn, string(frameArgs))
 	if err != nil {
+		return
+	}
+	const header = int(unsafe.Sizeof(""))
+	if !mine.take(2*len(body) + header*bytes.Count(body, []byte{0})) {
+		_ = writeFrame(conn, frameErrors, []byte("jp: "+errSum.Error()+"\n"))
+		_ = writeFrame(conn, frameExit, []byte{1})
 		return
 	}
 	args, err := decodeArgs(body)
@@ -145,6 +178,7 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 		return
 	}
 	in := NewInlet(func() { _ = writeFrame(conn, frameWant, nil) })
+	in.share = mine
 	defer in.Close(os.ErrClosed)
 	reading.Go(func() {
 		for {
@@ -158,6 +192,7 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 		}
 	})
 	out, errOut := Outlets()
+	out.share, errOut.share = mine, mine
 	status := s.handle(ctx, Request{Args: args, Stdin: in, Stdout: out, Stderr: errOut})
 	if ctx.Err() != nil {
 		return // the peer has gone, or the call has ended and the command was stopped
@@ -177,7 +212,8 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 // Inlet is the stdin of a command as it comes from another process, after the first Read has asked
 // for it. Safe for concurrent use.
 type Inlet struct {
-	want func()
+	want  func()
+	share *share
 
 	mu    sync.Mutex
 	cond  sync.Cond
@@ -226,6 +262,8 @@ func (in *Inlet) Put(b []byte) {
 		in.end = io.EOF
 	case in.total+len(b) > MaxInput:
 		in.end = fmt.Errorf("more than %d MiB", MaxInput>>20)
+	case !in.share.take(len(b)):
+		in.end = errSum
 	default:
 		in.total += len(b)
 		in.buf = append(in.buf, b...)
@@ -250,9 +288,10 @@ func (in *Inlet) silence() {
 
 // Outlet collects what a command writes, up to a bound. Safe for concurrent use.
 type Outlet struct {
-	most int
-	mu   sync.Mutex
-	buf  bytes.Buffer
+	most  int
+	share *share
+	mu    sync.Mutex
+	buf   bytes.Buffer
 }
 
 // Outlets returns what collects stdout and stderr of a command, with their bounds.
@@ -265,6 +304,9 @@ func (o *Outlet) Write(p []byte) (int, error) {
 	defer o.mu.Unlock()
 	if o.buf.Len()+len(p) > o.most {
 		return 0, fmt.Errorf("output: more than %d MiB, which a jp inside a tool cannot return", o.most>>20)
+	}
+	if !o.share.take(len(p)) {
+		return 0, fmt.Errorf("output: %w", errSum)
 	}
 	return o.buf.Write(p)
 }

@@ -10,9 +10,10 @@
 //	                                                                               x  the exit status, last
 //
 // The peer is not trusted: it may be any program of the tool. Everything that it can send is
-// bounded. At most Lines connections are served at a time. Before a command has ended nothing but
-// the wish for stdin is sent. All connections end with the call. An invalid byte ends the
-// connection; on the inherited socket it ends the service.
+// bounded, for one command and for all commands of a call together. At most Lines connections are
+// served at a time. Before a command has ended nothing but the wish for stdin is sent. All
+// connections end with the call. An invalid byte ends the connection; on the inherited socket it
+// ends the service.
 package call
 
 import (
@@ -23,13 +24,16 @@ import (
 	"strings"
 )
 
-// Bounds. A query is text for a model; what a tool may return is much less than MaxOutput.
+// Bounds. A query is text for a model; what a tool may return is much less than MaxOutput. A command
+// that waits for a slot of a sub-agent keeps little, so Lines is above the usual
+// delegation.max_parallel.
 const (
-	Lines     = 8       // connections of one tool call served at a time; others wait
-	MaxArgs   = 1 << 20 // bytes of arguments
-	MaxInput  = 4 << 20 // bytes of stdin
-	MaxOutput = 8 << 20 // bytes of stdout
-	maxErrors = 1 << 20 // bytes of stderr
+	Lines     = 64        // connections of one tool call served at a time; others wait
+	maxSum    = 112 << 20 // bytes that all commands of one tool call keep
+	MaxArgs   = 1 << 20   // bytes of arguments
+	MaxInput  = 4 << 20   // bytes of stdin
+	MaxOutput = 8 << 20   // bytes of stdout
+	maxErrors = 1 << 20   // bytes of stderr
 	maxChunk  = 64 << 10
 )
 
