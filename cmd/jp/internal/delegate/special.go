@@ -19,12 +19,8 @@ type Special struct {
 
 // IsSpecial reports whether a tool is special. A command of the user is not, whatever its name.
 func IsSpecial(t tools.Definition) bool {
-	return ours(t) && (t.Name == toolLLMQuery || strings.HasPrefix(t.Name, profiles.ToolPrefix))
+	return t.Delegates() && (t.Name == toolLLMQuery || strings.HasPrefix(t.Name, profiles.ToolPrefix))
 }
-
-// ours reports whether a delegation tool is one of this package, and not a command that runs jp,
-// for which there is Inside.
-func ours(t tools.Definition) bool { return t.Source == tools.SourceDelegation && !t.Local() }
 
 // delegates is Delegates for a tool of the caller.
 func (d *Delegator) delegates(tool string) bool { return Delegates(d.set, tool) }
@@ -32,7 +28,7 @@ func (d *Delegator) delegates(tool string) bool { return Delegates(d.set, tool) 
 // Delegates reports whether a tool of a set starts sub-agents by a function of this package.
 func Delegates(set tools.Set, tool string) bool {
 	t, ok := set.Get(tool)
-	return ok && ours(t.Definition) && (tool == toolQuery || tool == toolBatch || IsSpecial(t.Definition))
+	return ok && t.Delegates() && (tool == toolQuery || tool == toolBatch || IsSpecial(t.Definition))
 }
 
 // present returns the ask with what the store knows now: that of a specialization names its child,

@@ -77,7 +77,7 @@ func define(name string, r *profiles.Resolved, tables map[string]profiles.Table,
 			return d, err
 		}
 	}
-	if d.Source == tools.SourceDelegation && !d.Local() {
+	if d.Delegates() {
 		switch name {
 		case "jp_query":
 			return d.WithEnum("config", r.Config.Delegation.Profiles)
