@@ -98,7 +98,7 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 	// When its input ends the SDK waits for what runs, but no client is left to wait for it.
 	client := input{in, func() { end(errors.New("the MCP client has gone")) }}
-	return server.Run(ctx, bounding{&sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage}, end})
+	return server.Run(ctx, bounding{client, out, end})
 }
 
 // Bounds of what a client asks for at the same time. The SDK has none.
@@ -108,17 +108,17 @@ const (
 	maxRefused  = 4096           // refusals that the client has not read yet
 )
 
-// bounding refuses requests of a client that has too many, and drops notifications that the server
-// does not know. It drops the answers to calls that the client has cancelled, because the client
-// does not expect them.
+// bounding refuses lines that are no messages and requests of a client that has too many, and drops
+// notifications that the server does not know. It drops the answers to calls that the client has
+// cancelled, because the client does not expect them.
 type bounding struct {
-	sdk.Transport
+	in  io.Reader
+	out io.Writer
 	end context.CancelCauseFunc // ends the service as if the client had gone
 }
 
-func (d bounding) Connect(ctx context.Context) (sdk.Connection, error) {
-	c, err := d.Transport.Connect(ctx)
-	return &boundedClient{Connection: c, end: d.end, calls: map[jsonrpc.ID]asking{}}, err
+func (d bounding) Connect(context.Context) (sdk.Connection, error) {
+	return &boundedClient{Connection: newLineConn(d.in, d.out), end: d.end, calls: map[jsonrpc.ID]asking{}}, nil
 }
 
 type boundedClient struct {
@@ -143,6 +143,12 @@ type asking struct {
 func (c *boundedClient) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		msg, err := c.Connection.Read(ctx)
+		if bad := (*jsonrpc.Error)(nil); errors.As(err, &bad) {
+			if err := c.refuse(context.WithoutCancel(ctx), &jsonrpc.Response{Error: bad}); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		r, ok := msg.(*jsonrpc.Request)
 		if err != nil || !ok {
 			return msg, err
@@ -153,11 +159,11 @@ func (c *boundedClient) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 			continue
 		}
-		refused := c.begin(r)
+		id, refused := c.begin(r)
 		if refused == nil {
 			return r, nil
 		}
-		if err := c.refuse(context.WithoutCancel(ctx), &jsonrpc.Response{ID: r.ID, Error: refused}); err != nil {
+		if err := c.refuse(context.WithoutCancel(ctx), &jsonrpc.Response{ID: id, Error: refused}); err != nil {
 			return nil, err
 		}
 	}
@@ -209,22 +215,23 @@ func (c *boundedClient) Close() error {
 	return c.Connection.Close()
 }
 
-// begin notes a call, or returns why it is refused.
-func (c *boundedClient) begin(r *jsonrpc.Request) error {
+// begin notes a call, or returns why it is refused, and the id of the answer that says so.
+func (c *boundedClient) begin(r *jsonrpc.Request) (jsonrpc.ID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, twice := c.calls[r.ID]; twice {
-		return nil // the SDK refuses it, without an id
+		// With its own id, the client would take this for the answer to the other request.
+		return jsonrpc.ID{}, invalidf("id %v: a request with this id is under way", r.ID.Raw())
 	}
 	switch {
 	case len(c.calls) >= maxRequests:
-		return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are under way; wait for one of them", maxRequests)}
+		return r.ID, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are under way; wait for one of them", maxRequests)}
 	case len(c.calls) > 0 && c.underWay+len(r.Params) > maxUnderWay:
-		return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("requests of %d MB are under way; wait for one of them", maxUnderWay>>20)}
+		return r.ID, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("requests of %d MB are under way; wait for one of them", maxUnderWay>>20)}
 	}
 	c.calls[r.ID] = asking{size: len(r.Params)}
 	c.underWay += len(r.Params)
-	return nil
+	return r.ID, nil
 }
 
 // codeBusy is the error code of a request that may be sent again later.
@@ -275,7 +282,7 @@ func (c *boundedClient) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return c.Connection.Write(ctx, msg)
 }
 
-// input reports its end. Close leaves the stream open, because it belongs to the process.
+// input reports its end.
 type input struct {
 	io.Reader
 	ended func()
@@ -288,8 +295,6 @@ func (i input) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-func (input) Close() error { return nil }
 
 // cacheScope says that what a person's agents said must not be cached for others.
 const cacheScope = "private"
@@ -331,8 +336,3 @@ func progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
 		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n.Add(1)), Message: text})
 	}
 }
-
-// quietCloser also leaves the stream open.
-type quietCloser struct{ io.Writer }
-
-func (quietCloser) Close() error { return nil }

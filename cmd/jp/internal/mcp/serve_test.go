@@ -120,6 +120,74 @@ func listing(t *testing.T, call func(ctx context.Context, args json.RawMessage) 
 	return s
 }
 
+// A line that is no message, half a line at the end and an id that is under way are answered, and
+// the server goes on.
+func TestServeBadLines(t *testing.T) {
+	release := make(chan struct{})
+	in, out, ended := run(t, listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {
+		<-release
+		return tools.Result{Text: "done"}
+	}))
+	dec := json.NewDecoder(out)
+	const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"jp_conversation_list","arguments":{}}}`
+	ping := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` }
+	for _, tt := range []struct {
+		line string
+		want []string // id, error code and message of each answer
+	}{
+		{`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, []string{"0 0 "}},
+		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil},
+		{"nonsense", []string{"null -32700 the line is no JSON"}},
+		{"\n  \r", nil},
+		{"7", []string{"null -32600 no message of JSON-RPC: "}},
+		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, []string{"null -32600 no message of JSON-RPC: "}},
+		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, []string{"null -32600 no message of JSON-RPC: "}},
+		{`{"jsonrpc":"2.0"}`, []string{"null -32600 no message of JSON-RPC: "}},
+		{`[]`, []string{"null -32600 a batch without messages"}},
+		{"[" + ping("1") + ",1," + ping(`"b"`) + "]", []string{`"b" 0 `, "1 0 ", "null -32600 no message of JSON-RPC: "}},
+		{strings.Repeat("x", maxMessage+1), []string{"null -32600 a message is longer than 8 MB"}},
+		{call + "\n" + call, []string{"null -32600 id 7: a request with this id is under way"}},
+		{ping("8"), []string{"8 0 "}},
+	} {
+		go func() { _, _ = io.WriteString(in, tt.line+"\n") }()
+		var got []string
+		for range tt.want {
+			var m struct {
+				ID    json.RawMessage
+				Error struct {
+					Code    int
+					Message string
+				}
+			}
+			if err := dec.Decode(&m); err != nil {
+				t.Fatalf("%.100s: %v", tt.line, err)
+			}
+			if at, _, ok := strings.Cut(m.Error.Message, ": "); ok && strings.HasPrefix(at, "no message") {
+				m.Error.Message = at + ": "
+			}
+			got = append(got, fmt.Sprintf("%s %d %s", m.ID, m.Error.Code, m.Error.Message))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%.100s: answers %q, want %q", tt.line, got, tt.want)
+		}
+	}
+	close(release)
+	var answer struct{ ID int }
+	if err := dec.Decode(&answer); err != nil || answer.ID != 7 {
+		t.Errorf("answer to %d, %v, want one to 7", answer.ID, err)
+	}
+	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":9,"method":"tools/ca`)
+	_ = in.Close()
+	rest, _ := io.ReadAll(io.MultiReader(dec.Buffered(), out))
+	if want := `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the line is no JSON"}}`; strings.TrimSpace(string(rest)) != want {
+		t.Errorf("at the end came %s, want %s", rest, want)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
 // A client that asks without end is refused beyond what may be under way, by number and by size,
 // and served again afterwards.
 func TestServeFlood(t *testing.T) {
