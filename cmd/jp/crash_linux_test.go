@@ -260,9 +260,10 @@ func TestKillAnyAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestSignalsSettleDeepTree: the first signal settles a tree of depth 2, whatever its tools leave behind, and the second kills what
-// does not listen.
+// TestSignalsSettleDeepTree: the first signal settles a tree of depth 2, whatever its tools leave behind, and if they have to be
+// killed. The second kills at once what does not listen.
 func TestSignalsSettleDeepTree(t *testing.T) {
+	const deaf = "trap '' INT TERM HUP\n" + escape + "\nwhile :; do sleep 1000.5; done"
 	for _, tt := range []struct {
 		name  string
 		work  string
@@ -270,7 +271,8 @@ func TestSignalsSettleDeepTree(t *testing.T) {
 		want  []convstore.Status
 	}{
 		{"first", escape, 1, []convstore.Status{"cancelled"}},
-		{"second", "trap '' INT TERM HUP\n" + escape + "\nwhile :; do sleep 1000.5; done", 2, []convstore.Status{"cancelled", "killed", "lost"}},
+		{"first, and tools do not listen", deaf, 1, []convstore.Status{"cancelled"}},
+		{"second", deaf, 2, []convstore.Status{"cancelled", "killed", "lost"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := deepSite(t, tt.work)

@@ -129,7 +129,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	end.exit, end.err = p.host.Run(served.ctx, proc.Spec{
 		Path: proc.Self(), Args: p.argv(del.Child, del.Fresh, r, asJSON, left(ctx)), Dir: p.dir, Env: environ,
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: said,
-		Lock: res.LockFile(), Wire: served.theirs, Kind: proc.Agent, Grace: grace(del),
+		Lock: res.LockFile(), Wire: served.theirs, Kind: proc.Agent, Grace: grace,
 		Started: func(pid int) {
 			end.pid = pid
 			served.theirs.Close() // or the end of the child's side would not show
@@ -180,12 +180,10 @@ func (p *runner) unpriced(del convstore.Delegation) {
 // that stops by itself can say why.
 const lag = time.Second
 
-// grace returns how long a child may take to stop when it is asked to: as long as a tool, once for
-// its own tools, once for itself, and once for each level that may be below it.
-func grace(del convstore.Delegation) time.Duration {
-	levels := max(0, del.Grant.MaxDepth-del.Depth)
-	return time.Duration(2+levels) * 2 * time.Second
-}
+// grace is how long a child may take to stop when it is asked to: as long as a tool, once for its
+// own tools and once for itself. Its sub-agents are processes of this one, which are asked to stop
+// at the same time.
+const grace = 4 * time.Second
 
 // argv returns the arguments of the child. They show its limits in a list of processes. The limits
 // in the store are the ones that apply.
@@ -281,8 +279,6 @@ func (f *follower) line(l stream.Line) {
 		} else {
 			f.emit(stream.Waiting, "", l.Reason)
 		}
-	case *stream.Delegation:
-		f.watch(l)
 	case *stream.Result:
 		f.result = l
 	}

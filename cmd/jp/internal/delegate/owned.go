@@ -118,7 +118,7 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		}
 		if o.subErr = err; err == nil {
 			o.slot = nil // d has it
-			d.runner.watch, d.runner.starts, d.slots.slots = o.runner.watch, o.runner.starts, o.runner.slots.slots
+			d.runner.watch, d.runner.starts, d.slots.slots = o.runner.watch, o.runner.starts, o.runner.slots.tree()
 			o.sub = &subagents{own: d, noted: opt.Placed, command: opt.Command, inside: map[string]*Inside{}}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // treeSlots are the slots of a tree, as one of its agents uses them. They bound how many sub-agents
 // of the tree work at the same time, at any depth. A sub-agent gives its slot back
-// back before it waits for sub-agents of its own, and takes one again when the calls of that reply
-// have ended. So those below it always find one. Safe for concurrent use.
+// before it waits for sub-agents of its own, and takes one again when the calls of that reply have
+// ended. So those below it always find one. Safe for concurrent use.
 type treeSlots struct {
 	scope convstore.Scope
 	warn  func(format string, a ...any)
@@ -25,6 +25,13 @@ type treeSlots struct {
 // queued if it has to wait.
 func (t *treeSlots) take(ctx context.Context, del convstore.Delegation, queued func()) (*convstore.Slot, error) {
 	return t.pause(del).Take(ctx, queued)
+}
+
+// tree returns the slots of the tree, nil before the first delegation.
+func (t *treeSlots) tree() *convstore.Slots {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.slots
 }
 
 // free gives back the slot of a child that has ended; nil = it has none.
