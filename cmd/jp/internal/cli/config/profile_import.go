@@ -26,10 +26,12 @@ import (
 	"jp/profiles/foreign"
 	"jp/tools"
 	"jp/tools/files"
+	"jp/tools/unseen"
 )
 
 type importOptions struct {
 	check bool
+	force bool
 	from  string
 	tools command.Maybe[string]
 	model command.Maybe[string]
@@ -50,11 +52,13 @@ func newProfileImportCommand(g *Group) *cli.Command {
 			"and named in the profile. In other programs a file that lists no tools means all " +
 			"tools. Here you say which: on a terminal jp asks, otherwise you need --tools. Tools " +
 			"that write ask before each call until the profile says otherwise.\n\n" +
-			"Nothing is overwritten, and if there is a mistake nothing is written. The workspace " +
+			"The name of a built-in profile, or of one in another folder of config_load_paths, is " +
+			"taken only with --force. Nothing is overwritten, and if there is a mistake nothing is written. The workspace " +
 			"has to be trusted and stays trusted. Read the profiles before you use them: jp " +
 			"cannot judge a prompt.",
 		Flags: []*command.Option{
 			command.Bool(&o.check, "check", "show the profiles, write nothing"),
+			command.Bool(&o.force, "force", "take the names of built-in profiles and of profiles in other folders"),
 			command.Choice(&o.from, "from", "PROGRAM", foreign.Formats(), "program that the files are for: "+strings.Join(foreign.Formats(), ", ")),
 			command.String(&o.tools, "tools", "NAMES", "tools of agents whose files list none; commas or spaces between names; none for no tools"),
 			command.String(&o.model, "model", "ID", "model of agents that name none, that name a family such as sonnet, or that name a model jp does not know").Alias("m"),
@@ -83,7 +87,9 @@ type imported struct {
 	Written bool              `json:"written"`
 	TOML    string            `json:"toml"`
 
-	data []byte
+	data    []byte
+	instead string // profile that the name found before; "" = none
+
 	left []omission // parts of the file that the profile does not have
 	odd  string     // note if the file is not in the usual form; "" = it is
 }
@@ -124,11 +130,21 @@ func runProfileImport(ctx context.Context, g *Group, o importOptions, args []str
 			return exit.Usagef("profile import: %s and %s would both be %s", other, arg, path)
 		}
 		taken[path] = arg
+		name := list[i].Profile
+		prefix := "--prefix WORD calls it agent/WORD-" + filepath.Base(name)
+		var f *exit.Error
 		if _, err := os.Lstat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {
-			f := exit.Usagef("profile import %s: %s exists; it is not overwritten", arg, path).WithHint("--prefix WORD calls it agent/WORD-%s; or move that file away", filepath.Base(list[i].Profile))
-			if !o.check {
-				return f
-			}
+			f = exit.Usagef("profile import %s: %s exists; it is not overwritten", arg, path).WithHint("%s; or move that file away", prefix)
+		} else if list[i].instead, err = g.named(src, name); err != nil {
+			return err
+		} else if list[i].instead != "" && !o.force {
+			f = exit.Usagef("profile import %s: %s is %s, whose place it would take", arg, name, list[i].instead).WithHint("%s; --force takes the place", prefix)
+		}
+		switch {
+		case f == nil:
+		case !o.check:
+			return f
+		default:
 			there++
 			g.Con.Note("%s (%s)", f.Msg, f.Hint)
 		}
@@ -137,6 +153,11 @@ func runProfileImport(ctx context.Context, g *Group, o importOptions, args []str
 		return err
 	}
 	g.noteImports(list)
+	for _, im := range list {
+		if im.Written && im.instead != "" {
+			g.Con.Note("%s is no longer %s", im.Profile, im.instead)
+		}
+	}
 	if err := g.writeImported(list, o.check); err != nil {
 		return err
 	}
@@ -144,6 +165,20 @@ func runProfileImport(ctx context.Context, g *Group, o importOptions, args []str
 		return exit.Quiet(exit.Usage)
 	}
 	return nil
+}
+
+// named returns what the name of a profile finds now, "" for nothing.
+func (g *Group) named(src profiles.Sources, name string) (string, error) {
+	p, err := profiles.Find(src, name)
+	switch {
+	case errors.Is(err, profiles.ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	case p.Source == "builtin":
+		return "the built-in profile", nil
+	}
+	return unseen.Word(g.WS.Relative(p.Arg)), nil
 }
 
 // writeImported prints what was made, or would be made with --check.
