@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,14 +29,20 @@ var update = flag.Bool("update", false, "write what commands said into the scrip
 
 func TestMain(m *testing.M) {
 	proc.Guard(os.Args)
-	testscript.Main(m, map[string]func(){
+	programs := map[string]func(){
 		"jp":         jp,
 		"wire":       wire.Main,
 		"mcp-server": mcptest.Main,
 		"blind":      blind,
 		"jp-crash":   crash,
 		"jp-fill":    fillMain,
-	})
+	}
+	if programs[filepath.Base(os.Args[0])] == nil {
+		// Below nohup every process inherits that SIGHUP is ignored. What is caught here has its
+		// default again in the programs that the tests start.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	testscript.Main(m, programs)
 }
 
 // TestScript runs testdata/script: the real program, as a process of its own. testdata/script/README.md lists what scripts
