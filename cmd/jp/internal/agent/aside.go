@@ -61,7 +61,7 @@ func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Re
 	case asked != nil:
 	case r.stop == model.StopRefusal:
 		none.Reason = "the model refused"
-	case !visible(r.text):
+	case !Visible(r.text):
 		none.Reason = "the model said nothing"
 	default:
 		return r, call, nil

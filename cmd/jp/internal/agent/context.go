@@ -72,7 +72,7 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	case r.IsError:
 		line, _, _ := strings.Cut(strings.TrimPrefix(r.Text, "error: "), "\n")
 		return none("%s: %s", f.Tool, brief.Prefix(line, 200))
-	case !visible(r.Text):
+	case !Visible(r.Text):
 		return none("%s returned nothing", f.Tool)
 	}
 	return nil
@@ -122,7 +122,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 			continue
 		}
 		r, ok := results[c.ID]
-		if !ok || r.IsError || !visible(r.Text) {
+		if !ok || r.IsError || !Visible(r.Text) {
 			return nil
 		}
 		whole := unseen.Defang(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "context")

@@ -108,11 +108,11 @@ func verdict(ctx context.Context, r reply, err error) (state convstore.State, re
 		return convstore.StateError, err.Error(), err
 	case r.stop == model.StopRefusal:
 		return convstore.StateRefused, "the model refused", nil
-	case !visible(r.text) && r.limit != nil:
+	case !Visible(r.text) && r.limit != nil:
 		return r.limit.state, r.limit.reason, nil
-	case !visible(r.text) && r.stop == model.StopMaxTokens:
+	case !Visible(r.text) && r.stop == model.StopMaxTokens:
 		return convstore.StateBudget, "max_tokens", nil
-	case !visible(r.text):
+	case !Visible(r.text):
 		return convstore.StateEmpty, "the model said nothing", nil
 	case r.bad != nil:
 		return convstore.StateError, r.bad.Error(), r.bad
@@ -136,7 +136,7 @@ func (e *NotStoredError) Unwrap() error { return e.Err }
 // unstored shows a last reply that could not be stored, because it was paid for. In the store the
 // turn stays open.
 func (t *turn) unstored(r reply, err error) (Outcome, error) {
-	if !visible(r.text) {
+	if !Visible(r.text) {
 		return Outcome{}, err
 	}
 	failed := &NotStoredError{err}
@@ -152,7 +152,7 @@ func endedWell(ev convstore.Event) bool {
 	return ok && end.State == convstore.StateOK
 }
 
-// visible reports whether a person sees anything of a text.
-func visible(text string) bool {
+// Visible reports whether a person sees anything of a text.
+func Visible(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unseen.Shows(r) })
 }

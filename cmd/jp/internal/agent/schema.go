@@ -71,7 +71,7 @@ func form(s *schema.Answer) model.Section {
 // match checks a final reply against the schema of the turn. It sets in the reply its value, and
 // what is wrong with it.
 func (t *turn) match(r *reply) {
-	if t.schema == nil || !visible(r.text) || r.stop == model.StopRefusal {
+	if t.schema == nil || !Visible(r.text) || r.stop == model.StopRefusal {
 		return
 	}
 	data, problems := t.schema.Check(Document(r.text))

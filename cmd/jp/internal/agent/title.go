@@ -77,7 +77,7 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	if err := h.save(ctx, call); err != nil {
 		return "", err
 	}
-	if title = n.Line(bare(r.text)); !visible(title) {
+	if title = n.Line(bare(r.text)); !Visible(title) {
 		return "", &AsideError{What: "title", Reason: "nothing that the model said can be one"}
 	}
 	note := h.made(convstore.Note{Kind: NoteTitle, Text: "titled by " + w.Model + ": " + title})
@@ -96,7 +96,7 @@ func bare(text string) string {
 			line = strings.TrimLeft(rest, "* ")
 		}
 		line = unwrap(unwrap(strings.TrimSuffix(line, ".")))
-		if line = strings.TrimSuffix(line, "."); visible(line) {
+		if line = strings.TrimSuffix(line, "."); Visible(line) {
 			return line
 		}
 	}

@@ -33,6 +33,7 @@ type runner struct {
 	contextTool string // tool of a child that answers a context query; "" = none
 	environ     func(context.Context, Run) []string
 	below       func(context.Context, Below) (Options, Arm, error)
+	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)
@@ -119,7 +120,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	}
 	run := Run{Model: cmp.Or(r.Model, del.Model), Call: del.Call, Query: r.query}
 	environ := p.environ(ctx, run)
-	served, err := own.serve(timed, res, r.overrides, environ)
+	served, err := own.serve(timed, res, r, environ)
 	if err != nil {
 		return processEnd{err: err, exit: proc.Exit{Code: -1}}
 	}

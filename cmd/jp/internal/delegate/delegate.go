@@ -65,6 +65,9 @@ type Options struct {
 	// that its own config decides, and its tools. The Delegator sets the others, such as Slot; nil =
 	// no sub-agent delegates.
 	Below func(context.Context, Below) (Options, Arm, error)
+	// Change returns what the overrides of a sub-agent that is continued change in its stored config;
+	// nil = nothing.
+	Change func(context.Context, Below) (*convstore.ConfigDelta, error)
 	// Placed is told the place of a call in a recording; nil = nothing is recorded.
 	Placed func(call, place string)
 	// Command carries out the command line of a jp inside a call of a tool, and returns its status;
@@ -152,7 +155,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, priced: o.Priced,
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, priced: o.Priced,
 		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
 	}
 	return d, nil

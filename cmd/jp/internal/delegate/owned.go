@@ -57,7 +57,7 @@ type serving struct {
 
 // serve begins to serve the wire of the run that res reserves. The caller calls end when the process
 // has ended, or was never started.
-func (o *owned) serve(ctx context.Context, res *convstore.Reservation, overrides, environ []string) (serving, error) {
+func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request, environ []string) (serving, error) {
 	log, err := o.runner.ledger.scope.Log(ctx, res)
 	if err != nil {
 		return serving{}, err
@@ -67,12 +67,13 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, overrides
 		_ = log.Close()
 		return serving{}, fmt.Errorf("wire: %w", err)
 	}
-	o.below = Below{Log: log, Conv: res.Child, Overrides: overrides, Environ: environ}
+	o.below = Below{Log: log, Conv: res.Child, Overrides: r.overrides, Environ: environ}
 	ctx, stop := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
 			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account()}, Log: log, Subagents: o.subagents,
+			Title: r.Title, Change: o.change, Priced: o.runner.priced, Replayed: res.Delegation.Replayed,
 		})
 		if err != nil {
 			stop(err)
@@ -81,7 +82,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, overrides
 	}()
 	return serving{ctx: ctx, theirs: theirs, end: func() error {
 		theirs.Close()
-		_ = ours.SetReadDeadline(time.Now().Add(drain))
+		_ = ours.SetDeadline(time.Now().Add(drain))
 		err := <-ended
 		stop(nil)
 		if o.sub != nil {
@@ -95,6 +96,14 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, overrides
 // drain is how long what a sub-agent has said may take to be read after its process has ended.
 const drain = 10 * time.Second
 
+// change is wire.Owner.Change.
+func (o *owned) change(ctx context.Context) (*convstore.ConfigDelta, error) {
+	if o.runner.change == nil {
+		return nil, nil
+	}
+	return o.runner.change(ctx, o.below)
+}
+
 // subagents is wire.Owner.Subagents.
 func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 	o.mu.Lock()
@@ -107,7 +116,7 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		var d *Delegator
 		if err == nil {
 			p, environ := o.runner, opt.Environ
-			opt.Slot, opt.Below, opt.Follow = o.slot, p.below, followCall
+			opt.Slot, opt.Below, opt.Change, opt.Follow = o.slot, p.below, p.change, followCall
 			opt.Environ = func(ctx context.Context, r Run) []string {
 				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
 			}

@@ -103,7 +103,7 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 	return delegate.Options{
 		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Placed: s.env.Tape.Put,
+		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Placed: s.env.Tape.Put,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return spans.Environ(ctx, append(s.childEnviron(ctx, cfg, r), s.env.Tape.Environ(r.Call, r.Query)...))
 		},
@@ -117,18 +117,9 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	env := *s.env
 	env.Tape = s.env.Tape.Below(of.Environ)
 	s.env = &env
-	var ds []profiles.Directive
-	for _, text := range of.Overrides {
-		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: text})
-	}
-	src := s.env.WS.SourcesOf(nil) // no config of the workspace, as in the sub-agent
-	src.Stored, src.HasGrant = of.Log.Taken().JSON, of.Conv.Grant != nil
-	r, err := profiles.Resolve(src, ds, nil)
+	r, err := s.configBelow(of)
 	if err != nil {
 		return o, nil, err
-	}
-	if of.Conv.Grant != nil {
-		r.Cut(of.Conv.Grant.Tools)
 	}
 	defs, err := s.env.Definitions(ctx, r)
 	if err != nil {
@@ -167,6 +158,31 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 		}
 		return tools.NewSet(held...)
 	}, nil
+}
+
+// configBelow returns the config of a sub-agent, as it has it itself.
+func (s site) configBelow(of delegate.Below) (*profiles.Resolved, error) {
+	var ds []profiles.Directive
+	for _, text := range of.Overrides {
+		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: text})
+	}
+	src := s.env.WS.SourcesOf(nil) // no config of the workspace
+	src.Stored, src.HasGrant = of.Log.Taken().JSON, of.Conv.Grant != nil
+	r, err := profiles.Resolve(src, ds, nil)
+	if err == nil && of.Conv.Grant != nil {
+		r.Cut(of.Conv.Grant.Tools)
+	}
+	return r, err
+}
+
+// changeBelow is Options.Change.
+func (s site) changeBelow(ctx context.Context, of delegate.Below) (*convstore.ConfigDelta, error) {
+	r, err := s.configBelow(of)
+	if err != nil {
+		return nil, err
+	}
+	o := opening{site: s, Conv: of.Conv, Resolved: r}
+	return o.changedTo(ctx, of.Log.Taken().JSON, o.form) // the sub-agent has opened the model itself
 }
 
 // elsewhere is the Func of a tool that runs in the process of a sub-agent.

@@ -132,12 +132,17 @@ func (o *opening) hold(log *convstore.Log) { o.Log, o.locked = log, log }
 // changed returns what directives and flags change in the config of a conversation that is
 // continued; nil = nothing.
 func (o *opening) changed(ctx context.Context, before []byte) (*convstore.ConfigDelta, error) {
+	return o.changedTo(ctx, before, o.accept)
+}
+
+// changedTo is changed with what returns the model and the config to be stored.
+func (o *opening) changedTo(ctx context.Context, before []byte, to func(context.Context) (string, convstore.Config, error)) (*convstore.ConfigDelta, error) {
 	after := o.Resolved.Stored()
 	named := o.named()
 	if bytes.Equal(before, after) && named == nil {
 		return nil, nil
 	}
-	model, config, err := o.accept(ctx)
+	model, config, err := to(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +176,14 @@ func (o *opening) accept(ctx context.Context) (model string, config convstore.Co
 		err = o.req.sees(info)
 	}
 	if err != nil {
+		return "", config, err
+	}
+	return o.form(ctx)
+}
+
+// form is accept without its checks.
+func (o *opening) form(ctx context.Context) (model string, config convstore.Config, err error) {
+	if model, err = o.Resolved.Config.RequireModel(); err != nil {
 		return "", config, err
 	}
 	defs, err := o.env.Definitions(ctx, o.Resolved)

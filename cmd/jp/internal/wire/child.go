@@ -42,7 +42,7 @@ type asked struct {
 func Join(rw io.ReadWriteCloser) (*Conn, error) {
 	c := &Conn{line: newLine(rw), asked: map[uint64]*asked{}, recalled: map[string]bool{}}
 	var first fromOwner
-	err := c.line.read(&first)
+	_, err := c.line.read(&first)
 	switch {
 	case err == io.EOF:
 		err = ErrGone
@@ -73,7 +73,7 @@ func (c *Conn) Close() error { return c.line.rw.Close() }
 func (c *Conn) receive() {
 	for {
 		var f fromOwner
-		if err := c.line.read(&f); err != nil {
+		if _, err := c.line.read(&f); err != nil {
 			c.fail(err)
 			return
 		}
@@ -209,7 +209,7 @@ func (c *Conn) Children(_ context.Context, limit int) ([]convstore.Conversation,
 	return list, err
 }
 
-// Append is convstore.Log.Append, but that it sets nothing in events.
+// Append is convstore.Log.Append, but that it sets nothing in events. Each must have an ID.
 func (c *Conn) Append(_ context.Context, events ...convstore.Event) error {
 	c.blank.Store(false)
 	c.charge(events)
@@ -220,9 +220,12 @@ func (c *Conn) Append(_ context.Context, events ...convstore.Event) error {
 	return err
 }
 
-// Retitle is convstore.Log.Retitle.
-func (c *Conn) Retitle(_ context.Context, was, title string, events ...convstore.Event) (bool, error) {
-	a, err := c.do(fromChild{Retitle: &retitled{was, title, events}})
+// Retitle gives the conversation the title that its owner has for it, where it has none.
+func (c *Conn) Retitle(_ context.Context, was, _ string, _ ...convstore.Event) (bool, error) {
+	if was != "" {
+		return false, nil
+	}
+	a, err := c.do(fromChild{Title: true})
 	return a.Changed, err
 }
 

@@ -19,9 +19,10 @@
 // which it came; everything else runs at the same time. An event whose id is there already changes
 // nothing.
 //
-// The owner trusts nothing that a sub-agent says: a frame cannot name another conversation, each
-// call is checked against the tools that the owner itself has found the conversation to hold, and a
-// call of a model must fit into the account. A frame that breaks these rules ends the connection.
+// The owner trusts nothing that a sub-agent says: a frame cannot name another conversation, a call
+// must be one that the model made, of a tool that the owner itself has found the conversation to
+// hold, and what is stored must be a turn that a run could take; see turn. A frame that breaks
+// these rules ends the connection, and the run is an error.
 package wire
 
 import (
@@ -43,11 +44,14 @@ const Protocol = 1
 
 // Bounds.
 const (
-	MaxFrame  = 64 << 20 // bytes of one frame
-	maxOpen   = 1024     // requests that are not answered yet
-	maxCalls  = 1024     // calls of one admit
-	batchSize = 1 << 20  // bytes of events in one answer, about
-	chunkSize = 64 << 10 // bytes of stdin in one frame
+	MaxFrame  = 64 << 20     // bytes of one frame
+	maxOpen   = 1024         // requests that are not answered yet
+	maxCalls  = 1024         // calls of one admit
+	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet
+	maxSaid   = 1 << 30      // bytes of the frames whose events are stored, in one run
+	maxPlace  = 16 << 10     // bytes of the place of a call
+	batchSize = 1 << 20      // bytes of events in one answer, about
+	chunkSize = 64 << 10     // bytes of stdin in one frame
 )
 
 // ErrGone says that the process on the other side has closed the connection.
@@ -92,8 +96,8 @@ type answer struct {
 	Events        []convstore.Event  `json:"events,omitempty"`
 	Conversations []conversation     `json:"conversations,omitempty"`
 	Account       *convstore.Account `json:"account,omitempty"` // of begin
+	Changed       bool               `json:"changed,omitempty"` // of title
 	Stale         bool               `json:"stale,omitempty"`   // of begin: the account was another one; no call was recorded
-	Changed       bool               `json:"changed,omitempty"` // of retitle
 
 	Result   *tools.Result `json:"result,omitempty"` // of call
 	Recalled bool          `json:"recalled,omitempty"`
@@ -119,7 +123,7 @@ type fromChild struct {
 	Children int        `json:"children,omitempty"` // at most that many
 	Append   *appended  `json:"append,omitempty"`
 	Begin    *begun     `json:"begin,omitempty"`
-	Retitle  *retitled  `json:"retitle,omitempty"`
+	Title    bool       `json:"title,omitempty"`
 	Admit    []Call     `json:"admit,omitempty"`
 	Await    []string   `json:"await,omitempty"`
 	Call     *Call      `json:"call,omitempty"`
@@ -139,12 +143,6 @@ type begun struct {
 	Events []convstore.Event `json:"events,omitempty"`
 	Left   *convstore.Budget `json:"left"` // nil = it does not know yet
 	Call   *convstore.Call   `json:"call"` // nil = no call is made
-}
-
-type retitled struct {
-	Was    string            `json:"was"`
-	Title  string            `json:"title"`
-	Events []convstore.Event `json:"events,omitempty"`
 }
 
 // Call is a call of a tool that the owner carries out.
@@ -238,20 +236,21 @@ func newLine(rw io.ReadWriteCloser) *line {
 	return &line{rw: rw, in: bufio.NewReader(rw)}
 }
 
-// read reads the next frame into v. At the end, or when the other side has gone, it returns io.EOF.
-func (l *line) read(v any) error {
+// read reads the next frame into v and returns its size. At the end, or when the other side has gone,
+// it returns io.EOF.
+func (l *line) read(v any) (size int, err error) {
 	var frame []byte
 	for {
 		part, err := l.in.ReadSlice('\n')
 		if len(frame)+len(part) > MaxFrame {
-			return &FrameError{fmt.Sprintf("a frame of more than %d MiB", MaxFrame>>20)}
+			return 0, &FrameError{fmt.Sprintf("a frame of more than %d MiB", MaxFrame>>20)}
 		}
 		if err == bufio.ErrBufferFull {
 			frame = append(frame, part...)
 			continue
 		}
 		if err != nil {
-			return io.EOF // also in the middle of a frame: it was not sent whole, and is nothing
+			return 0, io.EOF // also in the middle of a frame: it was not sent whole, and is nothing
 		}
 		if frame == nil {
 			frame = part
@@ -261,9 +260,9 @@ func (l *line) read(v any) error {
 		break
 	}
 	if err := json.Unmarshal(frame, v); err != nil {
-		return &FrameError{"a frame that cannot be read: " + err.Error()}
+		return 0, &FrameError{"a frame that cannot be read: " + err.Error()}
 	}
-	return nil
+	return len(frame), nil
 }
 
 // write writes one frame.

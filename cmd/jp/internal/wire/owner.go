@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -16,6 +17,12 @@ import (
 type Owner struct {
 	Start Start
 	Log   agent.Log
+	// Change returns what its config is changed by when its turn begins; nil = nothing. It is called
+	// where the sub-agent says that it is changed; a nil Change changes nothing.
+	Change   func(context.Context) (*convstore.ConfigDelta, error)
+	Title    string                  // title where the conversation has none
+	Priced   func(model string) bool // whether the price of a model is known; nil = of none
+	Replayed bool                    // whether a recording answers for its model
 	// Subagents returns what its delegation and conversation tools do. It is called for the first
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
@@ -41,12 +48,13 @@ type Subagents interface {
 var errEnded = errors.New("the sub-agent that called has ended")
 
 // Serve serves one sub-agent until it closes its side, or breaks the protocol, and closes rw. Then
-// what it has asked for is stopped, but what it has appended is stored. Serve returns when all of
-// that is done. The error is a *FrameError, or nil.
+// what it has asked for is stopped, but what it has appended before is stored. Serve returns when
+// all of that is done. The error is a *FrameError, or nil.
 //
 // ctx bounds what the sub-agent asks for, with the patience of agent.Log for what is stored.
 func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
-	s := &server{line: newLine(rw), owner: o, open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
+	o.Start.Protocol = Protocol
+	s := &server{line: newLine(rw), owner: o, turn: newTurn(&o), open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
 	running, stop := context.WithCancelCause(ctx)
 	s.ctx, s.running = ctx, running
 	stored := make(chan struct{})
@@ -56,47 +64,55 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 			do()
 		}
 	}()
-	o.Start.Protocol = Protocol
 	err := s.line.write(fromOwner{Start: &startFrame{o.Start, conversation(o.Start.Conversation)}})
 	if err == nil {
 		err = s.serve()
 	}
+	rw.Close() // nobody waits for an answer any more, and none waits for somebody who does not read
 	stop(errEnded)
 	s.close()
 	s.work.Wait()
 	close(s.steps)
 	<-stored
-	rw.Close()
-	if bad := (*FrameError)(nil); errors.As(err, &bad) {
-		return bad
+	if s.bad == nil {
+		errors.As(err, &s.bad)
 	}
-	return nil
+	if s.bad == nil {
+		return nil
+	}
+	return s.bad
 }
 
 type server struct {
 	line    *line
 	owner   Owner
+	turn    *turn
 	ctx     context.Context // of what is stored
 	running context.Context // of everything else
 	steps   chan func()     // changes of the log, in the order in which they came
 	work    sync.WaitGroup  // all that runs beside them
 	last    uint64          // number of the latest request
+	said    int64           // bytes of the frames whose events are stored
 
 	mu   sync.Mutex
 	open map[uint64]*opened // by number
+	held int                // bytes of all that is open
+	bad  *FrameError        // how a request has broken the protocol that was read; nil = none did
 }
 
 // opened is a request that is not answered yet.
 type opened struct {
 	cancel context.CancelFunc // nil = it cannot be cancelled
 	stdin  *call.Inlet        // nil = it has none
+	size   int                // bytes of its frames
 }
 
 // serve reads requests until the end.
 func (s *server) serve() error {
 	for {
 		var f fromChild
-		if err := s.line.read(&f); err != nil {
+		size, err := s.line.read(&f)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -107,6 +123,9 @@ func (s *server) serve() error {
 			continue
 		case f.N == 0 && f.Input != nil:
 			if o := s.find(f.Input.N); o != nil && o.stdin != nil {
+				if err := s.hold(o, len(f.Input.Data)); err != nil {
+					return err
+				}
 				o.stdin.Put(f.Input.Data)
 			}
 			continue
@@ -116,10 +135,35 @@ func (s *server) serve() error {
 			continue
 		}
 		s.last = f.N
-		if err := s.begin(f); err != nil {
+		if err := s.begin(f, size); err != nil {
 			return err
 		}
 	}
+}
+
+// hold notes that so many more bytes are kept for a request that is open.
+func (s *server) hold(o *opened, size int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.size += size
+	if s.held += size; s.held > maxHeld {
+		return &FrameError{fmt.Sprintf("requests of more than %d MiB at the same time", maxHeld>>20)}
+	}
+	return nil
+}
+
+// breaks ends the connection where err says that a request has broken the protocol.
+func (s *server) breaks(err error) {
+	var bad *FrameError
+	if !errors.As(err, &bad) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bad == nil {
+		s.bad = bad
+	}
+	s.line.rw.Close()
 }
 
 func (s *server) find(n uint64) *opened {
@@ -139,8 +183,16 @@ func (s *server) close() {
 	}
 }
 
-// begin begins to carry out a request.
-func (s *server) begin(f fromChild) error {
+// begin begins to carry out a request, whose frame has this size.
+func (s *server) begin(f fromChild, size int) error {
+	if err := s.allowed(f); err != nil {
+		return err
+	}
+	if f.Append != nil || f.Begin != nil {
+		if s.said += int64(size); s.said > maxSaid {
+			return &FrameError{fmt.Sprintf("events of more than %d MiB in one run", maxSaid>>20)}
+		}
+	}
 	s.mu.Lock()
 	if len(s.open) >= maxOpen {
 		s.mu.Unlock()
@@ -149,13 +201,21 @@ func (s *server) begin(f fromChild) error {
 	o := &opened{}
 	s.open[f.N] = o
 	s.mu.Unlock()
+	if err := s.hold(o, size); err != nil {
+		return err
+	}
 
 	answered := func(a answer, err error) {
 		a.N, a.Error = f.N, faultOf(err)
+		unsent := s.line.write(fromOwner{Answer: &a})
+		if bad := (*FrameError)(nil); errors.As(unsent, &bad) {
+			_ = s.line.write(fromOwner{Answer: &answer{N: f.N, Error: faultOf(unsent)}})
+		} // else the sub-agent has gone, as who reads sees
 		s.mu.Lock()
-		delete(s.open, f.N)
+		delete(s.open, f.N) // not earlier: who does not read its answers can ask no more
+		s.held -= o.size
 		s.mu.Unlock()
-		_ = s.line.write(fromOwner{Answer: &a}) // a sub-agent that has gone is seen by who reads
+		s.breaks(err)
 	}
 	inOrder := func(do func() (answer, error)) { s.steps <- func() { answered(do()) } }
 	beside := func(do func(context.Context, Subagents) (answer, error)) {
@@ -173,12 +233,16 @@ func (s *server) begin(f fromChild) error {
 	}
 	switch {
 	case f.Append != nil:
-		inOrder(func() (answer, error) { return answer{}, s.owner.Log.Append(s.ctx, f.Append.Events...) })
+		inOrder(func() (answer, error) {
+			return answer{}, s.turn.store(s.ctx, f.Append.Events, func(events []convstore.Event) error {
+				return s.owner.Log.Append(s.ctx, events...)
+			})
+		})
 	case f.Begin != nil:
 		inOrder(func() (answer, error) { return s.beginCall(*f.Begin) })
-	case f.Retitle != nil:
+	case f.Title:
 		inOrder(func() (a answer, err error) {
-			a.Changed, err = s.owner.Log.Retitle(s.ctx, f.Retitle.Was, f.Retitle.Title, f.Retitle.Events...)
+			a.Changed, err = s.owner.Log.Retitle(s.ctx, "", s.owner.Title)
 			return a, err
 		})
 	case f.Events:
@@ -190,14 +254,12 @@ func (s *server) begin(f fromChild) error {
 		})
 	case f.Children > 0:
 		inOrder(func() (a answer, err error) {
-			list, err := s.owner.Log.Children(s.ctx, f.Children)
+			list, err := s.owner.Log.Children(s.ctx, min(f.Children, maxCalls))
 			for _, c := range list {
 				a.Conversations = append(a.Conversations, conversation(c))
 			}
 			return a, err
 		})
-	case len(f.Admit) > maxCalls:
-		return &FrameError{"too many calls in one reply"}
 	case f.Admit != nil:
 		beside(func(ctx context.Context, subs Subagents) (answer, error) {
 			subs.Admit(ctx, f.Admit)
@@ -245,20 +307,26 @@ func (s *server) begin(f fromChild) error {
 // beginCall is Log.Begin for a call that the sub-agent has computed from what it believes to be
 // left. If something else is left, the events are stored and no call is recorded.
 func (s *server) beginCall(b begun) (a answer, err error) {
-	var bad error
-	err = s.owner.Log.Begin(s.ctx, func(acc convstore.Account) *convstore.Call {
-		a, bad = answer{}, nil
-		if a.Stale = b.Left == nil || !same(*b.Left, acc.Left); a.Stale {
-			a.Account = &acc
-			return nil
-		}
-		if bad = fits(b.Call, acc.Left); bad != nil {
-			return nil
-		}
-		return b.Call
-	}, b.Events...)
-	if err == nil {
-		err = bad
+	t, reason := s.turn, ""
+	var call *convstore.Call
+	err = t.store(s.ctx, b.Events, func(events []convstore.Event) error {
+		return s.owner.Log.Begin(s.ctx, func(acc convstore.Account) *convstore.Call {
+			a, reason, call = answer{}, "", nil
+			if a.Stale = b.Left == nil || !same(*b.Left, acc.Left); a.Stale {
+				a.Account = &acc
+				return nil
+			}
+			if b.Call != nil {
+				reason = t.fits(b.Call, acc)
+			}
+			if reason == "" {
+				call = b.Call
+			}
+			return call
+		}, events...)
+	})
+	if t.call = call; err == nil && reason != "" {
+		err = &FrameError{reason}
 	}
 	return a, err
 }
@@ -269,15 +337,31 @@ func same(a, b convstore.Budget) bool {
 
 func equal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
-// fits returns an error for a call that may use more than is left, nil for no call.
-func fits(c *convstore.Call, left convstore.Budget) error {
+// allowed checks what a request says of calls of tools.
+func (s *server) allowed(f fromChild) error {
+	calls := f.Admit
 	switch {
-	case c == nil:
-		return nil
-	case c.Usage.Input < 0 || c.Usage.Output < 0 || c.Usage.CacheRead < 0 || c.Usage.CacheWrite < 0 || c.CostNano != nil && *c.CostNano < 0:
-		return errors.New("wire: a call of a model that uses less than nothing")
-	case left.Tokens != nil && c.Usage.Tokens() > *left.Tokens, left.CostNano != nil && c.CostNano != nil && *c.CostNano > *left.CostNano:
-		return errors.New("wire: a call of a model that may use more than is left")
+	case len(f.Admit) > maxCalls:
+		return &FrameError{"too many calls in one reply"}
+	case f.Call != nil:
+		calls = []Call{*f.Call}
+	case f.Command != nil:
+		size := 0
+		for _, arg := range f.Command.Args {
+			size += len(arg) + 1
+		}
+		if size > call.MaxArgs {
+			return &FrameError{"a command whose arguments are too long"}
+		}
+		calls = []Call{{ID: f.Command.Call, Name: f.Command.Tool, Place: f.Command.Place}}
+	}
+	for _, c := range calls {
+		if len(c.Place) > maxPlace {
+			return &FrameError{"a call whose place is too long"}
+		}
+		if err := s.turn.called(c.ID, c.Name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -77,9 +77,18 @@ func (c *Conn) Calls() int {
 	return c.calls
 }
 
-// Command carries out the command line of a jp inside a tool call, and returns its exit status.
+// Command carries out the command line of a jp inside a tool call, and returns its exit status. A
+// Read of stdin may still be running then, but no other begins.
 func (c *Conn) Command(ctx context.Context, cmd Command, r call.Request) (status int, err error) {
-	got, err := c.ask(ctx, fromChild{Command: &cmd}, &asked{want: func(n uint64) { go c.input(n, r.Stdin) }})
+	ended := make(chan struct{})
+	defer close(ended)
+	wanted := false
+	got, err := c.ask(ctx, fromChild{Command: &cmd}, &asked{want: func(n uint64) {
+		if !wanted {
+			wanted = true
+			go c.input(n, r.Stdin, ended)
+		}
+	}})
 	if err == nil {
 		err = got.Error.err()
 	}
@@ -94,10 +103,15 @@ func (c *Conn) Command(ctx context.Context, cmd Command, r call.Request) (status
 	return got.Status, nil
 }
 
-// input sends stdin of the command n, as long as somebody reads it.
-func (c *Conn) input(n uint64, stdin io.Reader) {
+// input sends stdin of the command n until the command has ended.
+func (c *Conn) input(n uint64, stdin io.Reader, ended <-chan struct{}) {
 	b := make([]byte, chunkSize)
 	for {
+		select {
+		case <-ended:
+			return
+		default:
+		}
 		k, err := stdin.Read(b)
 		if k > 0 && c.line.write(fromChild{Input: &inputPart{N: n, Data: b[:k]}}) != nil {
 			return

@@ -1,0 +1,255 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/convstore"
+)
+
+// turn is the turn that a sub-agent takes, as its owner has stored it: the one place that says what
+// a sub-agent may add to its conversation, and which calls it has. A sub-agent that runs a jp of
+// this build adds nothing else. What this protects:
+//
+//   - The account: a run is one turn, because a second one would begin with nothing used by
+//     sub-agents. A call of a model has a bound that was in the account, in the same model, and
+//     neither gives anything back. A replay is what the owner says it is.
+//   - The end: nothing follows it, it is one that a run can have by itself, and it is a good one
+//     only where the reply before it says something.
+//   - The config: what a change of it says is made by the owner.
+//   - Time: events happen during the run.
+//
+// A use above the bound is stored: a provider may bill more than anybody could foresee.
+type turn struct {
+	owner  *Owner
+	number int       // number of the turn
+	began  time.Time // beginning of the run
+
+	seen     map[string]bool // ids of events that were said
+	made     map[string]bool // ids of calls of tools
+	begun    bool            // whether the turn was begun
+	ended    bool            // whether it was ended
+	changed  bool            // whether the config was changed
+	answered bool            // whether the latest reply says something
+	call     *convstore.Call // call of a model that has no event yet; nil = none
+	failed   error           // why nothing more is stored; nil = it is
+
+	mu    sync.Mutex        // for the fields below, which those who carry out calls read
+	open  bool              // whether the turn is in the store, and its end not
+	tools map[string]string // names of tools by the ids of their calls, which are in the store
+}
+
+func newTurn(o *Owner) *turn {
+	return &turn{
+		owner: o, number: o.Start.Conversation.Turns + 1, began: time.Now(),
+		seen: map[string]bool{}, made: map[string]bool{}, tools: map[string]string{},
+	}
+}
+
+// store stores by put those of the events that a sub-agent has said that were not said before. The
+// error is a *FrameError where it may not say them. When the store has failed, nothing more is
+// stored: what comes later would stand on what is missing.
+func (t *turn) store(ctx context.Context, said []convstore.Event, put func([]convstore.Event) error) error {
+	if t.failed != nil {
+		return t.failed
+	}
+	events, err := t.take(ctx, said)
+	if err == nil {
+		err = put(events)
+	}
+	if err == nil {
+		err = t.stored(events)
+	}
+	t.failed = err
+	return err
+}
+
+// take returns the events that are to be stored of those that the sub-agent has said: all but those
+// that were said before. The error is a *FrameError, or one of Owner.Change.
+func (t *turn) take(ctx context.Context, said []convstore.Event) ([]convstore.Event, error) {
+	var list []convstore.Event
+	for _, ev := range said {
+		if ev.ID == "" {
+			return nil, &FrameError{"an event without an id"}
+		}
+		if t.seen[ev.ID] {
+			continue
+		}
+		t.seen[ev.ID] = true
+		if reason := t.follow(ev.Body); reason != "" {
+			return nil, &FrameError{fmt.Sprintf("event %.64q: %s", ev.ID, reason)}
+		}
+		body := ev.Body
+		if _, ok := body.(convstore.ConfigDelta); ok {
+			own, err := t.change(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if own == nil {
+				continue
+			}
+			body = *own
+		}
+		// A new Event, so that the body is stored in the form that this jp writes.
+		list = append(list, convstore.Event{ID: ev.ID, Time: t.during(ev.Time), Body: body})
+	}
+	return list, nil
+}
+
+// change returns what stands for a change of the config in the place of what the sub-agent says; nil
+// = nothing.
+func (t *turn) change(ctx context.Context) (*convstore.ConfigDelta, error) {
+	if t.owner.Change == nil {
+		return nil, nil
+	}
+	return t.owner.Change(ctx)
+}
+
+// during returns a time of the run: at, or the end of the run that is nearer to it.
+func (t *turn) during(at time.Time) time.Time {
+	if at.Before(t.began) {
+		return t.began
+	}
+	if now := time.Now(); at.After(now) {
+		return now
+	}
+	return at
+}
+
+// ends are the ends of a turn that a run can have by itself. The others are said by its caller.
+var ends = []convstore.State{
+	convstore.StateOK, convstore.StatePartial, convstore.StateEmpty, convstore.StateRefused, convstore.StateBudget,
+	convstore.StateTimeout, convstore.StateCancelled, convstore.StateError,
+}
+
+// follow notes that a body follows, and returns why it cannot; "" = it can.
+func (t *turn) follow(body convstore.Body) string {
+	if t.ended {
+		return "comes after the end of the turn"
+	}
+	switch b := body.(type) {
+	case convstore.TurnStart:
+		switch {
+		case t.begun:
+			return "begins a second turn"
+		case b.Limits != nil:
+			return "sets limits, which the caller has set"
+		}
+		t.begun = true
+		return ""
+	case convstore.ConfigDelta:
+		if t.begun || t.changed {
+			return "changes the config a second time, or during a turn"
+		}
+		t.changed = true
+		return ""
+	case convstore.ToolResult: // before the turn: of calls that an earlier run has left
+		return ""
+	}
+	if !t.begun {
+		return "comes before the turn"
+	}
+	switch b := body.(type) {
+	case convstore.AssistantMessage:
+		t.answered = agent.Visible(b.Text)
+	case convstore.Structured:
+		t.answered = len(b.Data) > 0
+	case convstore.ToolCall:
+		if t.answered = false; t.made[b.ID] {
+			return "a call of a tool under the id of another one"
+		}
+		t.made[b.ID] = true
+	case convstore.ModelCall:
+		return t.charge(b)
+	case convstore.TurnEnd:
+		switch {
+		case !slices.Contains(ends, b.State):
+			return fmt.Sprintf("no run ends as %.20q by itself", b.State)
+		case !t.answered && (b.State == convstore.StateOK || b.State == convstore.StatePartial):
+			return fmt.Sprintf("ends as %s without an answer", b.State)
+		}
+		t.ended = true
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.open = false
+	case convstore.Opaque:
+		return "is of a kind that this jp does not know"
+	}
+	return ""
+}
+
+// charge is follow for a call of a model.
+func (t *turn) charge(m convstore.ModelCall) string {
+	call := t.call
+	t.call = nil
+	switch {
+	case negative(m.Usage, m.CostNano):
+		return "a call of a model that uses less than nothing"
+	case m.Stop == convstore.StopLost:
+		return "a call of a model that is lost, and was not"
+	case m.Replayed != t.owner.Replayed:
+		return "a call of a model that is replayed, and was not, or the other way round"
+	case call == nil && (m.Usage != convstore.Usage{} || m.CostNano != nil && *m.CostNano != 0):
+		return "a call of a model that was not begun"
+	case call != nil && m.Model != call.Model:
+		return "a call of another model than was begun"
+	case call != nil && call.CostNano != nil && m.CostNano == nil:
+		return "a call of a model whose price is known, without a cost"
+	}
+	return ""
+}
+
+// fits returns why a call of a model cannot be begun with this account; "" = it can.
+func (t *turn) fits(c *convstore.Call, a convstore.Account) string {
+	left := a.Left
+	switch {
+	case !t.begun || t.ended:
+		return "a call of a model outside of the turn"
+	case negative(c.Usage, c.CostNano):
+		return "a call of a model that may use less than nothing"
+	case c.Replayed != t.owner.Replayed:
+		return "a call of a model that is replayed, and is not, or the other way round"
+	case left.Tokens != nil && c.Usage.Tokens() > *left.Tokens, left.CostNano != nil && c.CostNano != nil && *c.CostNano > *left.CostNano:
+		return "a call of a model that may use more than is left"
+	case left.CostNano != nil && c.CostNano == nil && (a.Limits != nil && a.Limits.Strict || t.owner.Priced != nil && t.owner.Priced(c.Model)):
+		return "a call of a model without its cost, which is limited"
+	}
+	return ""
+}
+
+func negative(u convstore.Usage, cost *int64) bool {
+	return u.Input < 0 || u.Output < 0 || u.CacheRead < 0 || u.CacheWrite < 0 || cost != nil && *cost < 0
+}
+
+// stored notes that events are in the store. The store leaves out one whose id an earlier turn has.
+// A turn whose beginning is left out would be none.
+func (t *turn) stored(events []convstore.Event) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, ev := range events {
+		switch b := ev.Body.(type) {
+		case convstore.TurnStart:
+			if ev.Turn != t.number {
+				return &FrameError{"the turn begins under the id of an earlier event"}
+			}
+			t.open = !t.ended
+		case convstore.ToolCall:
+			t.tools[b.ID] = b.Name
+		}
+	}
+	return nil
+}
+
+// called returns an error where a call of a tool is not one that the model made in this turn.
+func (t *turn) called(id, tool string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if name, ok := t.tools[id]; !t.open || !ok || name != tool {
+		return &FrameError{fmt.Sprintf("call %.64q of the tool %.64q: was not made in this turn", id, tool)}
+	}
+	return nil
+}
