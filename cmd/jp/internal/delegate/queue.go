@@ -22,11 +22,17 @@ type queue struct {
 	admitted map[string]admission // by call id
 }
 
+// put adds admissions. A second one under the id of a call is left out: what was reserved for the
+// first would never be settled.
 func (q *queue) put(list []admission) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range list {
-		q.admitted[a.Call] = a
+		if _, ok := q.admitted[a.Call]; !ok {
+			q.admitted[a.Call] = a
+		} else if a.done != nil {
+			close(a.done)
+		}
 	}
 }
 
