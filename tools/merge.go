@@ -35,6 +35,9 @@ func changed(name string, table map[string]any, files map[string]Definition) (ba
 // FromFile reports whether the definition that Define makes of a table is one of files, changed by
 // the table.
 func FromFile(name string, table map[string]any, files map[string]Definition) bool {
+	if _, ok := files[name]; !ok {
+		return false
+	}
 	_, file, _ := changed(name, table, files)
 	return file
 }

@@ -179,8 +179,12 @@ func (s *Page) more(a Agent) {
 	}
 }
 
+// agent returns what a config gives. What variables say for one command counts only as limits of the
+// user's own, since the next command may run without them.
 func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string, ds []profiles.Directive) Agent {
 	s := Agent{Name: name, File: file, Tools: []ToolGrant{}, Profiles: []string{}, Settings: []SettingGrant{}}
+	all := src
+	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") })
 	r, defs, err := v.resolve(src, c, ds, profiles.Review)
 	if err != nil {
 		s.Problem = oneLine(err)
@@ -196,7 +200,16 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	}
 	s.Tools = append(s.Tools, v.disabled(r, c, known)...)
 	slices.SortStableFunc(s.Tools, func(a, b ToolGrant) int { return a.rank() - b.rank() })
-	s.Settings, s.loosened = settingsShown(run.Brought(r), s.Tools)
+	brought := run.Brought(r)
+	if len(all.Environ) != len(src.Environ) {
+		if r, _ := profiles.Review(all, ds); r != nil {
+			brought = append(brought, slices.DeleteFunc(run.Brought(r), func(b profiles.Brought) bool {
+				_, _, tool := run.OfTool(b.Key)
+				return tool || slices.ContainsFunc(brought, func(o profiles.Brought) bool { return o.Key == b.Key && run.Loosens(o) })
+			})...)
+		}
+	}
+	s.Settings, s.loosened = settingsShown(brought, s.Tools)
 	return s
 }
 

@@ -35,14 +35,15 @@ func settingsShown(brought []profiles.Brought, tools []ToolGrant) (list []Settin
 	for _, b := range brought {
 		name, key, ok := run.OfTool(b.Key)
 		show := ok && !(held[name] && (inLine(key) || defined[name])) && !(key == "description" && defined[name]) && !(key == "enable" && b.Value.Value == false)
+		hasLine := b.Key == "assistant.model" || b.Key == "delegation.profiles"
 		if !ok {
-			show = run.Loosens(b)
+			show = hasLine || run.Loosens(b)
 		}
 		if !show {
 			continue
 		}
 		loosened = append(loosened, b)
-		if b.Key != "assistant.model" && b.Key != "delegation.profiles" {
+		if !hasLine {
 			list = append(list, SettingGrant{b.Key, b.Value.Value, b.Own})
 		}
 	}

@@ -140,10 +140,16 @@ func (s Page) unconfined() []string {
 
 // title returns the name of the agent.
 func (s Agent) title() string {
-	if s.File == "--cfg" {
-		return s.Name
+	name := "profile " + unseen.Word(s.Name)
+	switch s.File {
+	case "--cfg": // the name is what the person has written
+		name = s.Name
+	case s.Name:
+		name = "file " + unseen.Word(s.Name)
+	case ".jp/config.toml":
+		name = "main agent"
 	}
-	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name)) + wording.Either(s.OnTop, " on top of the main agent", "")
+	return name + wording.Either(s.OnTop, " on top of the main agent", "")
 }
 
 // text returns who has a tool if it is not the agent.
