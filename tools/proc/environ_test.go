@@ -19,7 +19,7 @@ func TestEnviron(t *testing.T) {
 		want  []string
 	}{
 		{"nothing", nil, []string{}},
-		{"agent", AgentEnv(), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "XDG_STATE_HOME=/s", "JP_STORE=/st", "https_proxy=p", "HTTPS_PROXY=P", "SSL_CERT_FILE=f", "OTEL_X=1", "TRACEPARENT=p", "TRACESTATE=s", "TMPDIR=", "USER=a=b"}},
+		{"agent", AgentEnv(), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "XDG_STATE_HOME=/s", "https_proxy=p", "HTTPS_PROXY=P", "SSL_CERT_FILE=f", "OTEL_X=1", "TRACEPARENT=p", "TRACESTATE=s", "TMPDIR=", "USER=a=b"}},
 		{"tool", ToolEnv(), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "TERM=dumb", "TMPDIR=", "USER=a=b"}},
 		{"more names", append(ToolEnv(), "ANTHROPIC_API_KEY"), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "ANTHROPIC_API_KEY=secret", "TERM=dumb", "TMPDIR=", "USER=a=b"}},
 		{"set", []string{"HOME", "NEW=1", "HOME=/new", "NEW=2", "=x", "Z=\x00", "E="}, []string{"HOME=/new", "NEW=2", "E="}},

@@ -21,11 +21,11 @@ import (
 )
 
 // childEnviron returns the environment of a child jp. It is not inherited: it has what every jp
-// needs, and the keys and addresses of the models that the child can call. No tool of the child
-// gets these keys.
+// needs, and the key and address of the model that the child can call. No tool of the child gets
+// this key.
 func (s site) childEnviron(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
 	allow, env := slices.Clone(proc.AgentEnv()), []string(nil)
-	for _, provider := range childProviders(cfg, child) {
+	if provider := childProvider(cfg, child); provider != "" {
 		allow = append(allow, providerVariables(cfg, provider)...)
 		// The child reads the user's config itself, so only addresses from variables and flags are
 		// passed on.
@@ -73,17 +73,18 @@ func pricesFor(set map[string]profiles.Price) string {
 	return string(data)
 }
 
-// childProviders returns the names of the providers that a child can call: that of its own model,
-// which also writes its summaries. Its sub-agents get theirs from this process.
-func childProviders(cfg profiles.Config, child delegate.Run) (names []string) {
+// childProvider returns the name of the provider that a child can call: that of its own model, which
+// also writes its summaries. Its sub-agents get theirs from this process. "" = none.
+func childProvider(cfg profiles.Config, child delegate.Run) string {
 	id := child.Model
 	if resolved, err := cfg.ResolveModel(id); err == nil {
 		id = resolved // it may be an alias
 	}
-	if provider, _, ok := strings.Cut(id, "/"); ok {
-		names = append(names, provider)
+	provider, _, ok := strings.Cut(id, "/")
+	if !ok {
+		return ""
 	}
-	return names
+	return provider
 }
 
 // providerVariables returns the environment variables with the keys and addresses of a provider.

@@ -46,7 +46,6 @@ func (o *opening) join(ctx context.Context) (err error) {
 	if o.Root, err = o.env.WS.Root(); err != nil {
 		return err
 	}
-	o.env.WS.Gate.Delegated = true
 	stored := o.conn.Start().Config
 	directives, err := childDirectives(o.req.Directives, o.Conv)
 	if err != nil {

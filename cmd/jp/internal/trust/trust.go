@@ -38,7 +38,7 @@ type Gate struct {
 	// what it shows. Nil shows nothing.
 	Page func(j Judgement, width int) (text string, shown Shown)
 
-	Delegated bool // run of a sub-agent, whose caller has passed the gate: see Tools
+	Delegated bool // process of a sub-agent, whose caller has passed the gate and has the store: see Tools
 	TakesNone bool // the refused command would run with --cfg NONE
 
 	mu     sync.Mutex
@@ -121,14 +121,14 @@ func (g *Gate) ByEnv() bool { return g.Con.Getenv(Variable) == "1" }
 
 func (g *Gate) WithheldByEnv() bool { return g.Con.Getenv(Variable) == "none" }
 
-// ForChild is the value of Variable for a sub-agent; "" = it reads the record itself.
+// ForChild returns Variable with its value for a sub-agent; "" = it reads the record itself.
 func (g *Gate) ForChild() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.ByEnv():
 		return Variable + "=1"
-	case g.WithheldByEnv(), g.passed == nil && !g.Delegated:
+	case g.WithheldByEnv(), g.passed == nil:
 		return Variable + "=none"
 	}
 	return ""

@@ -36,7 +36,6 @@ type Workspace struct {
 	Within *convstore.Scope
 
 	Patience time.Duration // for the store's lock; 0 = the store's own
-	Subagent bool          // this process is one: it has no store, and reaches its conversation over a wire
 
 	root      string
 	settings  *profiles.Config // machine settings, from the last config that was resolved
@@ -155,7 +154,7 @@ func (w *Workspace) Store(context.Context) (*convstore.Store, error) {
 	if w.Con.InTool {
 		return nil, ErrInTool()
 	}
-	if w.Subagent {
+	if w.Gate.Delegated {
 		return nil, errors.New("a sub-agent has no store")
 	}
 	if w.st != nil {
@@ -186,8 +185,7 @@ func (w *Workspace) FindStore(ctx context.Context) error {
 func (w *Workspace) storeOf(root string) (*convstore.Store, error) {
 	env := convstore.Env{Get: w.Con.Getenv, Notice: func(s string) { w.Con.Note("%s", s) }}
 	if w.Con.Getenv("JP_STORE") == "" {
-		// With JP_STORE the user's config is not needed, and a mistake in it must not end a child
-		// of a run.
+		// With JP_STORE the user's config is not needed, and so a mistake in it does no harm.
 		m, err := w.Machine()
 		if err != nil {
 			return nil, err
@@ -272,7 +270,7 @@ func (w *Workspace) trustRecords(ctx context.Context, root string) (dir string, 
 // callersStore returns the folder of the store that the jp which started this sub-agent has; "" =
 // this process is no sub-agent. A sub-agent opens no store. It keeps that folder from its tools.
 func (w *Workspace) callersStore() string {
-	if !w.Subagent {
+	if !w.Gate.Delegated {
 		return ""
 	}
 	return w.Con.Getenv("JP_STORE")

@@ -203,10 +203,9 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	}
 	defer g.Env.Con.EndWith(ctx, host.Kill)()
 
-	g.Env.WS.Subagent = inherited.Wire != nil
 	req := o.request(g.Tree.Plain)
 	if inherited.Wire != nil {
-		req.Wire = inherited.Wire
+		req.Wire, g.Env.WS.Gate.Delegated = inherited.Wire, true
 	} else {
 		if _, err := g.Env.WS.Store(ctx); err != nil {
 			return err
