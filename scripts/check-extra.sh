@@ -30,3 +30,14 @@ for browser in chromium chromium-browser google-chrome; do
 done
 command -v "$browser" >/dev/null || { need chromium chromium && browser=chromium; }
 JP_BROWSER=$browser CGO_ENABLED=0 go test -count=1 -run Browser ./cmd/jp/internal/trace
+
+# The recipes of docs/scale.md need a Slurm and an sshd. Where these cannot be had, nothing is said to hold.
+if missing=$(scripts/scale.sh --missing) && [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing; } >/dev/null 2>&1 || true
+fi
+if missing=$(scripts/scale.sh --missing) && [ -n "$missing" ]; then
+  echo "check-extra: the recipes of docs/scale.md were NOT checked; missing: $missing" >&2
+else
+  make build
+  scripts/scale.sh
+fi

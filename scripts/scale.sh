@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# The recipes of docs/scale.md on a real Slurm of two nodes and a real sshd, both on this host: a batch in
+# shards as an array of jobs, one of which is cancelled and resumed, and trees over ssh, one of which loses
+# its connection. The model is a script. Needs root and the Debian packages slurmctld, slurmd,
+# slurm-client, munge, openssh-server and openssh-client; bin/jp must be built.
+#
+#   scale.sh [DIR]        # DIR is made and removed; its path must be short
+#   scale.sh --missing    # prints what it needs and this machine lacks
+set -euo pipefail
+if [ "${1:-}" = --missing ]; then
+  PATH=$PATH:/usr/sbin:/sbin
+  for need in slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge sshd:openssh-server ssh:openssh-client jq:jq; do
+    command -v "${need%:*}" >/dev/null || printf '%s ' "${need#*:}"
+  done
+  [ "$(id -u)" = 0 ] || printf 'root '
+  exit
+fi
+cd "$(dirname "$0")/.."
+here=$PWD
+jp=$here/bin/jp
+dir=${1:-$(mktemp -d /tmp/jp-scale.XXXXXX)}
+mkdir -p "$dir"/{bin,home,slurm,ssh,out,stores}
+cp "$jp" "$dir/bin/jp"
+
+down() {
+  "$here"/scripts/nodes/slurm-down.sh "$dir/slurm" --purge >&2 || true
+  "$here"/scripts/nodes/ssh-down.sh "$dir/ssh" --purge >&2 || true
+  rm -rf "$dir"
+}
+trap down EXIT
+fail() {
+  echo "scale: $*" >&2
+  tail -n 20 "$dir"/out/*.err >&2 2>/dev/null || true
+  exit 1
+}
+# until COMMAND: tries for 30 s.
+until_true() {
+  for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
+  fail "waited 30 s for: $*"
+}
+# running prints the processes of this check's jp.
+running() {
+  local p
+  for p in /proc/[0-9]*; do
+    [ "$(readlink "$p/exe" 2>/dev/null)" = "$dir/bin/jp" ] && echo "${p#/proc/}"
+  done
+  true
+}
+
+two() { [ "$(running | wc -l)" -ge 2 ]; }
+gone() { [ -z "$(running)" ]; }
+
+eval "$(scripts/nodes/slurm-up.sh "$dir/slurm" 2 4)"
+eval "$(scripts/nodes/ssh-up.sh "$dir/ssh" 1)"
+
+# The workspace that all nodes see, and lines for a batch.
+ws=$dir/ws
+mkdir -p "$ws/.jp/config/agent"
+cat >"$ws/.jp/config.toml" <<'CONF'
+[assistant]
+model = "script/model.toml"
+[conversation.tools.jp_query]
+source = "delegation"
+run = "unattended"
+[delegation]
+profiles = ["agent/worker"]
+CONF
+cat >"$ws/.jp/config/agent/worker.toml" <<'CONF'
+[loader]
+reset = "none"
+[assistant]
+model = "script/model.toml"
+CONF
+cat >"$ws/model.toml" <<'CONF'
+[captures]
+it = '^part (\d+)$'
+[[rule]]
+query = "slow"
+text = "slow"
+delay = "60s"
+[[rule]]
+query = "tree"
+round = 1
+tool_calls = [
+  { name = "jp_query", arguments = { config = "agent/worker", query = "part 1" } },
+  { name = "jp_query", arguments = { config = "agent/worker", query = "part 2" } },
+]
+[[rule]]
+query = "hang"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/worker", query = "slow" } }]
+[[rule]]
+query = "tree"
+text = "both are back"
+[[rule]]
+text = "answer {{it}}"
+delay = "200ms"
+CONF
+for i in $(seq 12); do echo "\"part $i\""; done >"$ws/lines.jsonl"
+
+export HOME=$dir/home JP_TRUST_WORKSPACE=1 PATH=$dir/bin:$PATH
+cat >"$dir/shard.sh" <<JOB
+#!/bin/sh
+#SBATCH --ntasks=1 --requeue
+export JP_STORE=$dir/stores/\$SLURM_ARRAY_TASK_ID   # a node's own disk
+cd $ws
+echo "\$SLURMD_NODENAME" >$dir/out/\$SLURM_ARRAY_TASK_ID.node
+exec jp batch -c agent/worker --shard "\$SLURM_ARRAY_TASK_ID/4" --max-cost 4 <lines.jsonl >$dir/out/\$SLURM_ARRAY_TASK_ID.jsonl
+JOB
+
+echo "scale: a batch as an array of four jobs on two nodes" >&2
+sbatch --quiet --wait --array=1-4 --cpus-per-task=2 --output="$dir/out/%a.err" "$dir/shard.sh" || fail "the array ended with $?"
+for i in 1 2 3 4; do cat "$dir/out/$i.jsonl"; done >"$dir/all.jsonl"
+got=$(jq -r 'select(.status == "ok") | .text' "$dir/all.jsonl" | tr '\n' ' ')
+want=$(for i in $(seq 12); do printf 'answer %s ' "$i"; done)
+[ "$got" = "$want" ] || fail "the rows of all shards: $got"
+[ "$(sort -u "$dir"/out/*.node | wc -l)" = 2 ] || fail "not on two nodes: $(cat "$dir"/out/*.node)"
+
+echo "scale: the stores of all jobs in one" >&2
+cd "$ws"
+for i in 1 2 3 4; do
+  JP_STORE=$dir/stores/$i jp conversation export --cascade "$(JP_STORE=$dir/stores/$i jp conversation ls -F json | jq -r ".[0].id")" >"$dir/$i.export"
+  JP_STORE=$dir/stores/all jp conversation import --new-ids - <"$dir/$i.export" >/dev/null
+done
+n=$(JP_STORE=$dir/stores/all jp conversation ls --hidden -F json | jq length)
+[ "$n" = 16 ] || fail "$n conversations are in the one store, want 4 batches and 12 sub-agents"
+cd "$here"
+
+echo "scale: a job that is cancelled is resumed" >&2
+sed 's|<lines.jsonl|<slow.jsonl|; s|/stores/|/stores/cancel-|; s|/out/|/out/cancel-|g' "$dir/shard.sh" >"$dir/cancel.sh"
+(cat "$ws/lines.jsonl"; for i in 1 2 3 4; do echo '"slow"'; done) >"$ws/slow.jsonl"
+job=$(sbatch --parsable --array=4 --output="$dir/out/cancel.err" "$dir/cancel.sh")
+until_true grep -q started "$dir/out/cancel.err"
+# The whole job, with jp itself, gets SIGTERM; KillWait later it would be killed.
+scancel "$job"
+until_true gone
+JP_STORE=$dir/stores/cancel-4 jp -w "$ws" conversation ls --hidden -F json >"$dir/cancel.json"
+[ "$(jq -r '[.[] | select(.status == "running")] | length' "$dir/cancel.json")" = 0 ] || fail "something runs after scancel: $(cat "$dir/cancel.json")"
+[ "$(jq -r '[.[] | select(.status == "cancelled")] | length' "$dir/cancel.json")" -gt 0 ] || fail "nothing is cancelled: $(cat "$dir/cancel.json")"
+sed -i 's/delay = "60s"/delay = "10ms"/' "$ws/model.toml"
+sed "s|<slow.jsonl.*|--resume $dir/out/cancel-4.jsonl <slow.jsonl >$dir/out/resumed.jsonl|" "$dir/cancel.sh" >"$dir/resume.sh"
+sbatch --quiet --wait --array=4 --output="$dir/out/resume.err" "$dir/resume.sh" || fail "the resumed job ended with $?"
+[ "$(jq -r 'select(.status == "ok") | .text' "$dir/out/resumed.jsonl" | wc -l)" = 4 ] || fail "resumed: $(cat "$dir/out/resumed.jsonl")"
+sed -i 's/delay = "10ms"/delay = "60s"/' "$ws/model.toml"
+
+echo "scale: a tree over ssh" >&2
+remote="cd $ws && HOME=$dir/home JP_TRUST_WORKSPACE=1 JP_STORE=$dir/stores/ssh $dir/bin/jp query -q --new --no-activate"
+answer=$($JP_BED_SSH n1 "$remote tree" </dev/null 2>"$dir/out/ssh.err") || fail "ssh: $?"
+[ "$answer" = "both are back" ] || fail "over ssh: $answer"
+
+echo "scale: a tree whose connection is lost" >&2
+$JP_BED_SSH cold1 -tt "$remote hang" </dev/null >"$dir/out/lost.err" 2>&1 &
+ssh=$!
+until_true two
+kill -9 "$ssh"
+until_true gone
+state=$(JP_STORE=$dir/stores/ssh jp -w "$ws" conversation show newest -F json | jq -r .status)
+[ "$state" = cancelled ] || fail "after the connection was lost: $state, want cancelled"
+echo "scale: ok" >&2
