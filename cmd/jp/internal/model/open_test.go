@@ -136,7 +136,8 @@ func TestLookup(t *testing.T) {
 	p := Providers{
 		Aliases: map[string]string{"smart": "best", "best": "anthropic/claude-opus-5-5"},
 		Prices:  map[string]Price{"openai/gpt-5": own},
-		LLM:     map[string]Endpoint{"far": {Type: "openai", BaseURL: "https://far.example"}, "near": {Type: "openai", BaseURL: "http://127.0.0.2:1"}},
+		LLM: map[string]Endpoint{"far": {Type: "openai", BaseURL: "https://far.example"}, "near": {Type: "openai", BaseURL: "http://127.0.0.2:1"},
+			"proxy": {Type: "openai", BaseURL: "http://127.0.0.2:1", APIKeyEnv: "MINE"}},
 	}
 	free := &Price{}
 	tests := []struct {
@@ -153,11 +154,25 @@ func TestLookup(t *testing.T) {
 		{"ollama/llama3", "ollama/llama3", free, 0},
 		{"ollama/gpt-oss:120b-cloud", "ollama/gpt-oss:120b-cloud", nil, 0},
 		{"script/x.toml", "script/x.toml", free, 0},
+		{"proxy/gpt-5", "proxy/gpt-5", nil, 0}, // what takes a key may take money
 	}
 	for _, tt := range tests {
 		got, err := Lookup(tt.id, p)
 		if err != nil || got.ID != tt.want || !reflect.DeepEqual(got.Price, tt.price) || got.Window != tt.window {
 			t.Errorf("Lookup(%q) = %+v (price %+v), %v", tt.id, got, got.Price, err)
+		}
+	}
+}
+
+// TestOllamaElsewhere: a model is not free because of the name of its provider.
+func TestOllamaElsewhere(t *testing.T) {
+	for name, p := range map[string]Providers{
+		"host": {Env: env("OLLAMA_HOST", "box")},
+		"url":  {LLM: map[string]Endpoint{"ollama": {BaseURL: "https://models.example/v1"}}},
+		"key":  {LLM: map[string]Endpoint{"ollama": {APIKeyEnv: "MINE"}}},
+	} {
+		if got, err := Lookup("ollama/llama3", p); err != nil || got.Price != nil {
+			t.Errorf("%s: price = %+v, %v, want an unknown one", name, got.Price, err)
 		}
 	}
 }
