@@ -247,6 +247,10 @@ func TestPerMillion(t *testing.T) {
 	if got, want := PerMillion(3, 15, 0.3, 3.75), (Price{Input: 3000, Output: 15000, CacheRead: 300, CacheWrite: 3750}); got != want {
 		t.Errorf("PerMillion = %+v, want %+v", got, want)
 	}
+	// A token costs whole nano-dollars, more rather than less: what is cheap is not free.
+	if got, want := PerMillion(0.0004, 0.0014, 1e-9, 0.29), (Price{Input: 1, Output: 2, CacheRead: 1, CacheWrite: 290}); got != want {
+		t.Errorf("PerMillion = %+v, want %+v", got, want)
+	}
 	if got := PerMillion(-1, math.NaN(), math.Inf(1), 0); got != (Price{CacheRead: 1 << 40}) {
 		t.Errorf("PerMillion of nonsense = %+v", got)
 	}

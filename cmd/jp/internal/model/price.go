@@ -31,14 +31,19 @@ type LongPrice struct {
 // maxTokens bounds every count of tokens: a larger one, of a hostile server, is lowered to it.
 const maxTokens = 1 << 40
 
-// PerMillion makes a Price of dollars per million tokens, as vendors publish them. Negative and
-// not-a-number amounts count as 0.
+// PerMillion makes a Price of dollars per million tokens, as vendors publish them, rounded up to
+// whole nano-dollars per token: what costs something is never free. Negative and not-a-number
+// amounts count as 0.
 func PerMillion(input, output, cacheRead, cacheWrite float64) Price {
 	nano := func(usd float64) int64 {
 		if !(usd > 0) {
 			return 0
 		}
-		return int64(math.Min(math.Round(usd*1000), 1<<40))
+		n := math.Min(usd*1000, 1<<40)
+		if whole := math.Round(n); whole > 0 && math.Abs(n-whole) < 1e-6 {
+			return int64(whole) // 0.29 has no exact form
+		}
+		return int64(math.Ceil(n))
 	}
 	return Price{Input: nano(input), Output: nano(output), CacheRead: nano(cacheRead), CacheWrite: nano(cacheWrite)}
 }
