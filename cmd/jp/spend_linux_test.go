@@ -151,7 +151,7 @@ func TestCapHoldsWhileAttemptsBreak(t *testing.T) {
 		most        int64  // nano-dollars
 		want        string // the answer
 	}{
-		{name: "one that always breaks", model: "anthropic/claude-opus-5-5", price: opus, breaks: 99, limit: "0.05", most: 5e7},
+		{name: "one that always breaks", model: "anthropic/claude-opus-5-5", price: opus, breaks: 99, limit: "0.06", most: 6e7},
 		{name: "over chat completions", model: "openai/gpt-5.1", price: five, breaks: 99, limit: "0.02", most: 2e7},
 		{name: "over responses", model: "openai/gpt-6.1-sol", price: model.PerMillion(2, 10, 0.1, 2.5), breaks: 99, limit: "0.03", most: 3e7},
 		{name: "after a text that nobody saw", model: "openai/gpt-5.1", price: five, breaks: 99, after: long, limit: "0.15", most: 15e7},

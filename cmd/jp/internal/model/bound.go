@@ -3,6 +3,7 @@ package model
 import (
 	"crypto/sha256"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"jp/convstore"
@@ -19,6 +20,9 @@ const (
 	messageTokens = 8  // around each message
 	pieceTokens   = 8  // around each call, result and block of reasoning
 	toolTokens    = 16 // around each tool
+	// system prompt that Anthropic adds to a request with tools: the most of any model, see "Tool use
+	// system prompt token count" in platform.claude.com/docs/en/about-claude/pricing
+	claudeTools = 675
 )
 
 // A Meter bounds the input of the requests of one thread to one model. At first it bounds the
@@ -84,6 +88,9 @@ func piecesOf(r Request) pieces {
 	add(0, string(r.Schema))
 	for _, s := range r.System {
 		add(0, s.Text)
+	}
+	if len(r.Tools) > 0 && strings.Contains(r.Model, "claude") {
+		add(claudeTools, "")
 	}
 	for _, t := range r.Tools {
 		add(toolTokens, t.Name)

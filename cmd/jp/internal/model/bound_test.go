@@ -81,6 +81,21 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// TestMeterTools: with tools Anthropic's models get a system prompt that nobody sees.
+func TestMeterTools(t *testing.T) {
+	for name, more := range map[string]int64{"claude-opus-4-7": 675, "anthropic/claude-sonnet-5": 675, "gpt-5": 0} {
+		var m Meter
+		r := asks("7")
+		r.Model = name
+		without := m.Bound(r)
+		r.Tools = []Tool{{Name: "7"}, {Name: "77"}}
+		more += 2*toolTokens + 3
+		if got, want := m.Bound(r), (Bound{without.Tokens + more, without.Hard + more}); got != want {
+			t.Errorf("%s: bound %+v, want %+v", name, got, want)
+		}
+	}
+}
+
 // TestMost: the price of long prompts counts as soon as a prompt can be one.
 func TestMost(t *testing.T) {
 	p := Price{Input: 2, Output: 10, CacheWrite: 3, Long: &LongPrice{Above: 1000, Input: 20, Output: 100, CacheWrite: 25}}
