@@ -84,6 +84,7 @@ func TestCountCharges(t *testing.T) {
 			stream(w, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":2800,\"output_tokens\":1}}}\n\n")
 			cut(w, req)
 		}, "anthropic", convstore.Usage{Input: 2800, Output: 1}},
+		{"cut at its limit", broken(`{"choices":[{"delta":{"content":"` + x(30) + `"}}]}`), "openai", convstore.Usage{Input: in, Output: 5}},
 		{"cut, beyond its limit", broken(`{"choices":[{"delta":{"content":"` + x(300) + `"}}]}`), "openai", convstore.Usage{Input: in, Output: 101}},
 		{"cut, encrypted reasoning", broken(`{"choices":[{"delta":{"reasoning":"` + x(10) + `","reasoning_details":[{"type":"reasoning.text","text":"` + x(10) + `"},{"type":"reasoning.encrypted","data":"` + x(290) + `"}]}}]}`),
 			"openai", convstore.Usage{Input: in, Output: 101}},
