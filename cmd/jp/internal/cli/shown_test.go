@@ -87,6 +87,9 @@ func TestShownRuns(t *testing.T) {
 		}
 		for _, name := range w.names {
 			r, err := resolve(cfg(name))
+			if err != nil && !errors.Is(err, profiles.ErrNotFound) && !strings.Contains(err.Error(), "section that is not there") {
+				continue // with another config it cannot be used either
+			}
 			try("--cfg "+name, listed[name], r, err)
 			if p, err := profiles.Find(src, name); err == nil {
 				r, err := resolve(run.UnderNone(p.Arg))
