@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -12,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/spans"
 	"jp/profiles"
+	"jp/tools/fs"
 )
 
 // Model opens a model with its retries, its limits and the gate that all runs of its account share.
@@ -26,6 +28,9 @@ func (env *Env) Model(ctx context.Context, cfg profiles.Config, id string, w Wai
 }
 
 func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w Waits) (model.Stream, model.Info, error) {
+	if err := env.scriptWithheld(id, p); err != nil {
+		return nil, model.Info{}, err
+	}
 	s, info, err := model.Open(ctx, id, map[string]model.Provider{
 		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
 	}, p)
@@ -50,6 +55,25 @@ func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p mode
 		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.Con.Warn("%v", err) })
 	}
 	return model.Retry(s, spans.Retries(retry)), info, nil
+}
+
+// scriptWithheld refuses a script in .jp of a workspace that is not trusted, also through a link.
+func (env *Env) scriptWithheld(id string, p model.Providers) error {
+	info, err := model.Lookup(id, p)
+	if err != nil || info.Format != "script" || !env.WS.Gate.Withheld() {
+		return nil // Open reports the error
+	}
+	name, _, _ := strings.Cut(info.Name, "#")
+	leads := name
+	if root, err := filepath.EvalSymlinks(p.Dir); err == nil {
+		if real, err := filepath.EvalSymlinks(filepath.Join(root, name)); err == nil {
+			leads, _ = filepath.Rel(root, real) // both are absolute
+		}
+	}
+	if fs.HasWorkspaceFolder(name) || fs.HasWorkspaceFolder(leads) {
+		return &profiles.Error{File: filepath.Join(p.Dir, name), Msg: profiles.ErrWithheld.Error(), Err: profiles.ErrWithheld}
+	}
+	return nil
 }
 
 // Providers returns the providers and prices of cfg with the keys of this machine.

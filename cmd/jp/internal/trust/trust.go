@@ -123,16 +123,18 @@ func (g *Gate) WithheldByEnv() bool { return g.Con.Getenv(Variable) == "none" }
 
 // ForChild returns Variable with its value for a sub-agent; "" = it reads the record itself.
 func (g *Gate) ForChild() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	switch {
 	case g.ByEnv():
 		return Variable + "=1"
-	case g.WithheldByEnv(), g.passed == nil:
+	case g.Withheld():
 		return Variable + "=none"
 	}
 	return ""
 }
+
+// Withheld reports whether no file of the workspace may be used: none has passed. A delegated run
+// uses what its caller has passed.
+func (g *Gate) Withheld() bool { return g.WithheldByEnv() || g.Passed() == nil && !g.Delegated }
 
 // fit refuses a .jp that does not belong to the user: one that someone else made in a folder above,
 // such as /tmp, or a link to that of another workspace. root may work in checkouts of others where
