@@ -69,7 +69,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	}
 	own := &owned{runner: p, slot: slot}
 	defer func() { p.slots.free(own.leave()) }()
-	f.ready = p.starts.begin(ctx)
+	f.ready = p.starts.begin(ctx, r.place)
 	defer f.ready()
 
 	f.begun = time.Now()
