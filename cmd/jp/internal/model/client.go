@@ -129,13 +129,13 @@ func (c Config) intercept(req *http.Request, next func(*http.Request) (*http.Res
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/html" {
 		readError(resp)
-		return nil, c.notStream(kind)
+		return nil, c.notStream(resp, kind)
 	}
 	if kind == "application/json" {
 		body := bufio.NewReader(resp.Body)
 		if !startsEvents(body) {
 			defer resp.Body.Close()
-			return nil, c.unstreamed(ctx, kind, body)
+			return nil, c.unstreamed(ctx, resp, kind, body)
 		}
 		resp.Body = struct {
 			io.Reader
@@ -147,17 +147,17 @@ func (c Config) intercept(req *http.Request, next func(*http.Request) (*http.Res
 }
 
 // notStream returns the error of an answer of another type.
-func (c Config) notStream(kind string) *Error {
-	return &Error{Provider: c.Name, Kind: KindStream, Final: true, Status: http.StatusOK,
+func (c Config) notStream(resp *http.Response, kind string) *Error {
+	return &Error{Provider: c.Name, Kind: KindStream, Final: true, Status: resp.StatusCode,
 		Message: fmt.Sprintf("answered with %s, not with an event stream", kind),
 		Hint:    "check the base URL"}
 }
 
 // unstreamed returns the error of an answer in JSON, with the answer itself: it is the report of an
 // error, or a whole reply of a server that does not stream, which costs what it says.
-func (c Config) unstreamed(ctx context.Context, kind string, body io.Reader) error {
+func (c Config) unstreamed(ctx context.Context, resp *http.Response, kind string, body io.Reader) error {
 	whole, _ := io.ReadAll(body) // as far as it comes
-	e := c.notStream(kind)
+	e := c.notStream(resp, kind)
 	if parseErrorBody(whole).message != "" {
 		e = c.StreamError(whole)
 	} else {

@@ -138,6 +138,38 @@ func TestIncompleteReply(t *testing.T) {
 	}
 }
 
+// TestGoesOnAfterStop: a stop reason that comes with each piece, or before others, does not make a
+// reply complete where the connection breaks.
+func TestGoesOnAfterStop(t *testing.T) {
+	for id, events := range map[string][]string{
+		"openai": {
+			`{"choices":[{"delta":{"content":"Half "},"finish_reason":"stop"}]}`,
+			`{"choices":[{"delta":{"content":"of "},"finish_reason":"stop"}]}`,
+		},
+		"anthropic": {
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Half of "}}`,
+			`{"type":"content_block_stop","index":0}`,
+		},
+	} {
+		for name, cut := range map[string]bool{"cut": true, "ended": false} {
+			got := answer(t, id+"/wire", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				for _, e := range events {
+					_, _ = io.WriteString(w, "event: "+eventName(e)+"\ndata: "+e+"\n\n")
+				}
+				_ = http.NewResponseController(w).Flush()
+				if cut {
+					panic(http.ErrAbortHandler)
+				}
+			})
+			if (got.err != nil) != cut {
+				t.Errorf("%s, %s: stop %q, %v", id, name, got.stop, got.err)
+			}
+		}
+	}
+}
+
 // eventName returns the type of an event.
 func eventName(e string) string {
 	_, rest, _ := strings.Cut(e, `{"type":"`)

@@ -36,7 +36,7 @@ func (c Config) Post(ctx context.Context, path string, header http.Header, attem
 			defer resp.Body.Close()
 			lines.from = bufio.NewReaderSize(resp.Body, 32<<10)
 			if startsObject(lines.from) {
-				err = c.unstreamed(ctx, "JSON", lines.from)
+				err = c.unstreamed(ctx, resp, "JSON", lines.from)
 			}
 		}
 		if err != nil {

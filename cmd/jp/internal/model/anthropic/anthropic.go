@@ -62,6 +62,7 @@ type reply struct {
 	summed   bool // whether the usage is that of the whole output, and not of its beginning
 	stop     string
 	said     bool // whether the answer has text
+	goesOn   bool // whether a block began after the stop reason
 	complete bool // whether message_stop was seen
 }
 
@@ -149,6 +150,7 @@ func (r *reply) start(e event) error {
 	c := e.ContentBlock
 	b := &open{kind: c.Type.Text, id: c.ID.Text, name: c.Name.Text, signature: c.Signature.Text, redacted: c.Data.Text, text: []byte(c.Thinking.Text)}
 	r.blocks[e.Index.N] = b
+	r.goesOn = r.goesOn || r.stop != ""
 	r.hidden(len(b.signature) + len(b.redacted))
 	switch b.kind {
 	case "":
@@ -244,7 +246,7 @@ type redacted struct {
 
 // whole reports whether all of the reply came that matters, so that whatever happens before its
 // formal end breaks nothing.
-func (r *reply) whole() bool { return r.stop != "" && len(r.blocks) == 0 }
+func (r *reply) whole() bool { return r.stop != "" && len(r.blocks) == 0 && !r.goesOn }
 
 // finish yields the end of a reply, or the error that it is incomplete.
 func (r *reply) finish(ctx context.Context) {

@@ -47,6 +47,7 @@ type reply struct {
 	calls     *model.Calls
 	tally     tally
 	finished  string // the finish reason
+	goesOn    bool   // whether more came after it: some servers send one in each chunk
 	over      bool   // whether usage came after it, and nothing else
 	said      bool
 	refused   bool
@@ -91,7 +92,8 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 	}
 	name(c.ID.Text, c.Model.Text)
 	r.tally.add(c.Usage)
-	r.over = r.finished != "" && c.Usage.counts()
+	finished := r.finished != ""
+	r.over = finished && c.Usage.counts()
 	for _, choice := range c.Choices {
 		if choice.Index.N != 0 {
 			continue // we ask for one
@@ -101,6 +103,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 		}
 		d := choice.Delta
 		r.over = r.over && d.empty()
+		r.goesOn = r.goesOn || finished && !d.empty()
 		field, text := "reasoning_content", d.ReasoningContent.Text
 		if text == "" { // some servers give both
 			field, text = "reasoning", d.Reasoning.Text
@@ -213,7 +216,7 @@ func (r *reply) finish(err error) {
 		return
 	}
 	stop, problem := r.stop()
-	if r.finished != "" {
+	if r.finished != "" && (err == nil || !r.goesOn) {
 		err = problem
 	} else if err == nil {
 		err = r.config.Bad(model.KindStream, "the reply broke off")

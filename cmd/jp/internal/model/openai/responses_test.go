@@ -218,3 +218,15 @@ func TestResponsesCancelled(t *testing.T) {
 		t.Errorf("usage %v, %v; want %v", usage, err, want)
 	}
 }
+
+// FuzzResponses: whatever a server sends, a reply is parts and one end.
+func FuzzResponses(f *testing.F) {
+	f.Add(named(thought1, spoken, message, thought2, call2, completed))
+	f.Add(named(call1, thought2, cut, full))
+	f.Add(named(`{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{"}`, call1, `{"type":"error","message":"x"}`))
+	f.Add(`{"output":[],"error":null,"usage":{"input_tokens":5,"output_tokens":-1e99}}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		s, _ := respond(t, "http://127.0.0.1:1/v1/", body)
+		_, _ = modeltest.Read(t, t.Context(), s, modeltest.Ask("q")) // it checks the reply
+	})
+}
