@@ -137,7 +137,7 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 		}
 	}
 	a, err := t.accountAlone(id, r, ledger, open)
-	a.Session, a.Limits = root.Turns, root.Limits.clone()
+	a.Limits = root.Limits.clone()
 	above := func() error {
 		for at, rec := id, r; at != ledger && rec.Run == nil; {
 			parent, err := t.Load(rec.Parent)

@@ -62,10 +62,9 @@ type Delegation struct {
 type Standing struct {
 	Caller    Conversation
 	Ancestors []Conversation // of Caller by delegation links, nearest first
-	Now       time.Time
-	Account   Account // account of Caller before this decision
-	Calls     int     // delegations that Caller made in its present turn, without Unstarted ones
-	Children  int     // conversations made for delegations of the ledger in the root's present turn
+	Account   Account        // account of Caller before this decision
+	Calls     int            // delegations that Caller made in its present turn, without Unstarted ones
+	Children  int            // conversations made for delegations of the ledger in the root's present turn
 
 	// Lookup returns a strict descendant of Caller by delegation links. For any other id it returns
 	// a *NotFoundError or a *ScopeError. Valid only inside admit.

@@ -203,10 +203,9 @@ func (l *Limits) clone() *Limits {
 
 // Account is the state of one conversation in the ledger, in its present turn.
 type Account struct {
-	Session int     // turn of the root that the account belongs to
-	Limits  *Limits // limits of that session; nil = none were written
-	Limit   Budget  // of its own calls and all below: its grant or, at the root, the limit of the whole run
-	Subs    Budget  // of all below, without its own calls: at the root the limit of its sub-agents, unlimited elsewhere
+	Limits *Limits // limits of that session; nil = none were written
+	Limit  Budget  // of its own calls and all below: its grant or, at the root, the limit of the whole run
+	Subs   Budget  // of all below, without its own calls: at the root the limit of its sub-agents, unlimited elsewhere
 
 	Own   Spend  // use by its own calls
 	Call  Spend  // most that its open call may use

@@ -112,7 +112,7 @@ func (t *tx) LedgerOf(id ID, r *record) (ID, error) {
 
 // standing returns the Standing for a decision, and the number of the root's present turn.
 func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error) {
-	st := Standing{Now: t.Now}
+	var st Standing
 	var err error
 	if st.Caller, err = t.conversation(s.root, caller); err != nil {
 		return st, 0, err

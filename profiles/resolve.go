@@ -25,7 +25,6 @@ type Sources struct {
 	Dir       string   // folder that relative --cfg paths begin in; "" = the process's working directory
 	Environ   []string // KEY=VALUE; read for JP_CFG_*, JP_SUB_CALLS_* and HOME
 	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; empty = a new conversation
-	HasGrant  bool     // the conversation was delegated: see Resolved.MustCut
 	Reserved  []string // names of tools that no specialization may take
 
 	// NearModel returns the id that was probably meant by a name that is no model; "" = none. nil
@@ -56,7 +55,6 @@ type Resolved struct {
 	Profile     string // the last file or name loaded by --cfg, as given; "" = none
 	ProfileArg  string // name of Profile in the argv of a child: absolute path or builtin:<name>
 	ProfileHash string // hex SHA-256 of that file; with extends, of the hashes of all its files
-	MustCut     bool   // HasGrant, and directives or flags changed what was stored: call Cut with the grant's tools
 
 	Tools map[string]Table // [conversation.tools.<name>], not decoded, '*' included
 
@@ -444,9 +442,6 @@ func (r *resolver) warn(msg string) { r.Warnings = append(r.Warnings, msg) }
 // finish turns the merged trees into the result. The result is complete even if they have mistakes.
 func (r *resolver) finish() error {
 	res := r.Resolved
-	res.MustCut = r.src.HasGrant && (res.Reset || slices.ContainsFunc(r.applied, func(a *applied) bool {
-		return a.layer.Kind == AssignLayer || a.layer.Kind == FileLayer || a.layer.Kind == FlagLayer
-	}))
 	warned := len(r.Warnings)
 	err := r.complete()
 	// With NONE only machine settings of a file count here, and the user's file is the only one.

@@ -561,16 +561,7 @@ type = "array"
 
 func TestGrant(t *testing.T) {
 	w := newWorld(t, map[string]string{"WS/.jp/config.toml": workspaceConfig, "WS/.jp/config/p.toml": profileConfig})
-	w.src.HasGrant = true
 	w.src.Stored = []byte(`{"conversation":{"tools":{"*":{"run":"ask"},"a":{},"b":{}}}}`)
-	if r := w.resolve(); r.MustCut {
-		t.Error("MustCut without a directive")
-	}
-	for _, cfg := range [][]string{{"NONE"}, {"WORKSPACE"}, {"p"}, {"assistant.name=x"}, {"NONE", "OUT/../WS/.jp/config/p.toml"}} {
-		if r := w.resolve(cfg...); !r.MustCut {
-			t.Errorf("Resolve(%q).MustCut = false", cfg)
-		}
-	}
 	r := w.resolve("p")
 	if got, want := r.Cut([]string{"a", "p_tool", "other"}), []string{"b"}; !slices.Equal(got, want) {
 		t.Errorf("Cut = %v, want %v", got, want)

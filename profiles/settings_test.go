@@ -190,7 +190,7 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(r.Config, want) {
 		t.Errorf("defaults = %+v\nwant %+v", r.Config, want)
 	}
-	if len(r.Tools) != 0 || len(r.Layers) != 0 || len(r.Warnings) != 0 || r.Reset || r.MustCut || string(r.Stored()) != "{}" {
+	if len(r.Tools) != 0 || len(r.Layers) != 0 || len(r.Warnings) != 0 || r.Reset || string(r.Stored()) != "{}" {
 		t.Errorf("Resolve of nothing = %+v", r)
 	}
 }

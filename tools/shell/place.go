@@ -50,7 +50,6 @@ type use struct {
 
 // reading is what one shell reads in a text.
 type reading struct {
-	lang  syntax.LangVariant
 	src   *source
 	uses  []use // by leaf
 	rules Rules
@@ -74,7 +73,7 @@ func (s *Text) readAs(lang syntax.LangVariant, chunks []chunk, rules Rules) (*re
 		return nil, src.syntaxError(lang, err)
 	}
 	r := &reading{
-		lang: lang, src: src, rules: rules, uses: make([]use, len(src.leaves)),
+		src: src, rules: rules, uses: make([]use, len(src.leaves)),
 		commands: map[*syntax.CallExpr]command{}, funcs: map[string]bool{}, declared: map[string]string{}, exported: map[string]bool{},
 	}
 	if len(src.leaves) == 0 {

@@ -20,7 +20,7 @@ var now = time.Unix(1_700_000_000, 0)
 
 // standing is a caller at a depth, with a grant when it is not a root.
 func standing(depth, ceiling int, granted []string) convstore.Standing {
-	s := convstore.Standing{Caller: convstore.Conversation{ID: root, Depth: depth}, Now: now}
+	s := convstore.Standing{Caller: convstore.Conversation{ID: root, Depth: depth}}
 	if depth > 0 {
 		s.Caller.Grant = &convstore.Grant{Tools: granted, MaxDepth: ceiling, Deadline: now.Add(time.Minute)}
 	}
@@ -221,7 +221,6 @@ func TestRefusalsAreTheSameBytes(t *testing.T) {
 	ask := Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}
 	for _, s := range []convstore.Standing{standing(1, 1, []string{toolQuery}), standing(5, 9, []string{toolQuery})} {
 		_, a := decide(s, caller(toolQuery), ask)
-		s.Now = s.Now.Add(time.Hour)
 		_, b := decide(s, caller(toolQuery), ask)
 		if a == nil || b == nil || a.Error() != b.Error() {
 			t.Errorf("refusals differ: %v / %v", a, b)

@@ -168,7 +168,7 @@ func (s site) configBelow(of delegate.Below) (*profiles.Resolved, error) {
 		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: text})
 	}
 	src := s.env.WS.SourcesOf(nil) // no config of the workspace
-	src.Stored, src.HasGrant = of.Log.Taken().JSON, of.Conv.Grant != nil
+	src.Stored = of.Log.Taken().JSON
 	r, err := profiles.Resolve(src, ds, nil)
 	if err == nil && of.Conv.Grant != nil {
 		r.Cut(of.Conv.Grant.Tools)

@@ -268,7 +268,6 @@ func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Dire
 		}
 	}
 	src.Stored = stored
-	src.HasGrant = o.Conv.Grant != nil
 	r, err := o.env.WS.Config(src, ds, o.req.Flags)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"jp/cmd/jp/internal/command"
+	"jp/convstore"
 	"jp/profiles"
 )
 
@@ -16,7 +17,7 @@ func (w *Workspace) ConfigOf(ctx context.Context, id command.Maybe[string], ds [
 	if err != nil {
 		return nil, err
 	}
-	var held []string
+	var grant *convstore.Grant
 	if id.Set {
 		st, err := w.Store(ctx)
 		if err != nil {
@@ -36,12 +37,12 @@ func (w *Workspace) ConfigOf(ctx context.Context, id command.Maybe[string], ds [
 		}
 		src.Stored = stored.JSON
 		if c.Grant != nil {
-			src.HasGrant, held = true, c.Grant.Tools
+			grant = c.Grant
 		}
 	}
 	r, err := w.Config(src, ds, nil)
-	if err == nil && src.HasGrant {
-		r.Cut(held)
+	if err == nil && grant != nil {
+		r.Cut(grant.Tools)
 	}
 	return r, err
 }

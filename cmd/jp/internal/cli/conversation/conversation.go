@@ -89,14 +89,14 @@ type configured struct {
 	Profile, ProfileArg, ProfileHash, Model string
 }
 
-// Configure resolves the config of a conversation that is made or forked. If held is not nil, only
-// these tools stay.
+// Configure resolves the config of a conversation that is made or forked. With hasGrant
+// only the tools of held stay.
 func (g *Group) Configure(ctx context.Context, stored []byte, held []string, hasGrant bool, ds []profiles.Directive) (configured, error) {
 	src, err := g.WS.Sources(ctx, ds)
 	if err != nil {
 		return configured{}, err
 	}
-	src.Stored, src.HasGrant = stored, hasGrant
+	src.Stored = stored
 	r, err := g.WS.Config(src, ds, nil)
 	if err != nil {
 		return configured{}, err

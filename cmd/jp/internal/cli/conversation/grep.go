@@ -182,7 +182,7 @@ func onlyRoots(ctx context.Context, view convstore.View, q search.Query) ([]conv
 
 func (g *Group) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[search.Match, error]) (found bool, err error) {
 	err = g.Con.Text(func(w *bufio.Writer) error {
-		out := hitWriter{w: w, io: g.Con.IO, pretty: g.Con.Pretty() || g.Con.IO.OutTTY, output: o.output, heading: o.heading || (g.Con.Pretty() && !o.noHeading), context: o.context.Value > 0}
+		out := hitWriter{w: w, io: g.Con.IO, pretty: g.Con.Pretty() || g.Con.IO.OutTTY, output: o.output, heading: o.heading || (g.Con.Pretty() && !o.noHeading)}
 		if g.Con.JSON() {
 			out.list = &console.List{W: w, Format: g.Con.Format()}
 		}
@@ -232,7 +232,6 @@ type hitWriter struct {
 	list    *console.List // of the JSON formats, else nil
 	output  string
 	heading bool
-	context bool
 
 	last  convstore.ID
 	count int // number of matches in last
