@@ -144,26 +144,27 @@ func (a *applied) keeps(tool string) bool {
 	return ok && table["enable"] == false && !slices.Contains(lent, any(tool))
 }
 
-// Unflagged returns the tables of tools as they would be without the words of a person for one
-// command: variables, flags, and files that are not the workspace's.
-func (r *Resolved) Unflagged() map[string]Table {
-	tools := r.Tools
-	if !slices.ContainsFunc(r.applied, func(a *applied) bool { return !a.dropped && a.ofPerson() }) {
-		return tools
-	}
-	tools = map[string]Table{}
-	tree := map[string]any{}
-	for _, a := range r.applied {
-		if a.dropped || a.ofPerson() {
-			continue
-		}
-		v, _ := tomldoc.Lookup(a.tree, []string{"conversation", "tools"})
-		held, _ := v.(map[string]any)
-		for _, name := range sortedKeys(held) {
-			tomldoc.Merge(tree, []string{name}, held[name])
+// Unflagged returns the tables of a tool and of all tools ("*") as they would be without the words of
+// a person for one command: variables, flags, and files that are not the workspace's. Such a word
+// stays if a file of the workspace says more about the tool afterwards: what it was meant for may be
+// something else then.
+func (r *Resolved) Unflagged(tool string) map[string]Table {
+	last := -1
+	for i, a := range r.applied {
+		_, own := a.table(tool)
+		_, all := a.table("*")
+		if (own || all) && a.ofWorkspace() {
+			last = i
 		}
 	}
-	for _, name := range sortedKeys(tree) {
+	tools := map[string]Table{}
+	for _, name := range []string{tool, "*"} {
+		tree := map[string]any{}
+		for i, a := range r.applied {
+			if table, ok := a.table(name); ok && (i < last || !a.ofPerson()) {
+				tomldoc.Merge(tree, []string{name}, table)
+			}
+		}
 		if values, ok := tree[name].(map[string]any); ok {
 			tools[name] = Table{Values: values, Pos: r.Tools[name].Pos}
 		}

@@ -102,9 +102,9 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 	}
 	src := v.ws.SourcesOf(j.Files)
 	s.add(v.agent(src, j.Files, "main", ".jp/config.toml", nil))
-	named := map[string]bool{".jp/config.toml": true}
+	listed := map[string]bool{".jp/config.toml": true}
 	both := func(name, arg string) []Agent {
-		named[v.ws.Relative(arg)] = true
+		listed[v.ws.Relative(arg)] = true
 		alone := v.agent(src, j.Files, name, v.ws.Relative(arg), run.UnderNone(arg))
 		top := v.agent(src, j.Files, name, v.ws.Relative(arg), []profiles.Directive{{Flag: "--cfg", Text: arg}})
 		top.OnTop = true
@@ -122,7 +122,7 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 		}
 	}
 	for _, f := range s.Files { // files that --cfg takes by their path
-		if name := filepath.FromSlash(f.Path); f.State != "gone" && path.Ext(name) == ".toml" && !named[name] {
+		if name := filepath.FromSlash(f.Path); f.State != "gone" && path.Ext(name) == ".toml" && !listed[name] {
 			for _, a := range both(name, filepath.Join(root, name)) {
 				s.more(a)
 			}
@@ -133,7 +133,7 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 		for i, d := range v.Named {
 			words[i] = d.Flag + " " + unseen.Word(d.Text)
 		}
-		s.add(v.agent(src, j.Files, strings.Join(words, " "), "--cfg", v.Named))
+		s.add(v.agent(src, j.Files, strings.Join(words, " "), named, v.Named))
 	}
 	for _, f := range s.Files {
 		switch dir, base := path.Split(f.Path); {
@@ -179,12 +179,17 @@ func (s *Page) more(a Agent) {
 	}
 }
 
+// named is the file of an agent that the command line names.
+const named = "--cfg"
+
 // agent returns what a config gives. What variables say for one command counts only as limits of the
 // user's own, since the next command may run without them.
 func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string, ds []profiles.Directive) Agent {
 	s := Agent{Name: name, File: file, Tools: []ToolGrant{}, Profiles: []string{}, Settings: []SettingGrant{}}
 	all := src
-	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") })
+	if file != named { // else the person names it
+		src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") })
+	}
 	r, defs, err := v.resolve(src, c, ds, profiles.Review)
 	if err != nil {
 		s.Problem = oneLine(err)

@@ -60,7 +60,7 @@ func (s Page) lines(asked bool) []string {
 	lines = append(lines, s.unconfined()...)
 	for _, agent := range s.Agents {
 		add("")
-		add("%s%s", agent.title(), wording.Either(agent.File == "--cfg", "", " ("+unseen.Word(agent.File)+")"))
+		add("%s%s", agent.title(), wording.Either(agent.File == named, "", " ("+unseen.Word(agent.File)+")"))
 		if agent.Problem != "" {
 			add("  cannot be used%s: %s", wording.Either(len(agent.Tools)+len(agent.loosened) > 0, " by itself", ""), agent.Problem)
 		}
@@ -142,7 +142,7 @@ func (s Page) unconfined() []string {
 func (s Agent) title() string {
 	name := "profile " + unseen.Word(s.Name)
 	switch s.File {
-	case "--cfg": // the name is what the person has written
+	case named: // the name is what the person has written
 		name = s.Name
 	case s.Name:
 		name = "file " + unseen.Word(s.Name)

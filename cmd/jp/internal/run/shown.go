@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -82,18 +81,13 @@ func (c *check) tool(d tools.Definition) bool {
 	if has(d) {
 		return true
 	}
-	plain := c.r.Unflagged()
+	plain := c.r.Unflagged(d.Name)
 	if fromFile {
 		t := plain[d.Name]
-		if t.Pos == nil {
-			t.Pos = table.Pos
-		}
-		t.Values = maps.Clone(t.Values)
 		if t.Values == nil {
-			t.Values = map[string]any{}
+			t = profiles.Table{Values: map[string]any{}, Pos: table.Pos}
 		}
 		t.Values["source"] = d.Declared()
-		plain = maps.Clone(plain)
 		plain[d.Name] = t
 	}
 	if _, ok := plain[d.Name]; ok {
@@ -156,8 +150,12 @@ func (c *check) refusal(what string, at profiles.Position) error {
 func Brought(r *profiles.Resolved) []profiles.Brought {
 	list := r.Brought()
 	for i := range list {
-		if b := &list[i]; b.Key == "delegation.max_depth" && b.Own == nil {
-			b.Own = int64(1)
+		if b := &list[i]; b.Key == "delegation.max_depth" {
+			for _, v := range []*any{&b.Own, &b.Value.Value} {
+				if *v == nil {
+					*v = int64(1)
+				}
+			}
 		}
 	}
 	return list
@@ -193,7 +191,7 @@ func Loosens(b profiles.Brought) bool {
 	case key == "style.tool_call.show":
 		return v == false
 	case strings.HasPrefix(key, "assistant.parameters."):
-		return key != "assistant.parameters.temperature" && !b.Default
+		return key != "assistant.parameters.temperature"
 	case strings.HasPrefix(key, "assistant.request."):
 		none := v == int64(0) || v == "0s" || v == "0"
 		return above(v, own) || none && strings.Contains(key, "timeout")
