@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools/proc"
 )
@@ -128,7 +129,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	said := &messageWriter{tail: tailWriter{limit: 4 << 10}}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	end.exit, end.err = p.host.Run(served.ctx, proc.Spec{
-		Path: proc.Self(), Args: p.argv(del.Child, del.Fresh, r, asJSON, left(ctx)), Dir: p.dir, Env: environ,
+		Path: proc.Self(), Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Dir: p.dir, Env: environ,
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: said,
 		Lock: res.LockFile(), Wire: served.theirs, Kind: proc.Agent, Grace: grace,
 		Started: func(pid int) {
@@ -203,17 +204,6 @@ func (p *runner) argv(child convstore.ID, fresh bool, r request, asJSON bool, le
 		argv = append(argv, "--input-format=json")
 	}
 	return append(argv, "--root-id="+p.caller.String(), "--id="+child.String())
-}
-
-// left returns how much is left of the caller's time, 0 where it has no deadline. It is a duration
-// and not a point in time, because a clock that is set, or a machine that sleeps, moves points in
-// time.
-func left(ctx context.Context) time.Duration {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return 0
-	}
-	return max(time.Until(end).Round(time.Millisecond), time.Millisecond)
 }
 
 // stdin returns what the child reads: the query, or a task in JSON where there is more than the

@@ -6,22 +6,24 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"jp/cmd/jp/internal/wire"
 )
 
-// TestLeft: a child is told how long its caller goes on, as a duration: it has the same time
+// TestTimeLeft: a child is told how long its caller goes on, as a duration: it has the same time
 // whatever the clock says by then.
-func TestLeft(t *testing.T) {
-	if got := left(t.Context()); got != 0 {
+func TestTimeLeft(t *testing.T) {
+	if got := wire.TimeLeft(t.Context()); got != 0 {
 		t.Errorf("left without a deadline = %v, want none", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	if got := left(ctx); got <= 0 || got > time.Hour {
+	if got := wire.TimeLeft(ctx); got <= 0 || got > time.Hour {
 		t.Errorf("left = %v, want at most an hour", got)
 	}
 	late, cancel := context.WithTimeout(t.Context(), -time.Hour)
 	defer cancel()
-	if got := left(late); got != time.Millisecond {
+	if got := wire.TimeLeft(late); got != time.Millisecond {
 		t.Errorf("left after the end = %v, want next to nothing and not for ever", got)
 	}
 	p := &runner{}

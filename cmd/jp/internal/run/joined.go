@@ -104,11 +104,7 @@ type remote struct {
 }
 
 func (r *remote) wireCall(ctx context.Context, c tools.Call) wire.Call {
-	one := wire.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments, Place: r.tape.Place(c.ID), Trace: spans.Trace(ctx)}
-	if end, ok := ctx.Deadline(); ok {
-		one.Left = max(time.Until(end), time.Millisecond)
-	}
-	return one
+	return wire.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments, Place: r.tape.Place(c.ID), Trace: spans.Trace(ctx)}
 }
 
 // function is the delegate.Funcs of the agent.

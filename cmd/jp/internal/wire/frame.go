@@ -152,7 +152,7 @@ type Call struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Place     string          `json:"place,omitempty"` // place of the call in a recording; see script.Trail
 	Trace     []string        `json:"trace,omitempty"` // variables that put spans of other processes below the call
-	Left      time.Duration   `json:"left,omitempty"`  // what is left of the caller's time; 0 = no deadline
+	Left      time.Duration   `json:"left,omitempty"`  // what is left of the caller's time; 0 = no deadline. Conn sets it
 }
 
 // Command is a command line of a jp inside a tool call.

@@ -13,9 +13,12 @@ import (
 // delegate.Delegator, where each is described.
 
 // Admit sends the calls of one reply that delegate. What comes of each, its Call says.
-func (c *Conn) Admit(_ context.Context, calls []Call) error {
+func (c *Conn) Admit(ctx context.Context, calls []Call) error {
 	if len(calls) == 0 {
 		return nil
+	}
+	for i := range calls {
+		calls[i].Left = TimeLeft(ctx)
 	}
 	_, err := c.do(fromChild{Admit: calls})
 	return err
@@ -41,9 +44,7 @@ func (c *Conn) Await(ctx context.Context, ids []string) error {
 
 // Call carries out one call. step gets what its delegations come to.
 func (c *Conn) Call(ctx context.Context, one Call, step func(raw []byte)) (tools.Result, error) {
-	if end, ok := ctx.Deadline(); ok {
-		one.Left = max(time.Until(end), time.Millisecond)
-	}
+	one.Left = TimeLeft(ctx)
 	a, err := c.ask(ctx, fromChild{Call: &one}, &asked{step: step})
 	if err != nil {
 		return tools.Result{}, err
@@ -61,6 +62,17 @@ func (c *Conn) Call(ctx context.Context, one Call, step func(raw []byte)) (tools
 		return *a.Result, context.Cause(ctx)
 	}
 	return *a.Result, a.Error.err()
+}
+
+// TimeLeft returns how much is left of the time of a caller, 0 where it has no deadline. It is a duration
+// and not a point in time, because a clock that is set, or a machine that sleeps, moves points in
+// time.
+func TimeLeft(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(time.Until(end).Round(time.Millisecond), time.Millisecond)
 }
 
 // Recalled reports whether a call was answered from a run that had ended before this one began.
