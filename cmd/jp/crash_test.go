@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/cli"
+	"jp/cmd/jp/internal/wire"
+	"jp/tools/proc"
 )
 
 // crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names, and hangs at
@@ -30,24 +33,50 @@ func crash() {
 			_ = os.WriteFile(filepath.Join(temp, "heard"), nil, 0o600)
 		}()
 	}
+	os.Exit(checked(func(point string) {
+		if point == os.Getenv("JP_CRASH_AT") {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+		if point == os.Getenv("JP_HANG_AT") {
+			_ = os.WriteFile(filepath.Join(temp, "hung"), nil, 0o600)
+			select {}
+		}
+	}))
+}
+
+// checked is run with a function for checkpoints.
+func checked(checkpoint func(point string)) int {
+	proc.Conceal()
 	dir, err := os.Getwd()
 	if err != nil {
 		os.Exit(1)
 	}
-	os.Exit(cli.Main(context.Background(), cli.Env{
+	return cli.Main(context.Background(), cli.Env{
 		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir,
-		Exit: os.Exit, EndWithin: time.Second / 2,
-		Checkpoint: func(point string) {
-			if point == os.Getenv("JP_CRASH_AT") {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {}
-			}
-			if point == os.Getenv("JP_HANG_AT") {
-				_ = os.WriteFile(filepath.Join(temp, "hung"), nil, 0o600)
-				select {}
-			}
-		},
-	}))
+		Exit: os.Exit, EndWithin: time.Second / 2, Checkpoint: checkpoint,
+	})
+}
+
+// killAt returns a checkpoint that kills this process at a frame of a wire, and true, where the file
+// plan says so: "root 7" is the seventh frame of the jp that a person started, "leaf 7" that of a
+// sub-agent under the profile leaf. The file is gone when the process is killed.
+func killAt(plan string) (checkpoint func(string), ok bool) {
+	text, err := os.ReadFile(plan)
+	who, number, _ := strings.Cut(string(text), " ")
+	n, _ := strconv.Atoi(number)
+	args := strings.Join(os.Args, " ")
+	if err != nil || who == "root" == strings.Contains(args, "--root-id=") || who != "root" && !strings.Contains(args, "agent/"+who) {
+		return nil, false
+	}
+	var frames atomic.Int64
+	return func(point string) {
+		if (point == wire.Sent || point == wire.Received) && int(frames.Add(1)) == n {
+			_ = os.Remove(plan)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}, true
 }
 
 // jp is the program itself. As a sub-agent in whose TMPDIR a file "deaf" stands, it does nothing and hears no signal. One in whose
@@ -59,6 +88,12 @@ func jp() {
 		for {
 			time.Sleep(time.Hour)
 		}
+	}
+	if kill, ok := killAt(filepath.Join(os.Getenv("TMPDIR"), "kill")); ok {
+		os.Exit(checked(kill))
+	}
+	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "nostore")); child && err == nil {
+		_ = os.Setenv("JP_STORE", filepath.Join(os.Getenv("TMPDIR"), "none"))
 	}
 	linger := func() {}
 	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "lingers")); child && err == nil {

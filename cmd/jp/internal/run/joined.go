@@ -22,7 +22,7 @@ import (
 // join opens the run that another jp has delegated. All that it knows of its conversation comes over
 // the wire.
 func (env *Env) join(ctx context.Context, host *proc.Host, req Request) (*Run, error) {
-	conn, err := wire.Join(req.Wire)
+	conn, err := wire.Join(req.Wire, env.Con.Env.Checkpoint)
 	if err != nil {
 		return nil, err
 	}

@@ -38,9 +38,10 @@ type asked struct {
 	want    func(n uint64)   // gets the number of the request; nil = there is no stdin
 }
 
-// Join waits for the first frame of the owner and returns the connection, which owns rw.
-func Join(rw io.ReadWriteCloser) (*Conn, error) {
-	c := &Conn{line: newLine(rw), asked: map[uint64]*asked{}, recalled: map[string]bool{}}
+// Join waits for the first frame of the owner and returns the connection, which owns rw. checkpoint
+// is called at each point of a frame; nil = no test does.
+func Join(rw io.ReadWriteCloser, checkpoint func(point string)) (*Conn, error) {
+	c := &Conn{line: newLine(rw, checkpoint), asked: map[uint64]*asked{}, recalled: map[string]bool{}}
 	var first fromOwner
 	_, err := c.line.read(&first)
 	switch {

@@ -224,16 +224,27 @@ func (f *fault) err() error {
 	return e
 }
 
+// The points of a frame, at which tests end a process.
+const (
+	Sent     = "frame sent"
+	Received = "frame received" // and nothing done yet
+)
+
 // line reads and writes frames. One goroutine reads; any may write.
 type line struct {
 	rw io.ReadWriteCloser
 	in *bufio.Reader
+	at func(point string)
 
 	mu sync.Mutex // held while a frame is written
 }
 
-func newLine(rw io.ReadWriteCloser) *line {
-	return &line{rw: rw, in: bufio.NewReader(rw)}
+// newLine returns a line that calls at, if it is not nil, at each point of a frame.
+func newLine(rw io.ReadWriteCloser, at func(point string)) *line {
+	if at == nil {
+		at = func(string) {}
+	}
+	return &line{rw: rw, in: bufio.NewReader(rw), at: at}
 }
 
 // read reads the next frame into v and returns its size. At the end, or when the other side has gone,
@@ -262,6 +273,7 @@ func (l *line) read(v any) (size int, err error) {
 	if err := json.Unmarshal(frame, v); err != nil {
 		return 0, &FrameError{"a frame that cannot be read: " + err.Error()}
 	}
+	l.at(Received)
 	return len(frame), nil
 }
 
@@ -279,5 +291,6 @@ func (l *line) write(v any) error {
 	if _, err := l.rw.Write(append(frame, '\n')); err != nil {
 		return ErrGone
 	}
+	l.at(Sent)
 	return nil
 }

@@ -19,10 +19,11 @@ type Owner struct {
 	Log   agent.Log
 	// Change returns what its config is changed by when its turn begins; nil = nothing. It is called
 	// where the sub-agent says that it is changed; a nil Change changes nothing.
-	Change   func(context.Context) (*convstore.ConfigDelta, error)
-	Title    string                  // title where the conversation has none
-	Priced   func(model string) bool // whether the price of a model is known; nil = of none
-	Replayed bool                    // whether a recording answers for its model
+	Change     func(context.Context) (*convstore.ConfigDelta, error)
+	Title      string                  // title where the conversation has none
+	Priced     func(model string) bool // whether the price of a model is known; nil = of none
+	Replayed   bool                    // whether a recording answers for its model
+	Checkpoint func(point string)      // called at each point of a frame; nil = no test does
 	// Subagents returns what its delegation and conversation tools do. It is called for the first
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
@@ -54,7 +55,7 @@ var errEnded = errors.New("the sub-agent that called has ended")
 // ctx bounds what the sub-agent asks for, with the patience of agent.Log for what is stored.
 func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	o.Start.Protocol = Protocol
-	s := &server{line: newLine(rw), owner: o, turn: newTurn(&o), open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
+	s := &server{line: newLine(rw, o.Checkpoint), owner: o, turn: newTurn(&o), open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
 	running, stop := context.WithCancelCause(ctx)
 	s.ctx, s.running = ctx, running
 	stored := make(chan struct{})

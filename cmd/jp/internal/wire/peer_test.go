@@ -156,7 +156,7 @@ func serve(t testing.TB, o Owner) *link {
 // join is Join over the link.
 func (l *link) join() *Conn {
 	l.t.Helper()
-	c, err := Join(l.theirs)
+	c, err := Join(l.theirs, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -399,7 +399,7 @@ func TestJoin(t *testing.T) {
 			_, err = theirs.WriteString(tt.says)
 			no(t, err)
 			theirs.Close()
-			c, err := Join(ours)
+			c, err := Join(ours, nil)
 			if c != nil || err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("Join = %v, want %s", err, tt.want)
 			}
@@ -447,7 +447,7 @@ func TestOwnerDies(t *testing.T) {
 				no(t, err)
 				_, err = own.WriteString(`{"start":{"protocol":1}}` + "\n")
 				no(t, err)
-				c, err := Join(ours)
+				c, err := Join(ours, nil)
 				no(t, err)
 				ended := make(chan error, 2)
 				go func() { ended <- wait(c) }()

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/test/wire"
+	"jp/convstore"
+	"jp/convstore/usage"
+)
+
+// teller is a provider of a tree of depth 2 that keeps what it was asked, and takes money for it.
+type teller struct {
+	bank
+	asks map[string]int  // number of requests, by whose they are
+	said map[string]bool // texts that came in requests: they were acknowledged to a jp before
+}
+
+func (b *teller) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+	b.mu.Lock()
+	for i, m := range r.Messages {
+		for _, c := range m.Content {
+			if i == 0 && c.Text != "" {
+				b.asks[c.Text]++
+			}
+			if c.Text != "" {
+				b.said[c.Text] = true
+			}
+			if c.Result != nil {
+				b.said[c.Result.Text] = true
+			}
+		}
+	}
+	b.mu.Unlock()
+	return b.bank.stream(ctx, r)
+}
+
+// counts returns how often was asked, by whose request it was.
+func (b *teller) counts() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	counts := map[string]int{}
+	for who, n := range b.asks {
+		counts[who] = n
+	}
+	return counts
+}
+
+// TestKillAtEachFrame kills the root, a sub-agent and its sub-agent after each frame that it has
+// sent and after each that it has received. Then nothing runs, nothing stays reserved, what was
+// acknowledged is stored, what was billed is charged and never more than the limits allow, and the
+// root goes on without paying again for what is stored. With -short it leaves out four of five
+// frames.
+func TestKillAtEachFrame(t *testing.T) {
+	stride := 1
+	if testing.Short() {
+		stride = 5
+	}
+	const lanes = 4 // each kills at every fourth frame, so that they share the processors
+	for who, least := range map[string]int{"root": 20, "middle": 15, "leaf": 5} {
+		var ran sync.Map
+		t.Run(who, func(t *testing.T) {
+			for lane := range lanes {
+				t.Run(fmt.Sprint(lane), func(t *testing.T) {
+					t.Parallel()
+					for n := 1 + lane*stride; ; n += lanes * stride {
+						if !killAtFrame(t, who, n) {
+							return
+						}
+						ran.Store(n, true)
+					}
+				})
+			}
+		})
+		n := 0
+		ran.Range(func(any, any) bool { n++; return true })
+		t.Logf("the %s was killed at %d frames", who, n)
+		if n < least/stride {
+			t.Errorf("the %s was killed at %d frames, want at least %d", who, n, least/stride)
+		}
+	}
+}
+
+// killAtFrame kills a process at its n-th frame. It returns false where it has fewer.
+func killAtFrame(t *testing.T, who string, n int) (killed bool) {
+	answers, err := script.Parse("model.toml", []byte(`
+[[rule]]
+query = "leaf"
+text = "the leaf is done"
+[[rule]]
+query = "middle"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/leaf", query = "leaf" } }]
+[[rule]]
+query = "middle"
+text = "the middle is done"
+[[rule]]
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/middle", query = "middle" } }]
+[[rule]]
+text = "the root is done"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &teller{bank: bank{price: model.PerMillion(4, 20, 0.2, 5), next: answers.Stream("wire", "")}, asks: map[string]int{}, said: map[string]bool{}}
+	server, err := wire.Start(b.stream, wire.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	const (
+		opus  = "[assistant]\nmodel = \"anthropic/claude-opus-5-5\"\n[assistant.request]\nbase_backoff_ms = 1\n"
+		query = "[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n"
+		limit = 2_000_000_000 // nano-dollars
+	)
+	s := newSite(t, map[string]string{
+		".jp/config.toml":              opus + query + "[delegation]\nprofiles = [\"agent/middle\"]\nmax_depth = 2\n",
+		".jp/config/agent/middle.toml": "[loader]\nreset = \"none\"\n" + opus + query + "[delegation]\nprofiles = [\"agent/leaf\"]\nmax_depth = 1\n",
+		".jp/config/agent/leaf.toml":   "[loader]\nreset = \"none\"\n" + opus,
+	})
+	s.more = []string{"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=sk-the-key-of-this-test"}
+	plan := filepath.Join(s.home, "kill")
+	if err := os.WriteFile(plan, fmt.Appendf(nil, "%s %d", who, n), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s, frame %d: %s", who, n, fmt.Sprintf(format, args...))
+	}
+	out, code := s.jp("query", "--new", "--max-cost", "2", "go")
+	s.gone()
+	if _, err := os.Lstat(plan); err != nil {
+		killed = true
+	} else if err := os.Remove(plan); err != nil {
+		t.Fatal(err)
+	}
+	if (!killed || who != "root") && (code != 0 || !strings.HasSuffix(out, "the root is done\n")) {
+		fail("the root lived, and ended with %d: %s", code, out)
+	}
+	if err := s.store.Check(t.Context()); err != nil {
+		fail("%v", err)
+	}
+
+	c := s.all()
+	texts, replies := "", map[string]int{}
+	for _, title := range []string{"go", "middle", "leaf"} {
+		conv, ok := c[title]
+		if !ok {
+			continue
+		}
+		if slices.Contains([]convstore.Status{"running", "queued", "new"}, conv.Status) && title != "go" {
+			fail("status of %s = %s", title, conv.Status)
+		}
+		for _, ev := range s.events(conv.ID) {
+			switch b := ev.Body.(type) {
+			case convstore.UserMessage:
+				texts += b.Text + "\n"
+			case convstore.AssistantMessage:
+				texts += b.Text + "\n"
+			case convstore.ToolResult:
+				texts += b.Text + "\n"
+			case convstore.ModelCall:
+				if b.Stop != convstore.StopLost && b.Stop != "cut" {
+					replies[title]++
+				}
+			}
+		}
+	}
+	for text := range b.said {
+		if !strings.Contains(texts, text) {
+			fail("the provider was sent what is not stored: %q", text)
+		}
+	}
+	asked := b.counts()
+	if c["go"].Status == convstore.StatusInterrupted {
+		if out, code := s.jp("query", "--id", c["go"].ID.String()); code != 0 || !strings.HasSuffix(out, "the root is done\n") {
+			fail("going on: %d %s", code, out)
+		}
+		s.gone()
+	}
+	for title, rounds := range map[string]int{"go": 2, "middle": 2, "leaf": 1} {
+		again := b.counts()[title] - asked[title]
+		if most := rounds - replies[title]; again > most || title != "go" && replies[title] > 0 && again > 0 {
+			fail("%s had %d replies in the store, and asked for %d more", title, replies[title], again)
+		}
+	}
+
+	root := s.all()["go"]
+	if root.Status != "ok" {
+		fail("status of the root = %s: %s", root.Status, out)
+	}
+	for _, d := range s.delegations(root.ID) {
+		if d.State == "" {
+			fail("still reserved: %s", dump(d))
+		}
+	}
+	spent, err := usage.Spent(t.Context(), s.store.View, root.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := spent.Differences(); len(diff) > 0 {
+		fail("events and ledger disagree: %s", dump(diff))
+	}
+	charged := int64(0)
+	for _, one := range spent.Charges {
+		charged += *one.CostNano
+	}
+	if charged < b.billed || charged > limit || b.billed > limit {
+		fail("billed %d, charged %d of at most %d nano-dollars", b.billed, charged, limit)
+	}
+	return killed
+}
+
+// TestSubagentOpensNoStore runs sub-agents that are told of a store which is not there, and looks at
+// what one has open: of the store nothing but its run lock, which it inherits.
+func TestSubagentOpensNoStore(t *testing.T) {
+	s := killSite(t)
+	if err := os.WriteFile(filepath.Join(s.home, "nostore"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.jp("query", "--new", "quick"); code != 0 || !strings.HasSuffix(out, "after all\n") {
+		t.Errorf("%d %s", code, out)
+	}
+	if c := s.all()["quick one"]; c.Status != "ok" || c.Events == 0 {
+		t.Errorf("the sub-agent is %s", dump(c))
+	}
+	cmd, _ := s.start(nil, "jp", "query", "--new", "child")
+	s.loose()
+	dir := filepath.Dir(s.store.Path())
+	opened := func(pid int) (list []string) {
+		links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil || len(links) == 0 {
+			t.Fatalf("nothing is known of %d: %v", pid, err)
+		}
+		for _, link := range links {
+			if to, _ := os.Readlink(link); strings.HasPrefix(to, dir+"/") {
+				list = append(list, filepath.Base(to))
+			}
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	for _, pid := range s.running("--root-id=") {
+		if got := opened(pid); !slices.Equal(got, []string{"runs"}) {
+			t.Errorf("the sub-agent has %q of the store open", got)
+		}
+	}
+	if got := opened(cmd.Process.Pid); !slices.Contains(got, "slots") {
+		t.Errorf("the root has %q of the store open: the look at that is wrong", got)
+	}
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	_ = cmd.Wait()
+	s.gone()
+	if _, err := os.Lstat(filepath.Join(s.home, "none")); err == nil {
+		t.Error("a sub-agent made the store")
+	}
+}
