@@ -341,6 +341,15 @@ func (g *Gate) Written(ctx context.Context, root string, files map[string][]byte
 // was meant to be. What the page shows after the writing and did not show before is the word of the
 // person; of a jp that was killed it has to be shown.
 func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, write func() error) error {
+	return g.write(ctx, root, files, write, g.Page)
+}
+
+// Rewrite is Write for files that say the same afterwards.
+func (g *Gate) Rewrite(ctx context.Context, root string, files map[string][]byte, write func() error) error {
+	return g.write(ctx, root, files, write, nil)
+}
+
+func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, write func() error, page func(Judgement, int) (string, Shown)) error {
 	file, canonical, err := g.RecordPath(ctx, root)
 	if err != nil {
 		return err
@@ -361,7 +370,7 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 		for name, data := range files {
 			next.Writing[name] = DataStamp(data)
 		}
-		before, err := g.shows(root, func(key string) bool { _, now := files[key]; return now && write == nil })
+		before, err := shows(page, root, func(key string) bool { _, now := files[key]; return now && write == nil })
 		if err != nil {
 			return next, err
 		}
@@ -377,7 +386,7 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 		}
 		maps.Copy(next.Files, next.Writing)
 		next.Writing = nil
-		after, err := g.shows(root, func(string) bool { return false })
+		after, err := shows(page, root, func(string) bool { return false })
 		if err == nil && next.Shown != nil {
 			sum := next.Shown.Plus(before, after)
 			next.Shown = &sum
@@ -386,11 +395,14 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 	})
 }
 
-// shows returns what the page of the workspace at root would show as it is now, without the files
-// of which leave is true.
-func (g *Gate) shows(root string, leave func(key string) bool) (Shown, error) {
+// shows returns what a page of the workspace at root would show as it is now, without the files of
+// which leave is true. Without a page that is nothing.
+func shows(page func(Judgement, int) (string, Shown), root string, leave func(key string) bool) (Shown, error) {
+	if page == nil {
+		return Shown{}, nil
+	}
 	c, err := look(root)
-	if err != nil || g.Page == nil {
+	if err != nil {
 		return Shown{}, err
 	}
 	for key := range c.Stamps {
@@ -400,7 +412,7 @@ func (g *Gate) shows(root string, leave func(key string) bool) (Shown, error) {
 			delete(c.nodes, key)
 		}
 	}
-	_, shown := g.Page(Judgement{Files: c}, 0)
+	_, shown := page(Judgement{Files: c}, 0)
 	return shown, nil
 }
 

@@ -82,6 +82,7 @@ func runFormat(ctx context.Context, g *Group, check, user bool, args []string) e
 		if check {
 			continue
 		}
+		changed[i].same = true
 		if err := changed[i].write(ctx, texts[i]); err != nil {
 			return fmt.Errorf("config fmt: %w", err)
 		}

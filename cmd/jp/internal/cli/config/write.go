@@ -25,6 +25,7 @@ type editedFile struct {
 	old   []byte
 	mode  fs.FileMode
 	had   bool // whether it existed
+	same  bool // what is written says the same as before
 }
 
 // lockConfig prevents other jp processes from changing config files of this user until unlock.
@@ -136,5 +137,9 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 	if f.key == "" || f.group.WS.Gate.ByEnv() {
 		return put()
 	}
-	return f.group.WS.Gate.Write(ctx, f.group.WS.Found(), map[string][]byte{f.key: data}, put)
+	write := f.group.WS.Gate.Write
+	if f.same {
+		write = f.group.WS.Gate.Rewrite
+	}
+	return write(ctx, f.group.WS.Found(), map[string][]byte{f.key: data}, put)
 }
