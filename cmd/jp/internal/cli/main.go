@@ -91,9 +91,9 @@ func newAppAt(con *console.Console) *app {
 	a.env = run.New(con, a.ws)
 	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return serve(ctx, &g, r) }
 	a.review = review.New(con, a.ws, a.env.Servers)
-	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, trust.Shown) {
-		p := a.review.Page(j)
-		return p.Text(width), p.Shown
+	a.ws.Gate.Page = func(ctx context.Context, j trust.Judgement, width int) (string, trust.Shown, error) {
+		p, err := a.review.Page(ctx, j)
+		return p.Text(width), p.Shown, err
 	}
 	return a
 }

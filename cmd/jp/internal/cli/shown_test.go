@@ -38,7 +38,10 @@ func TestShownRuns(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		page := a.review.Page(j)
+		page, err := a.review.Page(ctx, j)
+		if err != nil {
+			rt.Fatal(err)
+		}
 		if err := a.ws.Gate.Record(ctx, &j, page.Shown); err != nil {
 			rt.Fatal(err)
 		}
@@ -256,4 +259,22 @@ func drawWorkspace(rt *rapid.T, base string) drawn {
 	}
 	w.seconds = rapid.SliceOfN(rapid.SampledFrom(w.names), 2, 2).Draw(rt, "seconds")
 	return w
+}
+
+// TestPageEnds: a deadline or Ctrl-C ends a page that takes long, and nothing is asked.
+func TestPageEnds(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorkspace(rt, filepath.Join(t.TempDir(), "w"))
+		ctx, end := context.WithCancelCause(context.Background())
+		a := w.app()
+		j, err := a.ws.Gate.Judge(ctx, w.root)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		want := errors.New("ended")
+		end(want)
+		if _, err := a.review.Page(ctx, j); !errors.Is(err, want) {
+			rt.Fatalf("Page = %v, want %v", err, want)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"path"
 	"path/filepath"
@@ -80,8 +81,9 @@ const (
 	ByNobody    Holder = "nobody"     // until something enables it
 )
 
-// Page returns what the workspace would allow.
-func (v *Reviewer) Page(j trust.Judgement) Page {
+// Page returns what the workspace would allow. A workspace can have so many configs that it takes
+// long: the error is the cause of the end of ctx.
+func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	root := j.Files.Root
 	s := Page{
 		Workspace: root, Status: j.Status(), Record: j.Path, Agents: []Agent{}, Defined: []ToolGrant{}, Skills: []string{}, Texts: []string{},
@@ -115,6 +117,9 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 		s.Unlisted = oneLine(err)
 	}
 	for _, p := range found {
+		if ctx.Err() != nil {
+			return Page{}, context.Cause(ctx)
+		}
 		if p.Source == "workspace" {
 			agents := both(p.Name, p.Arg)
 			s.add(agents[0])
@@ -122,6 +127,9 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 		}
 	}
 	for _, f := range s.Files { // files that --cfg takes by their path
+		if ctx.Err() != nil {
+			return Page{}, context.Cause(ctx)
+		}
 		if name := filepath.FromSlash(f.Path); f.State != "gone" && path.Ext(name) == ".toml" && !listed[name] {
 			for _, a := range both(name, filepath.Join(root, name)) {
 				s.more(a)
@@ -146,7 +154,7 @@ func (v *Reviewer) Page(j trust.Judgement) Page {
 	}
 	s.Defined = v.defined(j.Files, &s.Shown)
 	s.Servers = v.servers.Brought(j.Files)
-	return s
+	return s, nil
 }
 
 // add adds an agent to the page.

@@ -36,7 +36,7 @@ type Gate struct {
 
 	// Page is what a person sees who is asked for trust: its text, laid out for width columns, and
 	// what it shows. Nil shows nothing.
-	Page func(j Judgement, width int) (text string, shown Shown)
+	Page pageFunc
 
 	Delegated bool // process of a sub-agent, whose caller has passed the gate and has the store: see Tools
 	TakesNone bool // the refused command would run with --cfg NONE
@@ -274,7 +274,10 @@ func (g *Gate) Ask(ctx context.Context, j *Judgement) error {
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	text, shown := g.Page(*j, tty.Width())
+	text, shown, err := g.Page(ctx, *j, tty.Width())
+	if err != nil {
+		return err
+	}
 	yes, err := console.Confirm(ctx, tty, text, "Trust this workspace?")
 	if err != nil {
 		return err
@@ -349,7 +352,7 @@ func (g *Gate) Rewrite(ctx context.Context, root string, files map[string][]byte
 	return g.write(ctx, root, files, write, nil)
 }
 
-func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, write func() error, page func(Judgement, int) (string, Shown)) error {
+func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, write func() error, page pageFunc) error {
 	file, canonical, err := g.RecordPath(ctx, root)
 	if err != nil {
 		return err
@@ -370,7 +373,7 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		for name, data := range files {
 			next.Writing[name] = DataStamp(data)
 		}
-		before, err := shows(page, root, func(key string) bool { _, now := files[key]; return now && write == nil })
+		before, err := shows(ctx, page, root, func(key string) bool { _, now := files[key]; return now && write == nil })
 		if err != nil {
 			return next, err
 		}
@@ -386,7 +389,7 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		}
 		maps.Copy(next.Files, next.Writing)
 		next.Writing = nil
-		after, err := shows(page, root, func(string) bool { return false })
+		after, err := shows(context.WithoutCancel(ctx), page, root, func(string) bool { return false })
 		if err == nil && next.Shown != nil {
 			sum := next.Shown.Plus(before, after)
 			next.Shown = &sum
@@ -395,9 +398,12 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 	})
 }
 
+// pageFunc is the type of Gate.Page.
+type pageFunc = func(ctx context.Context, j Judgement, width int) (text string, shown Shown, err error)
+
 // shows returns what a page of the workspace at root would show as it is now, without the files of
 // which leave is true. Without a page that is nothing.
-func shows(page func(Judgement, int) (string, Shown), root string, leave func(key string) bool) (Shown, error) {
+func shows(ctx context.Context, page pageFunc, root string, leave func(key string) bool) (Shown, error) {
 	if page == nil {
 		return Shown{}, nil
 	}
@@ -412,8 +418,8 @@ func shows(page func(Judgement, int) (string, Shown), root string, leave func(ke
 			delete(c.nodes, key)
 		}
 	}
-	_, shown := page(Judgement{Files: c}, 0)
-	return shown, nil
+	_, shown, err := page(ctx, Judgement{Files: c}, 0)
+	return shown, err
 }
 
 // Exchanged is the error for a file that is no longer as it passed the gate, for who is about to

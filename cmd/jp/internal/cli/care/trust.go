@@ -65,7 +65,10 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 	if err != nil {
 		return err
 	}
-	s := g.Review.Page(j)
+	s, err := g.Review.Page(ctx, j)
+	if err != nil {
+		return err
+	}
 	if !show && (j.Record == nil || len(j.Changes) > 0 || j.Record.Shown == nil || !j.Record.Shown.Has(s.Shown)) {
 		if j.Path == "" {
 			return exit.Refusedf("workspace %s: there is no folder for the record", root).WithHint("set HOME or XDG_STATE_HOME")
@@ -84,7 +87,9 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 		if j, err = g.WS.Gate.Judge(ctx, root); err != nil {
 			return err
 		}
-		s = g.Review.Page(j)
+		if s, err = g.Review.Page(ctx, j); err != nil {
+			return err
+		}
 	}
 	if g.Con.JSON() {
 		return g.Con.Document(s)
