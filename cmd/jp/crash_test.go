@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"os"
 	"os/signal"
@@ -95,6 +96,9 @@ func jp() {
 	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "nostore")); child && err == nil {
 		_ = os.Setenv("JP_STORE", filepath.Join(os.Getenv("TMPDIR"), "none"))
 	}
+	if says, err := os.ReadFile(filepath.Join(os.Getenv("TMPDIR"), "hostile")); err == nil && strings.Contains(strings.Join(os.Args, " "), "agent/hostile") {
+		os.Exit(hostile(says))
+	}
 	linger := func() {}
 	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "lingers")); child && err == nil {
 		linger = lingers()
@@ -102,6 +106,35 @@ func jp() {
 	status := run()
 	linger()
 	os.Exit(status)
+}
+
+// hostile is a sub-agent that says these lines, each as soon as the one before it is answered, and
+// writes the answers into the file "answers". Its exit status says that all is well.
+func hostile(says []byte) int {
+	for item := range strings.SplitSeq(os.Getenv("JP_PROC"), ",") {
+		number, ok := strings.CutPrefix(item, "wire=")
+		if !ok {
+			continue
+		}
+		fd, _ := strconv.Atoi(number)
+		owner := os.NewFile(uintptr(fd), "wire")
+		in := bufio.NewReader(owner)
+		answers, _ := in.ReadString('\n') // the start
+		for line := range strings.Lines(string(says)) {
+			if _, err := owner.WriteString(line); err != nil {
+				break
+			}
+			answer, err := in.ReadString('\n')
+			for err == nil && strings.HasPrefix(answer, `{"step"`) {
+				answer, err = in.ReadString('\n')
+			}
+			if answers += answer; err != nil {
+				break
+			}
+		}
+		_ = os.WriteFile(filepath.Join(os.Getenv("TMPDIR"), "answers"), []byte(answers), 0o600)
+	}
+	return 0
 }
 
 // lingers keeps what locks the run of this process and returns a function that waits until the file "lingers" is gone, as a run whose

@@ -266,3 +266,103 @@ func TestSubagentOpensNoStore(t *testing.T) {
 		t.Error("a sub-agent made the store")
 	}
 }
+
+// TestHostileSubagent runs sub-agents that say on their wire what no jp says. Whatever that is, the
+// owner carries out only what was granted, nothing of it stays reserved, the ledger adds up, and
+// nobody takes the run for a good one.
+func TestHostileSubagent(t *testing.T) {
+	const (
+		begin = `{"n":1,"append":{"events":[{"event_id":"e1","type":"turn_start"},{"event_id":"e2","type":"chat_request","content":"q"}]}}` + "\n"
+		calls = `{"n":2,"append":{"events":[{"event_id":"t1","type":"tool_call_request","id":"c1","name":"jp_query","arguments":{}},` +
+			`{"event_id":"t2","type":"tool_call_request","id":"c2","name":"jp_conversation_print","arguments":{}},` +
+			`{"event_id":"t3","type":"tool_call_request","id":"c3","name":"escape","arguments":{}},` +
+			`{"event_id":"t4","type":"tool_call_request","id":"c4","name":"jp_batch_query","arguments":{}},` +
+			`{"event_id":"t5","type":"tool_call_request","id":"c5","name":"jp_conversation_list","arguments":{}}]}}` + "\n"
+		leaf = `{"id":"c1","name":"jp_query","arguments":{"config":"agent/leaf","query":"leaf"}}`
+		end  = `,{"event_id":"z1","type":"chat_response","message":"done"},{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n"
+	)
+	for name, tt := range map[string]struct {
+		says   string
+		want   string // part of the answers, or of the reason of the end
+		leaves int    // sub-agents that it has made
+	}{
+		"not held":            {begin + calls + `{"n":3,"call":{"id":"c4","name":"jp_batch_query","arguments":{"queries":[]}}}` + "\n", "tool jp_batch_query: not held", 0},
+		"a tool of its own":   {begin + calls + `{"n":3,"call":{"id":"c3","name":"escape","arguments":{}}}` + "\n", "tool escape: not held", 0},
+		"asks first":          {begin + calls + `{"n":3,"call":{"id":"c5","name":"jp_conversation_list","arguments":{}}}` + "\n", "tool jp_conversation_list: no", 0},
+		"its caller":          {begin + calls + `{"n":3,"call":{"id":"c2","name":"jp_conversation_print","arguments":{"id":"ROOT"}}}` + "\n", "not below", 0},
+		"itself":              {begin + calls + `{"n":3,"call":{"id":"c2","name":"jp_conversation_print","arguments":{"id":"SELF"}}}` + "\n", "not below", 0},
+		"a command":           {begin + calls + `{"n":3,"command":{"tool":"escape","call":"c3","args":["query","x"]}}` + "\n", "tool escape: does not run jp", 0},
+		"a command, but ours": {begin + calls + `{"n":3,"command":{"tool":"jp_query","call":"c1","args":["query","x"]}}` + "\n", "tool jp_query: does not run jp", 0},
+		"call of another":     {begin + calls + `{"n":3,"call":{"id":"root-1","name":"jp_query","arguments":{}}}` + "\n", "was not made in this turn", 0},
+		"before the turn":     {`{"n":1,"admit":[` + leaf + `]}` + "\n", "was not made in this turn", 0},
+		"admitted twice":      {begin + calls + `{"n":3,"admit":[` + leaf + "," + leaf + `]}` + "\n" + `{"n":4,"admit":[` + leaf + `]}` + "\n", `{"answer":{"n":4}}`, 1},
+		"called twice":        {begin + calls + `{"n":3,"call":` + leaf + `}` + "\n" + `{"n":4,"call":` + leaf + `}` + "\n", `"recalled":true`, 1},
+		"another profile":     {begin + calls + `{"n":3,"call":{"id":"c1","name":"jp_query","arguments":{"config":"agent/hostile","query":"q"}}}` + "\n", "agent/hostile", 0},
+		"10,000 calls":        {begin + calls + `{"n":3,"admit":[` + strings.Repeat(leaf+",", 9_999) + leaf + `]}` + "\n", "too many calls", 0},
+		"no answer":           {begin + `{"n":2,"append":{"events":[{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n", "without an answer", 0},
+		"after the end": {begin + `{"n":2,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end +
+			`{"n":3,"append":{"events":[{"event_id":"n2","type":"turn_start"}]}}` + "\n", "after the end", 0},
+		"gives back":      {begin + `{"n":2,"append":{"events":[{"event_id":"m1","type":"model_call","model":"m","usage":{"input_tokens":-1000000}}]}}` + "\n", "less than nothing", 0},
+		"not asked":       {begin + `{"n":2,"append":{"events":[{"event_id":"m1","type":"model_call","model":"m","usage":{"input_tokens":1000000}}]}}` + "\n", "not begun", 0},
+		"garbage":         {begin + "GET / HTTP/1.1\n", "cannot be read", 0},
+		"only its answer": {begin + `{"n":2,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end, "without its result line", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const query = "[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n"
+			print := "[conversation.tools.jp_conversation_print]\nsource = \"conversation\"\nrun = \"unattended\"\n" +
+				"[conversation.tools.jp_conversation_list]\nsource = \"conversation\"\nrun = \"ask\"\n"
+			const tool = "[conversation.tools.escape]\nsource = \"local\"\ndescription = \"d\"\ncommand = { program = \"true\" }\nrun = \"unattended\"\n"
+			s := newSite(t, map[string]string{
+				".jp/config.toml":               "[assistant]\nmodel = \"script/main.toml\"\n" + query + print + tool + "[delegation]\nprofiles = [\"agent/hostile\"]\nmax_depth = 2\n",
+				".jp/config/agent/hostile.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n" + query + print + tool + "[delegation]\nprofiles = [\"agent/leaf\"]\nmax_depth = 1\n",
+				".jp/config/agent/leaf.toml":    "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n",
+				"main.toml":                     "[[rule]]\nround = 1\ntool_calls = [{ name = \"jp_query\", arguments = { config = \"agent/hostile\", query = \"hostile\" } }]\n[[rule]]\ntext = \"after all\"\n",
+				"leaf.toml":                     "[[rule]]\ntext = \"the leaf is done\"\n",
+			})
+			root, err := s.store.Create(t.Context(), convstore.New{Title: "another"}) // so that the next ids are known
+			if err != nil {
+				t.Fatal(err)
+			}
+			says := strings.NewReplacer("ROOT", (root.ID + 1).String(), "SELF", (root.ID + 2).String()).Replace(tt.says)
+			if err := os.WriteFile(filepath.Join(s.home, "hostile"), []byte(says), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, code := s.jp("query", "--new", "go")
+			if code != 0 || !strings.HasSuffix(out, "after all\n") {
+				t.Errorf("the root ended with %d: %s", code, out)
+			}
+			s.gone()
+			answers, _ := os.ReadFile(filepath.Join(s.home, "answers"))
+			c := s.all()
+			leaves := 0
+			for _, d := range s.delegations(c["go"].ID) {
+				if d.State == "" {
+					t.Errorf("still reserved: %s", dump(d))
+				}
+				if d.Caller != c["go"].ID {
+					leaves++
+					continue
+				}
+				if d.State == convstore.StateOK || d.State == convstore.StatePartial {
+					t.Errorf("it ended as %s", dump(d))
+				}
+				if !strings.Contains(string(answers)+d.Reason, tt.want) {
+					t.Errorf("want %q in the reason %q or the answers:\n%s", tt.want, d.Reason, answers)
+				}
+			}
+			if leaves != tt.leaves {
+				t.Errorf("it made %d sub-agents, want %d", leaves, tt.leaves)
+			}
+			spent, err := usage.Spent(t.Context(), s.store.View, c["go"].ID)
+			if diff := spent.Differences(); err != nil || len(diff) > 0 {
+				t.Errorf("events and ledger disagree: %s, %v", dump(diff), err)
+			}
+			for _, conv := range c {
+				if conv.Status == convstore.StatusRunning || conv.Status == convstore.StatusQueued {
+					t.Errorf("%s is %s, though nothing runs", conv.Title, conv.Status)
+				}
+			}
+		})
+	}
+}

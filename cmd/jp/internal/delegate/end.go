@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/brief"
@@ -76,6 +77,9 @@ func (e *ending) amend(r request, turn []convstore.Event) {
 
 // verdict is the decision table of runner.judge.
 func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *stream.Result, bad *stream.LineError) (convstore.State, string) {
+	if bad := (*wire.FrameError)(nil); errors.As(runErr, &bad) { // whatever else it says, and however we ended it
+		return convstore.StateError, "it broke the protocol: " + bad.Reason
+	}
 	os, osReason := fromExit(end)
 	if stored == nil && result == nil {
 		switch {
