@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"jp/convstore"
-	"jp/profiles"
+	"jp/profiles/role"
 	"jp/tools"
 )
 
@@ -13,7 +13,7 @@ import (
 // by name and authority. A run, a person who delegates and the one rule all use it. It is an
 // immutable value; with the zero Ceiling no tool may be held.
 type Ceiling struct {
-	roles []profiles.ToolProfile
+	roles []role.ToolProfile
 	grant *convstore.Grant // nil = none, as at a root
 }
 
@@ -22,8 +22,8 @@ type Ceiling struct {
 // know is an error.
 func CeilingOf(grant *convstore.Grant, roles ...string) (Ceiling, error) {
 	c := Ceiling{grant: grant}
-	for _, role := range roles {
-		p, err := profiles.Role(role)
+	for _, name := range roles {
+		p, err := role.Tools(name)
 		if err != nil {
 			return Ceiling{}, err
 		}
@@ -60,7 +60,7 @@ func (c Ceiling) Role() string {
 		switch {
 		case i == 0:
 			text = p.Name()
-		case p.Name() != c.roles[0].Name() && p.Name() != profiles.RoleMain:
+		case p.Name() != c.roles[0].Name() && p.Name() != role.Main:
 			text += " as " + p.Name()
 		}
 	}
@@ -72,7 +72,7 @@ func (c Ceiling) holds(name, source, authority string) bool {
 }
 
 func (c Ceiling) inRole(name, source string) bool {
-	return len(c.roles) > 0 && !slices.ContainsFunc(c.roles, func(p profiles.ToolProfile) bool { return !p.Matches(name, source) })
+	return len(c.roles) > 0 && !slices.ContainsFunc(c.roles, func(p role.ToolProfile) bool { return !p.Matches(name, source) })
 }
 
 // covers reports whether a grant lists a tool. nil, which is no grant, lists every tool. A tool

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"jp/convstore"
-	"jp/profiles"
+	"jp/profiles/role"
 	"jp/tools"
 )
 
@@ -300,7 +300,7 @@ const (
 	kindBatch          = "batch_complete"
 	kindSpecialization = "specialization"
 
-	roleSubagent = profiles.RoleSubagent
+	roleSubagent = role.Subagent
 )
 
 // LabelSpecialization is the label of the one child for a caller, tool and session. Its value is

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"jp/convstore"
-	"jp/profiles"
+	"jp/profiles/role"
 	"jp/tools"
 )
 
@@ -281,7 +281,7 @@ func FuzzPolicy(f *testing.F) {
 		case int(used) >= c.Limits.MaxPerTurn:
 			t.Errorf("admitted call %d of %d", used, c.Limits.MaxPerTurn)
 		}
-		role, err := profiles.Role(profiles.RoleSubagent)
+		role, err := role.Tools(role.Subagent)
 		if err != nil {
 			t.Fatal(err)
 		}

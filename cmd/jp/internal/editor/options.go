@@ -12,6 +12,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/profiles/effort"
+	"jp/profiles/role"
 )
 
 // The options of a session. Each has the name of its flag.
@@ -55,7 +56,7 @@ func (o *sessionOptions) learn(ctx context.Context, own *run.Env, conv convstore
 	models := known.Models(ctx, known.HasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stored, o.models = choice{a.Model, cmp.Or(a.Parameters.Reasoning, asIs), cmp.Or(conv.Role, profiles.RoleMain)}, models
+	o.stored, o.models = choice{a.Model, cmp.Or(a.Parameters.Reasoning, asIs), cmp.Or(conv.Role, role.Main)}, models
 	return o.chosen.over(o.stored) != o.shown
 }
 
@@ -113,7 +114,7 @@ func (s *session) Options() []acp.ConfigOption {
 	var roles []acp.ConfigValue
 	for _, r := range narrower(o.stored.role) {
 		name := map[string]string{
-			profiles.RoleMain: "All tools", profiles.RoleScheduled: "Tools that work without a person", profiles.RoleSynthesis: "Tools that only read",
+			role.Main: "All tools", role.Scheduled: "Tools that work without a person", role.Synthesis: "Tools that only read",
 		}[r]
 		roles = append(roles, acp.ConfigValue{Value: r, Name: cmp.Or(name, r), Description: "of the tools that the config enables, those that the role " + r + " allows"})
 	}
@@ -124,16 +125,16 @@ func (s *session) Options() []acp.ConfigOption {
 	}
 }
 
-// narrower returns role and the roles to which it can be narrowed. Each allows no more tools than
+// narrower returns a role and the roles to which it can be narrowed. Each allows no more tools than
 // the ones before it.
-func narrower(role string) []string {
-	switch role {
-	case profiles.RoleMain:
-		return []string{role, profiles.RoleScheduled, profiles.RoleSynthesis}
-	case profiles.RoleSynthesis:
-		return []string{role}
+func narrower(from string) []string {
+	switch from {
+	case role.Main:
+		return []string{from, role.Scheduled, role.Synthesis}
+	case role.Synthesis:
+		return []string{from}
 	}
-	return []string{role, profiles.RoleSynthesis}
+	return []string{from, role.Synthesis}
 }
 
 // Set sets an option, after a check that the conversation can continue with the value.

@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/role"
 	"jp/tools"
 )
 
@@ -31,7 +32,7 @@ var errTitleLate = errors.New("it took too long")
 func (ag *Agent) LogNote(n convstore.Note) {
 	if n.Kind == agent.NoteSynthesis {
 		held := ag.Loop.Synthesis.Tools.Len()
-		ag.run.env.Con.Logger().Info("tools", "conversation", ag.run.Conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", ag.Loop.Tools.Set.Len()-held)
+		ag.run.env.Con.Logger().Info("tools", "conversation", ag.run.Conv.ID, "role", role.Synthesis, "allowed", held, "denied", ag.Loop.Tools.Set.Len()-held)
 	}
 }
 
@@ -159,7 +160,7 @@ func (ag *Agent) temperature(cfg profiles.Config, info model.Info) *float64 {
 // talksAsMain reports whether this run has the role main: a person started it, in a conversation
 // that was not delegated.
 func (ag *Agent) talksAsMain() bool {
-	main := func(role string) bool { return role == "" || role == profiles.RoleMain }
+	main := func(name string) bool { return name == "" || name == role.Main }
 	return main(ag.run.Conv.Role) && main(ag.run.req.Role) && ag.run.Conv.Grant == nil
 }
 
@@ -327,7 +328,7 @@ func contextTokens(conv convstore.Conversation) int64 {
 
 // synthesis narrows this run to the role synthesis, for a turn with late results.
 func synthesis(cfg profiles.Config, held tools.Set) (agent.Synthesis, error) {
-	role, err := profiles.Role(profiles.RoleSynthesis)
+	role, err := role.Tools(role.Synthesis)
 	if err != nil {
 		return agent.Synthesis{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/role"
 )
 
 // Request says which conversation to open, what to ask, and what differs from the stored config of
@@ -71,7 +72,7 @@ func Clean(text string) (string, error) {
 
 // PersonRoles returns the roles that a person may choose. The rule gives a sub-agent its role.
 func PersonRoles() []string {
-	return []string{profiles.RoleMain, profiles.RoleScheduled, profiles.RoleSynthesis}
+	return []string{role.Main, role.Scheduled, role.Synthesis}
 }
 
 // prompts returns sections for the system prompt.

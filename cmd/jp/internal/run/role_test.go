@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"jp/profiles"
+	"jp/profiles/role"
 	"jp/tools"
 )
 
@@ -43,7 +43,7 @@ func TestRolesPlaceEveryTool(t *testing.T) {
 		}
 		got = append(got, name)
 		if roles := holders(t, name, def.Source); roles != want[name] {
-			t.Errorf("tool %s of source %s is held by %q, want %q: place it in profiles.Role and here", name, def.Source, roles, want[name])
+			t.Errorf("tool %s of source %s is held by %q, want %q: place it in role.Tools and here", name, def.Source, roles, want[name])
 		}
 		// Under a source that nobody has decided about the name gains nothing, and main holds it as
 		// it holds everything.
@@ -90,7 +90,7 @@ func TestRolesPlaceEverySource(t *testing.T) {
 			}
 			found[source] = true
 			if roles := holders(t, "some_tool", source); roles != want[source] {
-				t.Errorf("source %s is held by %q, want %q: place it in profiles.Role and here", source, roles, want[source])
+				t.Errorf("source %s is held by %q, want %q: place it in role.Tools and here", source, roles, want[source])
 			}
 		}
 		return true
@@ -106,13 +106,13 @@ func TestRolesPlaceEverySource(t *testing.T) {
 func holders(t *testing.T, name, source string) string {
 	t.Helper()
 	var roles []string
-	for _, role := range profiles.Roles() {
-		p, err := profiles.Role(role)
+	for _, of := range role.All() {
+		p, err := role.Tools(of)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.Matches(name, source) {
-			roles = append(roles, role)
+			roles = append(roles, of)
 		}
 	}
 	return strings.Join(roles, " ")

@@ -25,6 +25,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/role"
 	"jp/tools"
 	"jp/tools/brief"
 )
@@ -183,7 +184,7 @@ func (s *service) readOnly(ctx context.Context) func(tools.Tool) bool {
 }
 
 func (s *service) onlyReads(ctx context.Context, profile string) bool {
-	reading, err := profiles.Role(profiles.RoleSynthesis)
+	reading, err := role.Tools(role.Synthesis)
 	if err != nil {
 		return false
 	}

@@ -1,22 +1,25 @@
-package profiles
+// Package role has the roles of agents, each with the tools that an agent of that role may ever hold.
+package role
 
 import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"jp/profiles/fault"
 )
 
 // The roles of agents. The one rule decides that a sub-agent has its role; a person may choose one
 // of the others.
 const (
-	RoleMain      = "main"      // talks with a person
-	RoleSubagent  = "subagent"  // works for another agent
-	RoleScheduled = "scheduled" // runs by itself, with nobody there
-	RoleSynthesis = "synthesis" // only sums up finished results
+	Main      = "main"      // talks with a person
+	Subagent  = "subagent"  // works for another agent
+	Scheduled = "scheduled" // runs by itself, with nobody there
+	Synthesis = "synthesis" // only sums up finished results
 )
 
-// Roles lists the roles, sorted.
-func Roles() []string { return []string{RoleMain, RoleScheduled, RoleSubagent, RoleSynthesis} }
+// All lists the roles, sorted.
+func All() []string { return []string{Main, Scheduled, Subagent, Synthesis} }
 
 // ToolProfile is the ceiling of a role: the tools that an agent of that role may ever hold,
 // whatever its config enables. It is an immutable value; the zero ToolProfile admits nothing.
@@ -36,23 +39,23 @@ type ToolRules struct {
 	Names   []string
 }
 
-// Role returns the tool profile of a role; "" is main. These are compiled in and cannot be
+// Tools returns the tool profile of a role; "" is main. These are compiled in and cannot be
 // configured: a mistake in a file must not open a boundary. All but main are true allowlists: they
 // admit no source that they do not name.
-func Role(role string) (ToolProfile, error) {
+func Tools(role string) (ToolProfile, error) {
 	switch role {
-	case "", RoleMain:
-		return ToolProfile{name: RoleMain}.With(ToolRules{Sources: []string{"*"}}), nil
-	case RoleSubagent, RoleScheduled:
+	case "", Main:
+		return ToolProfile{name: Main}.With(ToolRules{Sources: []string{"*"}}), nil
+	case Subagent, Scheduled:
 		return ToolProfile{name: role}.
 			With(ToolRules{Sources: []string{"builtin", "conversation", "delegation", "local", "mcp.*"}}).
 			Without(ToolRules{Sources: []string{"interactive"}, Names: []string{"ask_user"}}), nil
-	case RoleSynthesis:
+	case Synthesis:
 		return ToolProfile{name: role}.
 			With(ToolRules{Sources: []string{"conversation"}, Names: []string{"fs_grep_files", "fs_list_files", "fs_read_file"}}).
 			Without(ToolRules{Sources: []string{"delegation", "interactive"}}), nil
 	}
-	return ToolProfile{}, &Error{Layer: "role", Msg: strconv.Quote(role) + " is unknown", Hint: "roles are " + strings.Join(Roles(), ", ")}
+	return ToolProfile{}, &fault.Error{Layer: "role", Msg: strconv.Quote(role) + " is unknown", Hint: "roles are " + strings.Join(All(), ", ")}
 }
 
 // Name is the name of the role.
