@@ -366,3 +366,62 @@ func TestHostileSubagent(t *testing.T) {
 		})
 	}
 }
+
+// TestContinuedModelIsStored continues a sub-agent under another model: its conversation has that
+// model from then on, and says that it was changed.
+func TestContinuedModelIsStored(t *testing.T) {
+	const opus, haiku = "anthropic/claude-opus-5-5", "anthropic/claude-haiku-5-5"
+	answers, err := script.Parse("model.toml", []byte(`
+[[rule]]
+query = "child"
+text = "done"
+[[rule]]
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/r", query = "child" } }]
+[[rule]]
+round = 2
+captures = { id = 'conversation_id="(jp-c[0-9]+)"' }
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/r", id = "{{id}}", query = "child, again", overrides = ["assistant.model=`+haiku+`"] } }]
+[[rule]]
+text = "after all"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bank{price: model.PerMillion(4, 20, 0.2, 5), next: answers.Stream("wire", "")}
+	server, err := wire.Start(b.stream, wire.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	s := newSite(t, map[string]string{
+		".jp/config.toml":         "[assistant]\nmodel = \"" + opus + "\"\n[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n[delegation]\nprofiles = [\"agent/r\"]\n",
+		".jp/config/agent/r.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"" + opus + "\"\n",
+	})
+	s.more = []string{"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=sk-the-key-of-this-test"}
+	out, code := s.jp("query", "--new", "go")
+	c := s.all()["child"]
+	if code != 0 || !strings.HasSuffix(out, "after all\n") || c.Turns != 2 {
+		t.Fatalf("%d %s; the child: %s", code, out, dump(c))
+	}
+	config, err := s.store.Config(t.Context(), c.ID)
+	if err != nil || c.Model != haiku || !strings.Contains(string(config.JSON), haiku) {
+		t.Errorf("the model of the child is %s, its config %s, %v", c.Model, config.JSON, err)
+	}
+	var models []string
+	changes := 0
+	for _, ev := range s.events(c.ID) {
+		switch b := ev.Body.(type) {
+		case convstore.ModelCall:
+			models = append(models, b.Model)
+		case convstore.ConfigDelta:
+			changes++
+			if !strings.Contains(string(b.Delta), haiku) {
+				t.Errorf("the config was changed by %s", b.Delta)
+			}
+		}
+	}
+	if changes != 1 || !slices.Equal(models, []string{opus, haiku}) {
+		t.Errorf("%d changes, models %q", changes, models)
+	}
+}
