@@ -34,7 +34,7 @@ func NewClient() *http.Client {
 			DialContext:            (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			ForceAttemptHTTP2:      true,
 			TLSHandshakeTimeout:    15 * time.Second,
-			MaxIdleConnsPerHost:    4,
+			MaxIdleConnsPerHost:    32, // of a whole tree of sub-agents
 			IdleConnTimeout:        90 * time.Second,
 			ExpectContinueTimeout:  time.Second,
 			MaxResponseHeaderBytes: 256 << 10,

@@ -34,7 +34,7 @@ type Error struct {
 	Hint       string        // see Advice; "" = none
 	Final      bool          // whether repeating the same request is pointless
 	Model      string        // id of a model that does not exist, if that is the error; "" otherwise
-	Err        error         // cause, may be nil
+	Err        error         `json:"-"` // cause, may be nil
 }
 
 // Error returns "anthropic: rate_limit (429): Number of requests has exceeded ...".

@@ -38,3 +38,29 @@ func (c Content) size() int {
 	}
 	return n
 }
+
+// Size returns the number of bytes of all that the request has.
+func (r Request) Size() int {
+	n := len(r.Schema)
+	for _, s := range r.System {
+		n += len(s.Text)
+	}
+	for _, t := range r.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Schema)
+	}
+	for _, m := range r.Messages {
+		for _, c := range m.Content {
+			if n += c.size(); c.Image != nil {
+				n += len(c.Image.Data)
+			}
+		}
+	}
+	return n
+}
+
+// Size returns about how many bytes of memory the part takes.
+func (p Part) Size() int {
+	n := 64 + len(p.Text) + len(p.ReasoningDelta) + len(p.CallDelta)
+	n += Content{Reasoning: p.Reasoning, Call: p.Call}.size()
+	return n
+}

@@ -31,6 +31,7 @@ import (
 	"strconv"
 
 	"jp/convstore"
+	"jp/tools/jsondoc"
 )
 
 // Stream asks a model once and yields its reply. Nothing happens before the iteration starts. Each
@@ -38,38 +39,38 @@ import (
 type Stream func(ctx context.Context, r Request) iter.Seq2[Part, error]
 
 // Request is one call of a model: the whole thread so far and what may follow. Streams read it and
-// do not change it.
+// do not change it. Its JSON is for another process that makes the call: all but the functions.
 type Request struct {
-	Model       string          // the provider's own id, without the provider's name
-	System      []Section       // system prompt, in order; may be empty
-	Messages    []Message       // thread; the last message is not the assistant's
-	Tools       []Tool          // tools that are offered; names are unique
-	MaxTokens   int             // most tokens of output; 0 = the model's own limit
-	Reasoning   string          // none, low, medium or high; "" = the model's default
-	Temperature *float64        // nil = the provider's default
-	Schema      json.RawMessage // JSON schema that the answer must match; nil = free text
-	ToolChoice  string          // "" = the model decides; "none" = no calls
+	Model       string          `json:",omitempty"` // the provider's own id, without the provider's name
+	System      []Section       `json:",omitempty"` // system prompt, in order; may be empty
+	Messages    []Message       `json:",omitempty"` // thread; the last message is not the assistant's
+	Tools       []Tool          `json:",omitempty"` // tools that are offered; names are unique
+	MaxTokens   int             `json:",omitempty"` // most tokens of output; 0 = the model's own limit
+	Reasoning   string          `json:",omitempty"` // none, low, medium or high; "" = the model's default
+	Temperature *float64        `json:",omitempty"` // nil = the provider's default
+	Schema      json.RawMessage `json:",omitempty"` // JSON schema that the answer must match; nil = free text
+	ToolChoice  string          `json:",omitempty"` // "" = the model decides; "none" = no calls
 	// ids that no call of the reply may have, besides those in Messages; nil = none
-	CallIDs map[string]bool
+	CallIDs map[string]bool `json:",omitempty"`
 
 	// For script models, which answer by these.
-	Profile string // name of the agent profile, "" = none
-	Turn    int    // number of the turn in the conversation, from 1
-	Round   int    // number of the model call in the turn, from 1; 0 = a summary or a title
-	Run     string // run of a recorded tree, see script.Trail; "" = the first one, or no recording
+	Profile string `json:",omitempty"` // name of the agent profile, "" = none
+	Turn    int    `json:",omitempty"` // number of the turn in the conversation, from 1
+	Round   int    `json:",omitempty"` // number of the model call in the turn, from 1; 0 = a summary or a title
+	Run     string `json:",omitempty"` // run of a recorded tree, see script.Trail; "" = the first one, or no recording
 
-	Attempt int // set by Retry, 1-based; 0 counts as 1
+	Attempt int `json:",omitempty"` // set by Retry, 1-based; 0 counts as 1
 
 	// Waits is called when an attempt has failed and will be repeated, and when the first one is
 	// held back: from then until Again no request is on its way. An error ends the call. nil = an
 	// attempt that used or said something is not repeated.
-	Waits func(context.Context, Lost) error
+	Waits func(context.Context, Lost) error `json:"-"`
 	// Again is called before the next request is sent. It returns that request, which may be
 	// shorter. An error ends the call. nil = the same request is sent.
-	Again func(context.Context) (Request, error)
+	Again func(context.Context) (Request, error) `json:"-"`
 	// Named is called with the provider's names of the reply and of the model that makes it, as
 	// soon as they are known, also for attempts that fail. Either may be "". nil = nobody asks.
-	Named func(id, model string)
+	Named func(id, model string) `json:"-"`
 }
 
 // Name calls r.Named, if there is one.
@@ -138,11 +139,11 @@ type Message struct {
 // Content is one piece of a message: exactly one field is set. Text belongs to users and
 // assistants, Image to users, Reasoning and Call to assistants, Result to tools.
 type Content struct {
-	Text      string
-	Image     *Image
-	Reasoning *Reasoning
-	Call      *Call
-	Result    *CallResult
+	Text      string      `json:",omitempty"`
+	Image     *Image      `json:",omitempty"`
+	Reasoning *Reasoning  `json:",omitempty"`
+	Call      *Call       `json:",omitempty"`
+	Result    *CallResult `json:",omitempty"`
 }
 
 // Image is a picture that a user shows.
@@ -158,7 +159,7 @@ func ImageTypes() []string { return []string{"image/png", "image/jpeg", "image/g
 type Reasoning struct {
 	Text      string
 	Signature string          // the provider's proof that Text is its own
-	Opaque    json.RawMessage // other data that must be sent back to the provider
+	Opaque    json.RawMessage `json:",omitempty"` // other data that must be sent back to the provider
 	Provider  string          // provider that made it
 }
 
@@ -167,6 +168,22 @@ type Call struct {
 	ID        string // unique within the thread
 	Name      string
 	Arguments json.RawMessage // text of the model, which may not be JSON; never empty
+}
+
+// callText is a Call in JSON, where its arguments are a text: they may not be JSON.
+type callText struct{ ID, Name, Arguments string }
+
+// MarshalJSON implements json.Marshaler.
+func (c Call) MarshalJSON() ([]byte, error) {
+	return jsondoc.Encode(callText{c.ID, c.Name, string(c.Arguments)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Call) UnmarshalJSON(raw []byte) error {
+	var t callText
+	err := json.Unmarshal(raw, &t)
+	*c = Call{t.ID, t.Name, json.RawMessage(t.Arguments)}
+	return err
 }
 
 // CallResult answers the Call with the same ID.
@@ -179,18 +196,18 @@ type CallResult struct {
 
 // Part is a piece of a reply: exactly one field is set, those beside Usage left aside.
 type Part struct {
-	Text           string     // more of the answer
-	ReasoningDelta string     // more of the thinking, to show; Reasoning repeats it whole
-	Reasoning      *Reasoning // complete block of thinking, to store
+	Text           string     `json:",omitempty"` // more of the answer
+	ReasoningDelta string     `json:",omitempty"` // more of the thinking, to show; Reasoning repeats it whole
+	Reasoning      *Reasoning `json:",omitempty"` // complete block of thinking, to store
 	// more of a tool call, which shows that one is being made; Call repeats it whole
-	CallDelta string
-	Call      *Call // complete tool call
-	Usage     *convstore.Usage
-	Stop      Stop // end of a complete reply
+	CallDelta string           `json:",omitempty"`
+	Call      *Call            `json:",omitempty"` // complete tool call
+	Usage     *convstore.Usage `json:",omitempty"`
+	Stop      Stop             `json:",omitempty"` // end of a complete reply
 
 	// Beside Usage.
-	Cost      *int64 // nano-dollars that the provider reports for the reply; nil = none
-	Estimated bool   // whether the usage, or a part of it, is an estimate
+	Cost      *int64 `json:",omitempty"` // nano-dollars that the provider reports for the reply; nil = none
+	Estimated bool   `json:",omitempty"` // whether the usage, or a part of it, is an estimate
 }
 
 // content reports whether the part is something that was said.

@@ -66,19 +66,10 @@ var errMost = errors.New("held back for long enough")
 // the least time. The error is the context's cause, or an *Error of KindRateLimit where the wait
 // would outlast its deadline.
 func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass, error) {
-	open := model.Pass{At: g.now(), Open: true}
-	path, err := g.find()
-	if err != nil {
-		g.fail(err)
+	path, open, ok := g.look()
+	if ok {
 		return open, nil
 	}
-	if path == "" {
-		return open, nil
-	}
-	if info, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return open, nil
-	}
-
 	bound, cancel := context.WithTimeoutCause(ctx, g.most, errMost)
 	defer cancel()
 	pass, err := g.waitTurn(ctx, bound, path, waits)
@@ -93,6 +84,26 @@ func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass
 		g.fail(err)
 	}
 	return model.Pass{At: g.now(), Open: true}, nil
+}
+
+// Look returns the permission to send one request where the gate is open. It waits for nobody.
+func (g *Gate) Look() (model.Pass, bool) {
+	_, pass, ok := g.look()
+	return pass, ok
+}
+
+func (g *Gate) look() (path string, open model.Pass, ok bool) {
+	open = model.Pass{At: g.now(), Open: true}
+	path, err := g.find()
+	if err != nil {
+		g.fail(err)
+		return "", open, true
+	}
+	if path == "" {
+		return "", open, true
+	}
+	info, err := os.Lstat(path)
+	return path, open, errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
 // waitTurn waits in the line, and then for the time of the request, until bound ends, which is
