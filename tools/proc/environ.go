@@ -3,7 +3,7 @@ package proc
 import "strings"
 
 // AgentEnv returns the names that the environment of an agent is built from, for [Environ]. The
-// caller appends what a certain agent needs, such as the key of its model.
+// caller appends what a certain agent needs.
 func AgentEnv() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_*",

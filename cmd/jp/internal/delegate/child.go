@@ -35,6 +35,7 @@ type runner struct {
 	environ     func(context.Context, Run) []string
 	below       func(context.Context, Below) (Options, Arm, error)
 	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
+	model       func(context.Context, Below) wire.Model
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)

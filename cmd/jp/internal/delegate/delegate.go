@@ -29,6 +29,7 @@ import (
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/proc"
@@ -79,6 +80,10 @@ type Options struct {
 	Environ func(context.Context, Run) []string // environment of a child, with what its model needs
 	Warn    func(format string, a ...any)       // nil = warnings are dropped
 	Log     *slog.Logger                        // nil = nothing is logged
+
+	// Model returns the model of a sub-agent, which asks it through this process; nil = none may be
+	// asked.
+	Model func(context.Context, Below) wire.Model
 
 	// Follow is called at each step of a delegation, with the context of its call, from any
 	// goroutine; nil = nobody follows.
@@ -134,6 +139,9 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	if o.Follow == nil {
 		o.Follow = func(context.Context, Step) {}
 	}
+	if o.Model == nil {
+		o.Model = func(context.Context, Below) wire.Model { return wire.Model{Err: errNoModel} }
+	}
 	if o.Priced == nil {
 		o.Priced = func(string) bool { return false }
 	}
@@ -155,7 +163,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, priced: o.Priced,
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, model: o.Model, priced: o.Priced,
 		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
 	}
 	return d, nil

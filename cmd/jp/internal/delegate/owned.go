@@ -18,7 +18,7 @@ import (
 	"jp/tools/proc"
 )
 
-// Below is a sub-agent that delegates itself.
+// Below is a sub-agent as the process that started it knows it.
 type Below struct {
 	Log       *convstore.Log
 	Conv      convstore.Conversation
@@ -74,6 +74,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		err := wire.Serve(ctx, ours, wire.Owner{
 			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account()}, Log: log, Subagents: o.subagents,
 			Title: r.Title, Change: o.change, Priced: o.runner.priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.checkpoint,
+			Model: o.runner.model(ctx, o.below),
 		})
 		if err != nil {
 			stop(err)
@@ -116,7 +117,7 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		var d *Delegator
 		if err == nil {
 			p, environ := o.runner, opt.Environ
-			opt.Slot, opt.Below, opt.Change, opt.Follow = o.slot, p.below, p.change, followCall
+			opt.Slot, opt.Below, opt.Change, opt.Model, opt.Follow = o.slot, p.below, p.change, p.model, followCall
 			opt.Environ = func(ctx context.Context, r Run) []string {
 				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
 			}
@@ -285,4 +286,7 @@ func traceOf(ctx context.Context) []string {
 
 const maxTrace = 1024 // bytes of a variable
 
-var errNoBelow = errors.New("delegation: this caller's sub-agents cannot delegate")
+var (
+	errNoBelow = errors.New("delegation: this caller's sub-agents cannot delegate")
+	errNoModel = errors.New("delegation: this caller's sub-agents have no model")
+)

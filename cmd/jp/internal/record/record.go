@@ -151,16 +151,16 @@ func dropOld(top string) {
 	}
 }
 
-// Model returns the model of this run as the tape records or replays it. open opens the model
-// itself; a replay does not call it.
-func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, model.Info, error)) (model.Stream, model.Info, error) {
+// Model returns the model of this run as the tape records or replays it. lookup finds what is known
+// about it, and open opens it; a replay does not call open. dir is the folder of script models.
+func (t *Tape) Model(dir string, lookup func() (model.Info, error), open func() (model.Stream, model.Info, error)) (model.Stream, model.Info, error) {
 	if t == nil {
 		return open()
 	}
 	if t.replay == nil {
 		s, info, err := open()
 		if err != nil && t.underway() {
-			s, info, err = failing(id, p, err)
+			s, info, err = failing(lookup, err)
 		}
 		if err != nil {
 			return nil, info, err
@@ -170,12 +170,12 @@ func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, mo
 		t.mu.Unlock()
 		return t.trail.Follow(script.Record(s, info, func(e script.Entry) error { return t.writeLine(e) })), info, nil
 	}
-	info, err := model.Lookup(id, p)
+	info, err := lookup()
 	if err != nil {
 		return nil, info, err
 	}
 	info.Provider = script.Provider // so that no provider gets a replayed reply back as its own
-	return t.trail.Follow(t.replay.Replay(p.Dir, t.followed)), info, nil
+	return t.trail.Follow(t.replay.Replay(dir, t.followed)), info, nil
 }
 
 // underway reports whether a recorded query has started, so that a failure from now on is a part of
@@ -189,8 +189,8 @@ func (t *Tape) underway() bool {
 // failing returns a model whose requests all fail with err. It stands for a known model that could
 // not be opened, for example because its key is missing. A replay opens no model, so it can only
 // repeat failures of requests.
-func failing(id string, p model.Providers, err error) (model.Stream, model.Info, error) {
-	info, unknown := model.Lookup(id, p)
+func failing(lookup func() (model.Info, error), err error) (model.Stream, model.Info, error) {
+	info, unknown := lookup()
 	if failed := (*model.Error)(nil); unknown != nil || !errors.As(err, &failed) {
 		return nil, info, err
 	}

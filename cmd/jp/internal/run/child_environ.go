@@ -2,18 +2,16 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/spans"
+	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -21,26 +19,10 @@ import (
 )
 
 // childEnviron returns the environment of a child jp. It is not inherited: it has what every jp
-// needs, and the key and address of the model that the child can call. No tool of the child gets
-// this key.
-func (s site) childEnviron(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
-	allow, env := slices.Clone(proc.AgentEnv()), []string(nil)
-	if provider := childProvider(cfg, child); provider != "" {
-		allow = append(allow, providerVariables(cfg, provider)...)
-		// The child reads the user's config itself, so only addresses from variables and flags are
-		// passed on.
-		p, name := cfg.Providers.LLM[provider], "JP_CFG_PROVIDERS__LLM__"+strings.ToUpper(provider)+"__"
-		for key, value := range map[string]string{"TYPE": p.Type, "BASE_URL": p.BaseURL, "API_KEY_ENV": p.APIKeyEnv, "API": p.API} {
-			if value != "" {
-				env = append(env, name+key+"="+value)
-			}
-		}
-	}
-	if prices := pricesFor(cfg.Providers.Prices); prices != "" {
-		env = append(env, "JP_CFG_PROVIDERS__LLM__PRICES=:"+prices)
-	}
-	allow = append(allow, s.env.Servers.Variables(ctx)...)
-	env = append(proc.Environ(s.env.Con.Env.Environ, allow...), env...)
+// needs, and no key and no address of a model, because this process asks the models.
+func (s site) childEnviron(ctx context.Context) []string {
+	allow := append(slices.Clone(proc.AgentEnv()), s.env.Servers.Variables(ctx)...)
+	env := proc.Environ(s.env.Con.Env.Environ, allow...)
 	if say := s.env.WS.Gate.ForChild(); say != "" {
 		env = append(env, say)
 	}
@@ -51,62 +33,18 @@ func (s site) childEnviron(ctx context.Context, cfg profiles.Config, child deleg
 	return env
 }
 
-// pricesFor returns the prices that were set, as JSON; "" if none were. A flag or a variable may
-// have set them. The child must count with the same prices as the rule that granted its money.
-func pricesFor(set map[string]profiles.Price) string {
-	if len(set) == 0 {
-		return ""
-	}
-	prices := map[string]map[string]json.Number{}
-	for id, p := range set {
-		prices[id] = map[string]json.Number{}
-		for key, nano := range map[string]*int64{"input": &p.Input, "output": &p.Output, "cache_read": p.CacheRead, "cache_write": p.CacheWrite} {
-			if nano != nil {
-				prices[id][key] = json.Number(strconv.FormatFloat(float64(*nano)/1e9, 'f', -1, 64))
-			}
-		}
-	}
-	data, err := json.Marshal(prices)
-	if err != nil {
-		return "" // cannot happen: numbers and texts are always JSON
-	}
-	return string(data)
-}
-
-// childProvider returns the name of the provider that a child can call: that of its own model, which
-// also writes its summaries. Its sub-agents get theirs from this process. "" = none.
-func childProvider(cfg profiles.Config, child delegate.Run) string {
-	id := child.Model
-	if resolved, err := cfg.ResolveModel(id); err == nil {
-		id = resolved // it may be an alias
-	}
-	provider, _, ok := strings.Cut(id, "/")
-	if !ok {
-		return ""
-	}
-	return provider
-}
-
-// providerVariables returns the environment variables with the keys and addresses of a provider.
-func providerVariables(cfg profiles.Config, provider string) []string {
-	if p, ok := cfg.Providers.LLM[provider]; ok && p != (profiles.Provider{API: p.API}) {
-		if p.APIKeyEnv == "" {
-			return nil
-		}
-		return []string{p.APIKeyEnv}
-	}
-	b, _ := model.FindBuiltin(provider)
-	return b.Variables()
-}
-
 // delegation returns the options of a Delegator for a run or session.
 func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convstore.Slot, special func(context.Context, string) (delegate.Special, error)) delegate.Options {
+	if s.tree == nil {
+		s.tree = &tree{providers: cfg.Providers, models: map[string]wire.Model{}}
+	}
 	return delegate.Options{
 		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Placed: s.env.Tape.Put,
+		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Model: s.model,
+		Placed: s.env.Tape.Put,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
-			return spans.Environ(ctx, append(s.childEnviron(ctx, cfg, r), s.env.Tape.Environ(r.Call, r.Query)...))
+			return spans.Environ(ctx, append(s.childEnviron(ctx), s.env.Tape.Environ(r.Call, r.Query)...))
 		},
 		Warn: s.env.Con.Warn, Log: s.env.Con.Logger(), Follow: spans.Follow, Checkpoint: s.env.Con.Env.Checkpoint,
 	}
@@ -161,7 +99,8 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	}, nil
 }
 
-// configBelow returns the config of a sub-agent, as it has it itself.
+// configBelow returns the config of a sub-agent, as it has it itself. Its providers are those of its
+// root: flags may have set an address or a price.
 func (s site) configBelow(of delegate.Below) (*profiles.Resolved, error) {
 	var ds []profiles.Directive
 	for _, text := range of.Overrides {
@@ -170,7 +109,11 @@ func (s site) configBelow(of delegate.Below) (*profiles.Resolved, error) {
 	src := s.env.WS.SourcesOf(nil) // no config of the workspace
 	src.Stored = of.Log.Taken().JSON
 	r, err := profiles.Resolve(src, ds, nil)
-	if err == nil && of.Conv.Grant != nil {
+	if err != nil {
+		return nil, err
+	}
+	r.Config.Providers = s.tree.providers
+	if of.Conv.Grant != nil {
 		r.Cut(of.Conv.Grant.Tools)
 	}
 	return r, err

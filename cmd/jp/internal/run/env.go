@@ -20,12 +20,16 @@ package run
 
 import (
 	"context"
+	"net/http"
+	"sync"
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/wire"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -42,11 +46,14 @@ type Env struct {
 	Tape    *record.Tape // nil = none
 	// Serve carries out a command line of a jp inside a tool and returns its exit status.
 	Serve func(ctx context.Context, g Guest, r call.Request) int
+
+	client func() *http.Client // connections to models
+	owner  *wire.Conn          // connection of a delegated run; nil = this process is its own owner
 }
 
 // New returns the Env of a workspace.
 func New(con *console.Console, ws *workspace.Workspace) *Env {
-	return &Env{Con: con, WS: ws, Servers: servers.New(con, ws)}
+	return &Env{Con: con, WS: ws, Servers: servers.New(con, ws), client: sync.OnceValue(model.NewClient)}
 }
 
 // Implicit resolves the layers that no flag names. The result is the config of a new conversation,

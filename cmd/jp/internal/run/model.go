@@ -1,41 +1,65 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/anthropic"
 	"jp/cmd/jp/internal/model/gate"
 	"jp/cmd/jp/internal/model/openai"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/spans"
+	"jp/cmd/jp/internal/wire"
 	"jp/profiles"
 	"jp/tools/fs"
 )
 
 // Model opens a model with its retries, its limits and the gate that all runs of its account share.
-// A replayed run opens none.
+// A replayed run opens none. In a delegated run the owner makes the attempts.
 func (env *Env) Model(ctx context.Context, cfg profiles.Config, id string, w Waits) (model.Stream, model.Info, error) {
 	p := env.Providers(cfg)
-	s, info, err := env.Tape.Model(id, p, func() (model.Stream, model.Info, error) { return env.live(ctx, cfg, id, p, w) })
+	lookup := func() (model.Info, error) { return model.Lookup(id, p) }
+	attempts := func() (wire.Model, error) { return env.attempts(ctx, cfg, id, p) }
+	if c := env.owner; c != nil {
+		known := c.Start().Model
+		lookup = func() (model.Info, error) { return known.Info, known.Is(id) }
+		attempts = func() (wire.Model, error) {
+			return wire.Model{Info: known.Info, Stream: c.Ask, Gate: c.Gate()}, cmp.Or(known.Is(id), known.Opens())
+		}
+	}
+	s, info, err := env.Tape.Model(p.Dir, lookup, func() (model.Stream, model.Info, error) {
+		m, err := attempts()
+		if err != nil {
+			return nil, model.Info{}, err
+		}
+		r := cfg.Assistant.Request
+		retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Gate: m.Gate, Notice: w.Begin, Goes: w.End}
+		return model.Retry(m.Stream, spans.Retries(retry)), m.Info, nil
+	})
 	if err != nil {
 		return nil, info, err
 	}
 	return spans.Model(s, info), info, nil
 }
 
-func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w Waits) (model.Stream, model.Info, error) {
+// attempts opens a model whose requests are made once each.
+func (env *Env) attempts(ctx context.Context, cfg profiles.Config, id string, p model.Providers) (m wire.Model, err error) {
 	if err := env.scriptWithheld(id, p); err != nil {
-		return nil, model.Info{}, err
+		return m, err
 	}
+	p.Client = env.client()
 	s, info, err := model.Open(ctx, id, map[string]model.Provider{
 		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
 	}, p)
 	if err != nil {
-		return nil, model.Info{}, err
+		return m, err
 	}
 	if !info.Images {
 		s = model.WithoutImages(s)
@@ -49,12 +73,55 @@ func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p mode
 	if info.Local && idle > 0 {
 		limits.First = max(idle, 5*time.Minute) // a server may load the model before its first answer
 	}
-	s = model.Count(model.Limit(s, limits))
-	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.Begin, Goes: w.End}
+	m = wire.Model{Info: info, Stream: model.Count(model.Limit(s, limits))}
 	if dir := env.Con.StateDir(); dir != "" && info.Account != (model.Account{}) {
-		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.Con.Warn("%v", err) })
+		m.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.Con.Warn("%v", err) })
 	}
-	return model.Retry(s, spans.Retries(retry)), info, nil
+	return m, nil
+}
+
+// tree is what all sub-agents of a tree share, at any depth.
+type tree struct {
+	providers profiles.Providers // those of the root, which flags may have changed
+
+	mu     sync.Mutex
+	models map[string]wire.Model // models of sub-agents, by their config
+}
+
+// model is delegate.Options.Model. Sub-agents with the same config share one.
+func (s site) model(ctx context.Context, of delegate.Below) wire.Model {
+	s.tree.mu.Lock()
+	defer s.tree.mu.Unlock()
+	key := strings.Join(append(slices.Clone(of.Overrides), string(of.Log.Taken().JSON)), "\x00")
+	m, ok := s.tree.models[key]
+	if !ok {
+		m, m.Err = s.open(ctx, of)
+		if m.Err == nil || ctx.Err() == nil { // else it was only stopped
+			s.tree.models[key] = m
+		}
+	}
+	return m
+}
+
+// open opens the model of a sub-agent.
+func (s site) open(ctx context.Context, of delegate.Below) (m wire.Model, err error) {
+	r, err := s.configBelow(of)
+	if err != nil {
+		return m, err
+	}
+	id, err := r.Config.RequireModel()
+	if err != nil {
+		return m, err
+	}
+	p := s.env.Providers(r.Config)
+	if m.Info, err = model.Lookup(id, p); err != nil || s.env.Tape.Replays() {
+		return m, err
+	}
+	opened, err := s.env.attempts(ctx, r.Config, id, p)
+	if err != nil {
+		return m, err
+	}
+	return opened, nil
 }
 
 // scriptWithheld refuses a script in .jp of a workspace that is not trusted, also through a link.

@@ -24,6 +24,8 @@ type site struct {
 	Root  string           // folder of the workspace
 	Store *convstore.Store // the one store that the run may use; with --no-persist one of its own; nil in a delegated run
 	Host  *proc.Host       // host of the processes of the run
+
+	tree *tree // what all sub-agents share; nil = there are none
 }
 
 // Run is a conversation that is open for one turn. Its lock is held and its config is resolved. If

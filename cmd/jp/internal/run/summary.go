@@ -98,7 +98,7 @@ func (ag *Agent) modelOf(ctx context.Context, cfg profiles.Config, id string) (m
 }
 
 // compaction returns when this run compacts its conversation, and which model writes the summary.
-// In a sub-agent that is its own model: it has no key for another, and its grant is for this one.
+// In a sub-agent that is its own model: its owner asks no other for it, and its grant is for this one.
 func (ag *Agent) compaction(cfg profiles.Config, ask model.Stream, info model.Info) agent.Compact {
 	set := cfg.Conversation.Compact
 	window := info.Window

@@ -124,6 +124,9 @@ func (s *Show) modelUsage(u Used) map[string]stream.ModelUsage {
 	p := s.run.Providers()
 	for id, c := range u {
 		info, _ := model.Lookup(id, p) // zero for an unknown model
+		if id == s.agent.Info.ID {
+			info = s.agent.Info // as its owner knows it, in a sub-agent
+		}
 		list[id] = stream.ModelUsage{
 			InputTokens: c.Usage.Input, OutputTokens: c.Usage.Output, CacheReadInputTokens: c.Usage.CacheRead, CacheCreationInputTokens: c.Usage.CacheWrite,
 			CostUSD: USD(c.CostNano), CostBasis: wording.Either(c.CostNano == nil, stream.CostUnknown, stream.CostList),

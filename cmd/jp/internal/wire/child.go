@@ -8,8 +8,10 @@ import (
 	"iter"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 )
 
@@ -27,6 +29,10 @@ type Conn struct {
 	account  *convstore.Account // account as it is believed to be; nil = not known
 	calls    int                // delegations that were reserved
 	recalled map[string]bool    // ids of calls that were answered from a run that had ended
+	open     bool               // whether the rate gate need not be asked for the next attempt
+
+	asking sync.Mutex    // held while a request for the model is sent
+	sent   model.Request // latest one
 }
 
 var _ agent.Log = (*Conn)(nil)
@@ -36,6 +42,8 @@ type asked struct {
 	answers chan answer
 	step    func(raw []byte) // nil = steps are not looked at
 	want    func(n uint64)   // gets the number of the request; nil = there is no stdin
+	held    func(d time.Duration)
+	reply   *inflow // parts of a reply; nil = it is no ask
 }
 
 // Join waits for the first frame of the owner and returns the connection, which owns rw. checkpoint
@@ -84,6 +92,10 @@ func (c *Conn) receive() {
 			n = f.Answer.N
 		case f.Step != nil:
 			n = f.Step.N
+		case f.Parts != nil:
+			n = f.Parts.N
+		case f.Held != nil:
+			n = f.Held.N
 		}
 		c.mu.Lock()
 		a := c.asked[n]
@@ -99,6 +111,10 @@ func (c *Conn) receive() {
 			a.step(f.Step.Step)
 		case f.Want != 0 && a.want != nil:
 			a.want(n)
+		case f.Parts != nil && a.reply != nil:
+			a.reply.put(*f.Parts)
+		case f.Held != nil && a.held != nil:
+			a.held(f.Held.Wait)
 		}
 	}
 }
@@ -121,25 +137,11 @@ func (c *Conn) fail(err error) {
 // cancelled, and the answer still awaited: it says what came of it. The error is that of the
 // connection.
 func (c *Conn) ask(ctx context.Context, f fromChild, a *asked) (whole answer, err error) {
-	a.answers = make(chan answer, 1)
-	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return answer{}, c.err
-	}
-	c.last++
-	f.N = c.last
-	c.asked[f.N] = a
-	// Under the lock, so that the numbers on the line rise.
-	err = c.line.write(f)
-	if err != nil {
-		delete(c.asked, f.N)
-	}
-	c.mu.Unlock()
+	n, err := c.send(f, a)
 	if err != nil {
 		return answer{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.line.write(fromChild{Cancel: f.N}) })
+	stop := context.AfterFunc(ctx, func() { _ = c.line.write(fromChild{Cancel: n}) })
 	defer stop()
 	for part := range a.answers {
 		part.Events = append(whole.Events, part.Events...)
@@ -147,9 +149,32 @@ func (c *Conn) ask(ctx context.Context, f fromChild, a *asked) (whole answer, er
 			return whole, nil
 		}
 	}
+	return answer{}, c.gone()
+}
+
+// send sends a request and returns its number.
+func (c *Conn) send(f fromChild, a *asked) (n uint64, err error) {
+	a.answers = make(chan answer, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return answer{}, c.err
+	if c.err != nil {
+		return 0, c.err
+	}
+	c.last++
+	f.N = c.last
+	c.asked[f.N] = a
+	// Under the lock, so that the numbers on the line rise.
+	if err = c.line.write(f); err != nil {
+		delete(c.asked, f.N)
+	}
+	return f.N, err
+}
+
+// gone returns why nothing can be asked any more.
+func (c *Conn) gone() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
 }
 
 // do is ask for a request with nothing beside its answer, and returns the error of the owner too.
@@ -245,6 +270,9 @@ func (c *Conn) Begin(_ context.Context, bound func(convstore.Account) *convstore
 			b.Left, b.Call = &acc.Left, bound(*acc)
 		}
 		a, err := c.do(fromChild{Begin: &b})
+		c.mu.Lock()
+		c.open = a.Open
+		c.mu.Unlock()
 		switch {
 		case err != nil:
 			c.believe(nil)

@@ -1,28 +1,34 @@
-// Package wire is how a sub-agent reaches what it has no access to: the store, its sub-agents, and
-// the conversations below it. The process that started it, its owner, has all that and keeps it.
+// Package wire is how a sub-agent reaches what it has no access to: the store, its model, its
+// sub-agents, and the conversations below it. The process that started it, its owner, has all that
+// and keeps it, keys included.
 //
 //	owner (Serve)                                  sub-agent (Join)
 //	   start: conversation, config, limits ──────►
 //	                                     ◄────────── append: the events of one step
 //	   answer, when they are durable     ────────►
 //	                                     ◄────────── begin: events, and the most that a call of the model may use
+//	                                     ◄────────── ask: one attempt of that call
+//	   parts: what the model has said    ────────►
+//	   answer: how the reply has ended   ────────►
 //	                                     ◄────────── admit, call, release: delegation and conversation tools
 //	   step: what a delegation has come to ──────►
 //	   answer: the result                ────────►
 //	                                     ◄────────── command: that of a jp inside a tool
 //	   want: its stdin is read           ────────►
-//	                                     ◄────────── input, cancel
+//	                                     ◄────────── gate: may a request be sent, was one limited
+//	   held: not yet                     ────────►
+//	                                     ◄────────── input, cancel, taken
 //
 // A frame is one line of JSON, at most MaxFrame bytes long. Requests are numbered from 1, each one
-// higher than the one before, and each is answered once. Steps, wants, inputs and cancels name a
-// request by its number and are not answered. What changes the log is carried out in the order in
+// higher than the one before, and each is answered once. Steps, wants, parts, helds, inputs, takens
+// and cancels name a request by its number and are not answered. What changes the log is carried out in the order in
 // which it came; everything else runs at the same time. An event whose id is there already changes
 // nothing.
 //
 // The owner trusts nothing that a sub-agent says: a frame cannot name another conversation, a call
 // must be one that the model made, of a tool that the owner itself has found the conversation to
-// hold, and what is stored must be a turn that a run could take; see turn. A frame that breaks
-// these rules ends the connection, and the run is an error.
+// hold, the model is asked once for each begin, and what is stored must be a turn that a run could
+// take; see turn. A frame that breaks these rules ends the connection, and the run is an error.
 package wire
 
 import (
@@ -34,6 +40,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/jsondoc"
@@ -69,6 +76,7 @@ type Start struct {
 	Config       convstore.Config       `json:"config"` // config when the run began
 	Blank        bool                   `json:"blank"`  // whether it has no events
 	Account      convstore.Account      `json:"account"`
+	Model        Known                  `json:"model"`
 }
 
 // conversation is a Conversation with all its fields. Its own JSON is that of listings.
@@ -85,6 +93,8 @@ type fromOwner struct {
 	Answer *answer     `json:"answer,omitempty"`
 	Step   *step       `json:"step,omitempty"`
 	Want   uint64      `json:"want,omitempty"`
+	Parts  *parts      `json:"parts,omitempty"`
+	Held   *held       `json:"held,omitempty"`
 }
 
 // answer ends the request N, or is a part of its answer where More is set.
@@ -98,10 +108,15 @@ type answer struct {
 	Account       *convstore.Account `json:"account,omitempty"` // of begin
 	Changed       bool               `json:"changed,omitempty"` // of title
 	Stale         bool               `json:"stale,omitempty"`   // of begin: the account was another one; no call was recorded
+	Open          bool               `json:"open,omitempty"`    // of begin: the rate gate need not be asked for the next attempt
 
 	Result   *tools.Result `json:"result,omitempty"` // of call
 	Recalled bool          `json:"recalled,omitempty"`
 	Calls    int           `json:"calls,omitempty"` // of release: delegations that were reserved so far
+
+	Said   *parts       `json:"said,omitempty"` // of ask: the rest of the reply
+	Failed *model.Error `json:"failed,omitempty"`
+	Shut   bool         `json:"shut,omitempty"` // of gate: it makes the next request wait
 
 	Status int    `json:"status,omitempty"` // of command
 	Stdout []byte `json:"stdout,omitempty"`
@@ -132,6 +147,9 @@ type fromChild struct {
 	Ended    string     `json:"ended,omitempty"` // id of a tool call whose commands are over
 	Input    *inputPart `json:"input,omitempty"`
 	Cancel   uint64     `json:"cancel,omitempty"`
+	Ask      *question  `json:"ask,omitempty"`
+	Taken    *taken     `json:"taken,omitempty"`
+	Gate     *gateStep  `json:"gate,omitempty"`
 }
 
 type appended struct {

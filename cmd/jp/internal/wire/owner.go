@@ -27,6 +27,7 @@ type Owner struct {
 	// Subagents returns what its delegation and conversation tools do. It is called for the first
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
+	Model     Model
 }
 
 // Subagents is what a sub-agent does through its delegation and conversation tools. The methods are
@@ -58,6 +59,9 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	s := &server{line: newLine(rw, o.Checkpoint), owner: o, turn: newTurn(&o), open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
 	running, stop := context.WithCancelCause(ctx)
 	s.ctx, s.running = ctx, running
+	// A sub-agent that is stopped ends its own request: so it gets what the reply has used.
+	asking, hangUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.attempts = attempts{server: s, Model: o.Model, ctx: asking}
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)
@@ -65,12 +69,14 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 			do()
 		}
 	}()
+	o.Start.Model = o.Model.known()
 	err := s.line.write(fromOwner{Start: &startFrame{o.Start, conversation(o.Start.Conversation)}})
 	if err == nil {
 		err = s.serve()
 	}
 	rw.Close() // nobody waits for an answer any more, and none waits for somebody who does not read
 	stop(errEnded)
+	hangUp(errEnded)
 	s.close()
 	s.work.Wait()
 	close(s.steps)
@@ -95,6 +101,8 @@ type server struct {
 	last    uint64          // number of the latest request
 	said    int64           // bytes of the frames whose events are stored
 
+	attempts attempts
+
 	mu   sync.Mutex
 	open map[uint64]*opened // by number
 	held int                // bytes of all that is open
@@ -106,6 +114,7 @@ type opened struct {
 	cancel context.CancelFunc // nil = it cannot be cancelled
 	stdin  *call.Inlet        // nil = it has none
 	size   int                // bytes of its frames
+	reply  *outflow           // nil = it is no ask
 }
 
 // serve reads requests until the end.
@@ -128,6 +137,11 @@ func (s *server) serve() error {
 					return err
 				}
 				o.stdin.Put(f.Input.Data)
+			}
+			continue
+		case f.N == 0 && f.Taken != nil:
+			if o := s.find(f.Taken.N); o != nil && o.reply != nil {
+				o.reply.allow(f.Taken.Bytes)
 			}
 			continue
 		case f.N == 0:
@@ -236,6 +250,7 @@ func (s *server) begin(f fromChild, size int) error {
 	case f.Append != nil:
 		inOrder(func() (answer, error) {
 			return answer{}, s.turn.store(s.ctx, f.Append.Events, func(events []convstore.Event) error {
+				s.attempts.ended(events)
 				return s.owner.Log.Append(s.ctx, events...)
 			})
 		})
@@ -280,6 +295,10 @@ func (s *server) begin(f fromChild, size int) error {
 			})
 			return answer{Result: &r, Recalled: recalled}, err
 		})
+	case f.Ask != nil:
+		return s.attempts.ask(f.N, *f.Ask, o, answered)
+	case f.Gate != nil:
+		s.attempts.gate(f.N, *f.Gate, o, answered)
 	case f.Release:
 		beside(func(ctx context.Context, subs Subagents) (answer, error) {
 			subs.Release(ctx)
@@ -310,6 +329,7 @@ func (s *server) begin(f fromChild, size int) error {
 func (s *server) beginCall(b begun) (a answer, err error) {
 	t, reason := s.turn, ""
 	var call *convstore.Call
+	s.attempts.begin(nil)
 	err = t.store(s.ctx, b.Events, func(events []convstore.Event) error {
 		return s.owner.Log.Begin(s.ctx, func(acc convstore.Account) *convstore.Call {
 			a, reason, call = answer{}, "", nil
@@ -328,6 +348,9 @@ func (s *server) beginCall(b begun) (a answer, err error) {
 	})
 	if t.call = call; err == nil && reason != "" {
 		err = &FrameError{reason}
+	}
+	if err == nil && call != nil {
+		a.Open = s.attempts.begin(call)
 	}
 	return a, err
 }

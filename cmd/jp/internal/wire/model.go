@@ -1,0 +1,377 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// Model is the model of a sub-agent, which its owner asks for it.
+type Model struct {
+	Info   model.Info
+	Err    error        // why it cannot be opened, or is not known and Info is zero; nil = it is open
+	Stream model.Stream // one attempt, counted and within its limits; nil = nobody asks it, as in a replay
+	Gate   Gate         // gate that all who share its limits pass; nil = none
+}
+
+// Gate is a model.Gate that can be looked at.
+type Gate interface {
+	model.Gate
+	// Look returns the permission to send one request where that takes no wait. It never waits.
+	Look() (model.Pass, bool)
+}
+
+// Known is what a sub-agent is told of its model.
+type Known struct {
+	Info   model.Info   `json:"info"`
+	Failed *model.Error `json:"failed,omitempty"` // why it cannot be asked; nil = it can
+	Error  string       `json:"error,omitempty"`  // the same, where it is of another type
+	Gated  bool         `json:"gated,omitempty"`
+}
+
+func (m Model) known() Known {
+	k := Known{Info: m.Info, Gated: m.Gate != nil}
+	k.Info.Account = model.Account{} // it has the key
+	if m.Err != nil && !errors.As(m.Err, &k.Failed) {
+		k.Error = m.Err.Error()
+	}
+	return k
+}
+
+// Is returns an error where the model is not known, or is not the one with the full id.
+func (k Known) Is(id string) error {
+	switch {
+	case k.Info.ID == "":
+		return k.Opens()
+	case k.Info.ID != id:
+		return fmt.Errorf("model %s: this sub-agent asks %s", id, k.Info.ID)
+	}
+	return nil
+}
+
+// Opens returns why the model cannot be asked.
+func (k Known) Opens() error {
+	switch {
+	case k.Failed != nil:
+		return k.Failed
+	case k.Error != "":
+		return errors.New(k.Error)
+	}
+	return nil
+}
+
+// Bounds of a reply on its way.
+const (
+	pieceSize = 32 << 10  // bytes of a reply that are sent together, about
+	window    = 256 << 10 // bytes of a reply that the sub-agent has not taken yet
+)
+
+// question is one attempt of a call. Of a thread only what the attempt before did not have is sent.
+type question struct {
+	Keep    int           `json:"keep,omitempty"` // number of messages of the one before that this one begins with
+	Same    bool          `json:"same,omitempty"` // whether its system prompt and tools are those of the one before
+	Request model.Request `json:"request"`
+}
+
+// parts are parts of the reply to the ask N.
+type parts struct {
+	N     uint64       `json:"n,omitempty"`
+	Parts []model.Part `json:"parts,omitempty"`
+	ID    string       `json:"id,omitempty"` // provider's name of the reply; "" = it was sent, or is not known
+	Model string       `json:"model,omitempty"`
+}
+
+// taken says that this many bytes more of the reply to N were taken.
+type taken struct {
+	N     uint64 `json:"n"`
+	Bytes int    `json:"bytes"`
+}
+
+// gateStep asks the rate gate.
+type gateStep struct {
+	Limited bool          `json:"limited,omitempty"` // the latest attempt met a limit; else one is to be sent
+	Wait    time.Duration `json:"wait,omitempty"`    // of limited: how long to hold requests back
+	Left    time.Duration `json:"left,omitempty"`    // else: what is left of the time; 0 = no deadline
+}
+
+// held says that the gate N holds a request back, for at least Wait.
+type held struct {
+	N    uint64        `json:"n"`
+	Wait time.Duration `json:"wait"`
+}
+
+// attempts makes the attempts of a sub-agent's calls of its model: one for each begin.
+type attempts struct {
+	Model
+	server *server
+	ctx    context.Context // ends when the sub-agent has gone
+
+	thread model.Request // latest one that was asked; only the goroutine that reads has it
+
+	mu      sync.Mutex
+	call    *convstore.Call    // call that was begun; nil = none, or it was asked
+	cancel  context.CancelFunc // ends the attempt that runs; nil = none does
+	pass    *model.Pass        // permission of the gate for the next attempt; nil = none
+	latest  model.Pass         // permission of the latest one
+	limited bool               // whether that met a limit
+}
+
+var (
+	errNotBegun = &FrameError{"a model is asked once for each call that was begun"}
+	errClosed   = errors.New("the call of the model was closed")
+)
+
+// begin opens a call, or closes the one that is open where c is nil. It reports whether the gate is
+// open for its first attempt.
+func (t *attempts) begin(c *convstore.Call) (open bool) {
+	var pass model.Pass
+	if open = t.Gate == nil; c != nil && !open {
+		pass, open = t.Gate.Look()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.call = c; t.cancel != nil {
+		t.cancel()
+	}
+	if open { // else it may have waited already
+		t.pass = &pass
+	}
+	return open
+}
+
+// ended closes the call that is open where events end it.
+func (t *attempts) ended(events []convstore.Event) {
+	for _, ev := range events {
+		switch ev.Body.(type) {
+		case convstore.ModelCall, convstore.TurnEnd:
+			t.begin(nil)
+			return
+		}
+	}
+}
+
+// ask begins an attempt. The error is that of a sub-agent that breaks the protocol.
+func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, error)) error {
+	if q.Keep < 0 || q.Keep > len(t.thread.Messages) {
+		return &FrameError{"a thread that begins with what was never sent"}
+	}
+	r := q.Request
+	r.Messages = append(t.thread.Messages[:q.Keep:q.Keep], r.Messages...)
+	if q.Same {
+		r.System, r.Tools = t.thread.System, t.thread.Tools
+	}
+	if r.Size() > MaxFrame {
+		return &FrameError{fmt.Sprintf("a thread of more than %d MiB", MaxFrame>>20)}
+	}
+	t.thread, r.Model = r, t.Info.Name
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.call == nil || t.call.Model != t.Info.ID || t.cancel != nil || t.Stream == nil {
+		t.server.work.Go(func() { answered(answer{}, errNotBegun) })
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(t.ctx)
+	t.call, t.cancel, t.limited = nil, func() { cancel(errClosed) }, false
+	pass := t.pass
+	t.pass = nil
+	out := &outflow{n: n, line: t.server.line, left: window, more: make(chan struct{}, 1), first: true}
+	o.cancel, o.reply = func() { cancel(context.Canceled) }, out
+	r.Named = out.named
+	t.server.work.Go(func() {
+		a, err := t.attempt(ctx, r, pass, out)
+		t.mu.Lock()
+		t.cancel = nil
+		t.mu.Unlock()
+		cancel(nil)
+		answered(a, err)
+	})
+	return nil
+}
+
+// attempt makes one attempt and returns the end of the reply.
+func (t *attempts) attempt(ctx context.Context, r model.Request, pass *model.Pass, out *outflow) (a answer, err error) {
+	if pass == nil {
+		p, err := t.Gate.Enter(ctx, func(time.Duration) {})
+		if err != nil {
+			return failed(answer{}, err)
+		}
+		pass = &p
+	}
+	t.mu.Lock()
+	t.latest = *pass
+	t.mu.Unlock()
+	heard := t.Gate == nil
+	for p, fault := range t.Stream(ctx, r) {
+		if err = fault; err != nil {
+			break
+		}
+		if !heard && p.Usage == nil {
+			heard = true
+			t.Gate.Heard(*pass)
+		}
+		if err = out.put(ctx, p); err != nil {
+			break
+		}
+	}
+	var e *model.Error
+	if errors.As(err, &e) && (e.Kind == model.KindRateLimit || e.Kind == model.KindOverloaded) {
+		t.mu.Lock()
+		t.limited = true
+		t.mu.Unlock()
+	}
+	rest := out.rest()
+	return failed(answer{Said: &rest}, err)
+}
+
+// failed puts an error of a model into an answer. It returns any other.
+func failed(a answer, err error) (answer, error) {
+	if errors.As(err, &a.Failed) {
+		return a, nil
+	}
+	return a, err
+}
+
+// gate begins to ask the gate.
+func (t *attempts) gate(n uint64, g gateStep, o *opened, answered func(answer, error)) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	o.cancel = cancel
+	t.server.work.Go(func() {
+		defer cancel()
+		switch {
+		case t.Gate == nil:
+			answered(answer{}, nil)
+		case g.Limited:
+			t.mu.Lock()
+			pass, limited := t.latest, t.limited
+			t.limited = false
+			t.mu.Unlock()
+			answered(answer{Shut: limited && t.Gate.Limited(pass, g.Wait)}, nil)
+		default:
+			if g.Left > 0 {
+				var end context.CancelFunc
+				ctx, end = context.WithTimeout(ctx, g.Left)
+				defer end()
+			}
+			pass, err := t.Gate.Enter(ctx, func(d time.Duration) {
+				_ = t.server.line.write(fromOwner{Held: &held{N: n, Wait: d}})
+			})
+			if err == nil {
+				t.mu.Lock()
+				t.pass = &pass
+				t.mu.Unlock()
+			}
+			answered(failed(answer{}, err))
+		}
+	})
+}
+
+// outflow sends the parts of one reply: the first as soon as it comes, for whoever waits for a
+// sign of life, and the others in pieces, because nobody looks at a sub-agent's words while they
+// come. One goroutine puts parts into it.
+type outflow struct {
+	n       uint64
+	line    *line
+	first   bool // whether nothing was sent yet
+	pending parts
+	run     model.Part // latest part, where more of the same kind can be added to it: its text is in said
+	said    []byte
+	size    int           // bytes of pending and said, about
+	more    chan struct{} // gets a value when left grows
+
+	mu   sync.Mutex
+	left int // bytes that may be sent before more are taken
+}
+
+// allow lets more bytes be sent.
+func (f *outflow) allow(bytes int) {
+	f.mu.Lock()
+	f.left = min(f.left+max(bytes, 0), window)
+	f.mu.Unlock()
+	select {
+	case f.more <- struct{}{}:
+	default:
+	}
+}
+
+func (f *outflow) named(id, name string) { f.pending.ID, f.pending.Model = id, name }
+
+// put takes the next part. It waits where the sub-agent does not take what was sent.
+func (f *outflow) put(ctx context.Context, p model.Part) error {
+	text := p.Text + p.ReasoningDelta + p.CallDelta // exactly one of them, or none
+	if text == "" {
+		f.close()
+		f.pending.Parts = append(f.pending.Parts, p)
+		f.size += p.Size()
+	} else {
+		kind := model.Part{}
+		switch {
+		case p.Text != "":
+			kind.Text = "+"
+		case p.ReasoningDelta != "":
+			kind.ReasoningDelta = "+"
+		default:
+			kind.CallDelta = "+"
+		}
+		if kind != f.run {
+			f.close()
+			f.run = kind
+		}
+		f.said = append(f.said, text...)
+		f.size += len(text)
+	}
+	if !f.first && f.size < pieceSize {
+		return nil
+	}
+	for !f.free() {
+		select {
+		case <-f.more:
+		case <-ctx.Done():
+			return nil // the stream ends now, and says what it has used
+		}
+	}
+	f.first = false
+	piece := f.rest()
+	f.mu.Lock()
+	for _, p := range piece.Parts {
+		f.left -= p.Size()
+	}
+	f.mu.Unlock()
+	return f.line.write(fromOwner{Parts: &piece})
+}
+
+func (f *outflow) free() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left > 0
+}
+
+// close ends the latest part.
+func (f *outflow) close() {
+	p := f.run
+	switch text := string(f.said); {
+	case p.Text != "":
+		p.Text = text
+	case p.ReasoningDelta != "":
+		p.ReasoningDelta = text
+	case p.CallDelta != "":
+		p.CallDelta = text
+	default:
+		return
+	}
+	f.pending.Parts = append(f.pending.Parts, p)
+	f.run, f.said = model.Part{}, f.said[:0]
+}
+
+// rest returns what is not sent yet.
+func (f *outflow) rest() parts {
+	f.close()
+	p := f.pending
+	p.N, f.pending, f.size = f.n, parts{}, 0
+	return p
+}

@@ -1,0 +1,354 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// modelled is the Owner of a family whose model is s.
+func (f *family) modelled(s model.Stream, g Gate) Owner {
+	o := f.owner(nil)
+	o.Model = Model{Info: model.Info{ID: "m/child", Name: "child", Account: model.Account{Key: "secret"}}, Stream: s, Gate: g}
+	return o
+}
+
+// says is a model that says parts, and then err.
+func says(err error, parts ...model.Part) model.Stream {
+	return func(context.Context, model.Request) iter.Seq2[model.Part, error] {
+		return func(yield func(model.Part, error) bool) {
+			for _, p := range parts {
+				if !yield(p, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(model.Part{}, err)
+			}
+		}
+	}
+}
+
+// beginCall begins a call of the model, with these events.
+func beginCall(t testing.TB, c *Conn, events ...convstore.Event) {
+	t.Helper()
+	no(t, c.Begin(t.Context(), func(convstore.Account) *convstore.Call { return &convstore.Call{Model: "m/child"} }, events...))
+}
+
+// hear takes all parts of a reply, with what was said in one piece.
+func hear(parts iter.Seq2[model.Part, error]) (text string, others []model.Part, err error) {
+	for p, fault := range parts {
+		if err = fault; err != nil {
+			break
+		}
+		if text += p.Text; p.Text == "" {
+			others = append(others, p)
+		}
+	}
+	return text, others, err
+}
+
+// TestAsk asks in two rounds. Of the second thread only what is new is sent, and the model gets all.
+func TestAsk(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	cost := int64(7)
+	reply := []model.Part{
+		{Text: "one "}, {Text: "two"}, {ReasoningDelta: "hm"}, {Reasoning: &model.Reasoning{Text: "hm", Opaque: json.RawMessage(`{"a":1}`), Provider: "m"}},
+		{CallDelta: "{"}, {Call: &model.Call{ID: "c", Name: "n", Arguments: json.RawMessage(`{not JSON`)}},
+		{Usage: &convstore.Usage{Input: 3, Output: 4}, Cost: &cost, Estimated: true}, {Stop: model.StopToolUse},
+	}
+	var got []model.Request
+	l := serve(t, f.modelled(func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+		r.Name("id", "name")
+		r.Named = nil
+		got = append(got, r)
+		return says(nil, reply...)(ctx, r)
+	}, nil))
+	c := l.join()
+	if info := c.Start().Model.Info; info.ID != "m/child" || info.Account != (model.Account{}) {
+		t.Errorf("the sub-agent is told %+v", info)
+	}
+	r := model.Request{
+		Model: "child", System: []model.Section{{Text: "be brief"}}, Tools: []model.Tool{{Name: "t", Schema: json.RawMessage(`{"type":"object"}`)}},
+		Messages:  []model.Message{{Role: model.User, Content: []model.Content{{Text: strings.Repeat("<long>", 1000)}, {Image: &model.Image{MediaType: "image/png", Data: []byte{1, 2}}}}}},
+		MaxTokens: 5, CallIDs: map[string]bool{"x": true}, Turn: 1, Round: 1, Attempt: 1,
+	}
+	beginCall(t, c, at("e", convstore.TurnStart{})...)
+	named := ""
+	first := r
+	first.Named = func(id, name string) { named = id + " " + name }
+	text, others, err := hear(c.Ask(t.Context(), first))
+	if want := reply[2:]; err != nil || text != "one two" || named != "id name" || !reflect.DeepEqual(others, want) {
+		t.Errorf("the reply = %q %+v, %v, of %q", text, others, err, named)
+	}
+	next := r
+	next.Messages = append(next.Messages[:1:1],
+		model.Message{Role: model.Assistant, Content: []model.Content{{Text: "one two"}, {Call: reply[5].Call}}},
+		model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "c", Name: "n", Text: "r"}}}})
+	beginCall(t, c, at("m", convstore.ModelCall{Model: "m/child"})...)
+	if _, _, err := hear(c.Ask(t.Context(), next)); err != nil {
+		t.Error(err)
+	}
+	if want := []model.Request{r, next}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the model was asked\n%+v, want\n%+v", got, want)
+	}
+	no(t, l.close())
+}
+
+// TestAskErrors: the sub-agent gets the error of a model as it was, without its cause.
+func TestAskErrors(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	busy := &model.Error{Provider: "m", Kind: model.KindOverloaded, Status: 529, RetryAfter: time.Second, Message: "busy", Hint: "wait", Final: true}
+	caused := *busy
+	caused.Err = errors.New("cause")
+	l := serve(t, f.modelled(says(&caused, model.Part{Text: "a"}), nil))
+	c := l.join()
+	beginCall(t, c, at("e", convstore.TurnStart{})...)
+	text, _, err := hear(c.Ask(t.Context(), model.Request{}))
+	if got := (*model.Error)(nil); !errors.As(err, &got) || *got != *busy || text != "a" {
+		t.Errorf("the reply = %q, %#v", text, err)
+	}
+	no(t, l.close())
+}
+
+// TestAskRefused: a model is asked once for each call that was begun, and no other model is asked.
+func TestAskRefused(t *testing.T) {
+	const begin = `"begin":{` + `%s,"left":{"tokens":null,"cost_nano":null},"call":{"model":"%s","usage":{"input_tokens":1}}}`
+	start := events(event("e1", convstore.TurnStart{}))
+	for name, tt := range map[string]struct {
+		before []string // requests
+		ask    string
+		want   string
+	}{
+		"never begun":    {nil, `"ask":{"request":{}}`, "asked once"},
+		"another model":  {[]string{fmt.Sprintf(begin, start, "m/dear")}, `"ask":{"request":{}}`, "asked once"},
+		"asked before":   {[]string{fmt.Sprintf(begin, start, "m/child"), `"ask":{"request":{}}`}, `"ask":{"request":{}}`, "asked once"},
+		"ended":          {[]string{fmt.Sprintf(begin, start, "m/child"), appending(event("e2", convstore.ModelCall{Model: "m/child"}))}, `"ask":{"request":{}}`, "asked once"},
+		"withdrawn":      {[]string{fmt.Sprintf(begin, start, "m/child"), `"begin":{"left":{"tokens":null,"cost_nano":null}}`}, `"ask":{"request":{}}`, "asked once"},
+		"what it had":    {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"keep":1,"request":{}}`, "never sent"},
+		"less than none": {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"keep":-1,"request":{}}`, "never sent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{})
+			r := serve(t, f.modelled(says(nil, model.Part{Stop: model.StopEnd}), nil)).raw()
+			for _, req := range tt.before {
+				r.n++
+				r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, req))
+				for f := r.read(); f.Answer == nil; f = r.read() {
+				}
+			}
+			r.n++
+			r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, tt.ask))
+			broken(t, r.end(), tt.want)
+		})
+	}
+}
+
+// TestAskSlow: of a reply that the sub-agent does not take, its owner keeps a window and no more.
+// Meanwhile other requests are answered.
+func TestAskSlow(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	const pieces, size = 10_000, 1 << 10
+	var mu sync.Mutex
+	came := 0
+	r := serve(t, f.modelled(func(context.Context, model.Request) iter.Seq2[model.Part, error] {
+		return func(yield func(model.Part, error) bool) {
+			for range pieces {
+				mu.Lock()
+				came++
+				mu.Unlock()
+				if !yield(model.Part{Text: strings.Repeat("x", size)}, nil) {
+					return
+				}
+			}
+			yield(model.Part{Stop: model.StopEnd}, nil)
+		}
+	}, nil)).raw()
+	r.ask(`"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":null,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}`)
+	r.n++
+	ask := r.n
+	r.send(fmt.Sprintf(`{"n":%d,"ask":{"request":{}}}`, ask))
+	got, untold := 0, 0
+	take := func(f fromOwner) {
+		if f.Parts != nil {
+			for _, p := range f.Parts.Parts {
+				got, untold = got+len(p.Text), untold+p.Size()
+			}
+		}
+	}
+	for range 100 { // each answer gives it time to send more than it may
+		r.n++
+		r.send(fmt.Sprintf(`{"n":%d,"get":true}`, r.n))
+		f := r.read()
+		for ; f.Answer == nil; f = r.read() {
+			take(f)
+		}
+	}
+	mu.Lock()
+	if most := (window + 2*pieceSize) / size; came > most+2 || got > window+pieceSize {
+		t.Errorf("%d pieces came from the model, want at most %d; %d bytes were sent", came, most, got)
+	}
+	mu.Unlock()
+	end := fromOwner{}
+	for end.Answer == nil {
+		if untold > window/2 {
+			r.send(fmt.Sprintf(`{"taken":{"n":%d,"bytes":%d}}`, ask, untold))
+			untold = 0
+		}
+		end = r.read()
+		take(end)
+	}
+	take(fromOwner{Parts: end.Answer.Said})
+	if got != pieces*size {
+		t.Errorf("%d bytes came, want %d", got, pieces*size)
+	}
+	no(t, r.close())
+}
+
+// TestAskCancelled: a reply that the sub-agent cancels, or takes no more of, ends in the owner, and
+// says what it has used. What the run of the owner is stopped by does not end it.
+func TestAskCancelled(t *testing.T) {
+	used := model.Part{Usage: &convstore.Usage{Input: 1}}
+	for _, how := range []string{"cancelled", "left", "gone", "closed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{})
+			ended := make(chan error, 1)
+			l := serve(t, f.modelled(func(ctx context.Context, _ model.Request) iter.Seq2[model.Part, error] {
+				return func(yield func(model.Part, error) bool) {
+					defer func() { ended <- context.Cause(ctx) }()
+					if !yield(model.Part{Text: "a"}, nil) {
+						return
+					}
+					<-ctx.Done()
+					if yield(used, nil) {
+						yield(model.Part{}, context.Cause(ctx))
+					}
+				}
+			}, nil))
+			c := l.join()
+			beginCall(t, c, at("e", convstore.TurnStart{})...)
+			l.stop() // the owner stops its sub-agent by a signal, and this is not it
+			why := errors.New("enough")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var others []model.Part
+			var err error
+			for p, fault := range c.Ask(ctx, model.Request{}) {
+				if err = fault; err != nil {
+					break
+				}
+				if p.Text == "" {
+					others = append(others, p)
+					continue
+				}
+				switch how {
+				case "cancelled":
+					cancel(why)
+				case "gone":
+					c.Close()
+				case "closed":
+					go func() { _ = c.Append(t.Context(), at("m", convstore.ModelCall{Model: "m/child"})...) }()
+				}
+				if how == "left" {
+					break
+				}
+			}
+			if <-ended == nil {
+				t.Error("the reply was not ended")
+			}
+			cancel(nil)
+			switch how {
+			case "cancelled":
+				if !errors.Is(err, why) || !reflect.DeepEqual(others, []model.Part{used}) {
+					t.Errorf("the end = %+v, %v", others, err)
+				}
+			case "left":
+				if err != nil || others != nil {
+					t.Errorf("the end = %+v, %v", others, err)
+				}
+			default:
+				if err == nil {
+					t.Error("no error")
+				}
+			}
+			_ = l.close()
+		})
+	}
+}
+
+// shutGate is a Gate that is shut until it is opened.
+type shutGate struct {
+	open    chan struct{}
+	mu      sync.Mutex
+	looks   bool
+	entered int
+	heard   int
+	limited []time.Duration
+}
+
+func (g *shutGate) Look() (model.Pass, bool) { return model.Pass{Open: true}, g.looks }
+func (g *shutGate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass, error) {
+	g.entered++
+	waits(time.Minute)
+	select {
+	case <-g.open:
+		return model.Pass{At: 5}, nil
+	case <-ctx.Done():
+		return model.Pass{}, context.Cause(ctx)
+	}
+}
+
+func (g *shutGate) Heard(p model.Pass) { g.heard += int(p.At) }
+func (g *shutGate) Limited(p model.Pass, wait time.Duration) bool {
+	g.limited = append(g.limited, wait+p.At)
+	return true
+}
+
+// TestGate: a request that the gate holds back is told of it, and passes when the gate opens. Only
+// one that met a limit shuts the gate, and only once.
+func TestGate(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	g := &shutGate{open: make(chan struct{})}
+	fails := &model.Error{Kind: model.KindRateLimit}
+	o := f.modelled(says(fails, model.Part{Text: "a"}), g)
+	l := serve(t, o)
+	c := l.join()
+	beginCall(t, c, at("e", convstore.TurnStart{})...)
+	if c.Gate().Limited(model.Pass{}, time.Hour) {
+		t.Error("the gate was shut by who met no limit")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	if _, err := c.Gate().Enter(ctx, func(time.Duration) { cancel(why) }); !errors.Is(err, why) {
+		t.Errorf("Enter = %v", err)
+	}
+	var waits []time.Duration
+	if _, err := c.Gate().Enter(t.Context(), func(d time.Duration) {
+		waits = append(waits, d)
+		close(g.open)
+	}); err != nil || len(waits) != 1 || waits[0] != time.Minute {
+		t.Errorf("Enter = %v, waits %v", err, waits)
+	}
+	beginCall(t, c) // as after each wait
+	if _, _, err := hear(c.Ask(t.Context(), model.Request{})); err == nil {
+		t.Error("no error")
+	}
+	if !c.Gate().Limited(model.Pass{}, time.Second) || c.Gate().Limited(model.Pass{}, time.Second) {
+		t.Error("the gate was not shut once")
+	}
+	no(t, l.close())
+	if g.entered != 2 || g.heard != 5 || !reflect.DeepEqual(g.limited, []time.Duration{time.Second + 5}) {
+		t.Errorf("the gate was entered %d times, heard %d, limited %v", g.entered, g.heard, g.limited)
+	}
+}
