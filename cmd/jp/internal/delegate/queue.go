@@ -22,16 +22,21 @@ type queue struct {
 	admitted map[string]admission // by call id
 }
 
-// put adds admissions. A second one under the id of a call is left out: what was reserved for the
-// first would never be settled.
+// put adds admissions. A second one under the id of a call takes the place of one that was refused:
+// a call that finds nothing left asks again. Otherwise it is left out, since what was reserved for
+// the first would never be settled.
 func (q *queue) put(list []admission) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range list {
-		if _, ok := q.admitted[a.Call]; !ok {
+		left, there := q.admitted[a.Call]
+		if !there || left.err != nil {
 			q.admitted[a.Call] = a
-		} else if a.done != nil {
-			close(a.done)
+		} else {
+			left = a
+		}
+		if there && left.done != nil {
+			close(left.done)
 		}
 	}
 }
