@@ -138,18 +138,29 @@ func hostile(says []byte) int {
 }
 
 // lingers keeps what locks the run of this process and returns a function that waits until the file "lingers" is gone, as a run whose
-// tools do not end. The process does not notice when its parent is gone.
+// tools do not end. When the parent is gone the run stops as at SIGTERM, but the process does not end by itself.
 func lingers() func() {
-	var pipe [2]int
 	for item := range strings.SplitSeq(os.Getenv("JP_PROC"), ",") {
-		if number, ok := strings.CutPrefix(item, "death="); ok {
-			death, _ := strconv.Atoi(number)
-			_ = syscall.Pipe(pipe[:])
-			_ = syscall.Close(death)
-			if got, err := unix.FcntlInt(uintptr(pipe[0]), unix.F_DUPFD, death); err != nil || got != death {
-				os.Exit(1)
-			}
+		number, ok := strings.CutPrefix(item, "death=")
+		if !ok {
+			continue
 		}
+		death, _ := strconv.Atoi(number)
+		was, err := unix.FcntlInt(uintptr(death), unix.F_DUPFD_CLOEXEC, 100)
+		if err != nil {
+			os.Exit(1)
+		}
+		var pipe [2]int
+		_ = syscall.Pipe(pipe[:])
+		_ = syscall.Close(death)
+		if got, err := unix.FcntlInt(uintptr(pipe[0]), unix.F_DUPFD, death); err != nil || got != death {
+			os.Exit(1)
+		}
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM) // or it would end a run that has ended
+		go func() {
+			_, _ = syscall.Read(was, make([]byte, 1))
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		}()
 	}
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, link := range fds {
