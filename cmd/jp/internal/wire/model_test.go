@@ -290,7 +290,6 @@ func TestAskCancelled(t *testing.T) {
 // shutGate is a Gate that is shut until it is opened.
 type shutGate struct {
 	open    chan struct{}
-	mu      sync.Mutex
 	looks   bool
 	entered int
 	heard   int
