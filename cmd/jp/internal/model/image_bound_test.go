@@ -99,7 +99,7 @@ func TestEstimateOfImages(t *testing.T) {
 	for _, tt := range []struct {
 		model string
 		w, h  int
-		least int64 // that is charged, without texts
+		least int64 // tokens that are charged, without texts
 		most  int64
 	}{
 		{"gpt-4o-mini", 1024, 1024, 25501, 25600},

@@ -69,6 +69,11 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 	if err != nil {
 		return err
 	}
+	for _, a := range s.Agents {
+		if a.Named() && a.Problem != "" && len(a.Tools) == 0 {
+			return exit.Usagef("%s: gives nothing to show or trust: %s", a.Name, a.Problem)
+		}
+	}
 	if !show && (j.Record == nil || len(j.Changes) > 0 || j.Record.Shown == nil || !j.Record.Shown.Has(s.Shown)) {
 		if j.Path == "" {
 			return exit.Refusedf("workspace %s: there is no folder for the record", root).WithHint("set HOME or XDG_STATE_HOME")
