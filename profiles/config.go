@@ -17,6 +17,8 @@ type Config struct {
 	Delegation   Delegation
 	Style        Style
 	Providers    Providers
+	Launcher     string               // launcher of the sub-agents of this profile, see FindLauncher; "" = none, they run here
+	Launchers    map[string]*Launcher // by name
 	Store        StoreSettings
 	Log          LogSettings
 	Editor       Program

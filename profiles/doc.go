@@ -23,8 +23,8 @@
 // yesterday.
 //
 // Two kinds of keys are special. Machine settings (`store`, `log`, `editor`, `pager`,
-// `providers.llm` but for its aliases) are taken only from the user's config.toml, the environment
-// and the command line; no reset drops them and no conversation stores them. Loader settings
+// `launchers`, `providers.llm` but for its aliases) are taken only from the user's config.toml, the
+// environment and the command line; no reset drops them and no conversation stores them. Loader settings
 // (`extends`, `loader.reset`, `config_load_paths`) steer the reading of files and are not stored
 // either.
 //

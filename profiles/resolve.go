@@ -508,5 +508,8 @@ func (r *resolver) complete() error {
 	if r.ProfileArg != "" && (r.Reset && r.ResetKind == "none") {
 		c.hint = "write model = \"provider/model\" below [assistant] in " + r.ProfileArg + ", or pass --model provider/model"
 	}
+	if err := r.launchers(); err != nil {
+		return err
+	}
 	return r.endpoints()
 }

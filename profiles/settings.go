@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"jp/profiles/effort"
+	"jp/profiles/launch"
 	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
 )
@@ -214,6 +215,33 @@ func table() []setting {
 		{key: "providers.mcp.<server>.sandbox", kind: text, class: machine, check: oneOf("auto", "require", "off"), name: checkWord,
 			field: server(func(s *MCPServer, v any, _ string) { assign(&s.Sandbox, v) }), doc: "auto, require or off: how much of its confinement the system must enforce; not set: auto with access or network, off without"},
 
+		{key: "launcher", kind: text, check: wordOf(launch.CheckName), field: func(c *Config, _ []string) any { return &c.Launcher },
+			doc: "of a profile: the table of launchers that starts its sub-agents elsewhere; not set: they run here"},
+		{key: "launchers.<launcher>.command", kind: texts, class: machine, check: wordOf(launch.CheckArgument), repeats: true, name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Command }), doc: "program and arguments that start jp elsewhere, such as ssh -T gpu1; {run} in an argument is a name unique to the run"},
+		{key: "launchers.<launcher>.program", kind: text, class: machine, def: "jp", check: wordOf(launch.CheckProgram), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Program }), doc: "jp on the node; it and `worker` follow the command"},
+		{key: "launchers.<launcher>.stop", kind: texts, class: machine, check: wordOf(launch.CheckArgument), repeats: true, name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Stop }), doc: "command that is run when a launcher had to be killed, such as scancel --name={run}"},
+		{key: "launchers.<launcher>.env", kind: texts, class: machine, check: wordOf(launch.CheckVariable), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Env }), doc: "variables that the launcher gets beside those of a tool; SLURM_* for all that begin so; never a key"},
+		{key: "launchers.<launcher>.workspace", kind: text, class: machine, def: launch.Same, check: oneOf(launch.Same, launch.None), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Workspace }), doc: "same: at the same path on the node, with equal files where trust counts; none: sub-agents work with text alone"},
+		{key: "launchers.<launcher>.keys", kind: text, class: machine, def: "home", check: checkKeys, name: launch.CheckName,
+			field: launcher(func(*Launcher) any { return func(any) {} }), doc: "home: this machine asks the models, so that no key leaves it"},
+		{key: "launchers.<launcher>.workers", kind: whole, class: machine, def: int64(1), check: between(1, 1000), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Workers }), doc: "connections, each with many sub-agents"},
+		{key: "launchers.<launcher>.children", kind: whole, class: machine, def: int64(50), check: between(1, 1024), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Children }), doc: "sub-agents at once of one connection"},
+		{key: "launchers.<launcher>.starting", kind: whole, class: machine, def: int64(8), check: between(1, 100), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Starting }), doc: "connections that are being started at once"},
+		{key: "launchers.<launcher>.attempts", kind: whole, class: machine, def: int64(3), check: between(1, 100), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Attempts }), doc: "launches until the first word of a connection, never after it"},
+		{key: "launchers.<launcher>.queue", kind: duration, class: machine, def: "10m", check: within("1s", "168h"), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Queue }), doc: "longest wait from a launch to the first word"},
+		{key: "launchers.<launcher>.lease", kind: duration, class: machine, def: "30s", check: within("1s", "1h"), name: launch.CheckName,
+			field: launcher(func(l *Launcher) any { return &l.Lease }), doc: "longest silence of a connection; then its sub-agents end there and are lost here"},
+
 		{key: "store.path", kind: text, class: machine, check: checkPath, field: func(c *Config, _ []string) any { return &c.Store.Path },
 			doc: "folder of the store; ~/ is the home folder"},
 		{key: "log.file", kind: text, class: machine, check: checkLogFile, field: func(c *Config, _ []string) any { return &c.Log.File },
@@ -329,9 +357,9 @@ func (s *schema) suggestion(parts []string) string {
 
 // defaults is the Config of an empty tree.
 func defaults() Config {
-	c := Config{Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}, MCP: map[string]MCPServer{}}}
+	c := Config{Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}, MCP: map[string]MCPServer{}}, Launchers: map[string]*Launcher{}}
 	for _, r := range table() {
-		if r.def != nil {
+		if r.def != nil && r.name == nil { // the others are those of a table that somebody writes
 			assign(r.field(&c, nil), r.def)
 		}
 	}

@@ -125,6 +125,8 @@ func TestSettings(t *testing.T) {
 			map[string]any{"fs": []any{map[string]any{"path": ".", "mode": "rw"}}}, map[string]string{":7": "must be a table, not a whole number"}},
 		{"providers.mcp.files.network", "any", func(c Config) any { return c.Providers.MCP["files"].Network }, "any", map[string]string{"some": `must be "none" or "any"`}},
 		{"providers.mcp.files.sandbox", "require", func(c Config) any { return c.Providers.MCP["files"].Sandbox }, "require", map[string]string{"on": `must be "auto", "require" or "off"`}},
+		{"launcher", "gpu", func(c Config) any { return c.Launcher }, "gpu", map[string]string{
+			"": "the name of a launcher must be letters, digits, - and _, at most 40", "a b": "the name of a launcher must be letters, digits, - and _, at most 40"}},
 		{"store.path", "/s", func(c Config) any { return c.Store.Path }, "/s", map[string]string{"s": "must be an absolute path or begin with ~/", "": "must be an absolute path or begin with ~/"}},
 		{"store.path", "~/s", func(c Config) any { return c.Store.Path }, "/home/s", nil},
 		{"log.file", "-", func(c Config) any { return c.Log.File }, "-", map[string]string{"x": "must be an absolute path or begin with ~/"}},
@@ -163,6 +165,9 @@ func TestSettings(t *testing.T) {
 		if strings.HasPrefix(key, `providers.llm.prices."a/b"`) {
 			key = `providers.llm.prices."a/b"`
 		}
+		if strings.HasPrefix(key, "launchers.") {
+			continue // TestLaunchers
+		}
 		for _, provider := range []string{"openai", "ollama"} {
 			if k := strings.Replace(key, "<name>", provider, 1); covered[k] {
 				key = k
@@ -186,6 +191,7 @@ func TestDefaults(t *testing.T) {
 			BudgetInheritance: 0.5, Timeout: 10 * time.Minute},
 		Style:     Style{Reasoning: "hidden", ShowToolCall: true},
 		Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}, MCP: map[string]MCPServer{}},
+		Launchers: map[string]*Launcher{},
 	}
 	if !reflect.DeepEqual(r.Config, want) {
 		t.Errorf("defaults = %+v\nwant %+v", r.Config, want)

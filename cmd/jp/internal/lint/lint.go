@@ -221,6 +221,9 @@ func (l *Linter) load(at configFile) *profiles.Resolved {
 // agent checks the agent of the config r.
 func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 	l.models(r)
+	if _, err := r.RequireLauncher(); err != nil {
+		l.add(err)
+	}
 	l.enabled(r, at.main)
 	for _, name := range r.Config.Delegation.Profiles {
 		if _, err := profiles.Find(l.src, name); err != nil {

@@ -177,14 +177,14 @@ func Defines(key string) bool {
 }
 
 // Loosens reports whether a setting that is not of a tool lets an agent do or spend more than its
-// value without the workspace, or names another model or other agents.
+// value without the workspace, or names another model, other agents or another machine.
 func Loosens(b profiles.Brought) bool {
 	key, v, own := b.Key, b.Value.Value, b.Own
 	switch {
 	case reflect.DeepEqual(v, own):
 		return false
 	case strings.HasPrefix(key, "providers.llm.aliases."), key == "assistant.model", key == "conversation.title.model", key == "conversation.compact.model",
-		key == "delegation.models", key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles":
+		key == "delegation.models", key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles", key == "launcher":
 		return !b.Default
 	case key == "delegation.enabled":
 		return v == true

@@ -1,0 +1,101 @@
+package profiles
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"jp/profiles/launch"
+	"jp/profiles/tomldoc"
+	"jp/tools/suggest"
+)
+
+// Launcher is one table of [launchers].
+type Launcher = launch.Launcher
+
+// FindLauncher returns the launcher of a name. The *Error says which there are.
+func (c Config) FindLauncher(name string) (*Launcher, error) {
+	if l := c.Launchers[name]; l != nil {
+		return l, nil
+	}
+	names := sortedKeys(c.Launchers)
+	hint := fmt.Sprintf(`write a table [launchers.%s] with command = ["ssh", "-T", "HOST"] in your own config.toml`, name)
+	if near := suggest.Closest(name, names); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	there := "there is none"
+	if len(names) > 0 {
+		there = "there are " + strings.Join(names, ", ")
+	}
+	return nil, &Error{Key: "launcher", Msg: strconv.Quote(name) + " is no launcher of this machine: " + there, Hint: hint}
+}
+
+// RequireLauncher returns the launcher that the config names, nil if it names none. The *Error has
+// the place of the name.
+func (r *Resolved) RequireLauncher() (*Launcher, error) {
+	if r.Config.Launcher == "" {
+		return nil, nil
+	}
+	l, err := r.Config.FindLauncher(r.Config.Launcher)
+	if e, ok := err.(*Error); ok {
+		at := r.where("launcher")
+		e.File, e.Line, e.Layer = at.File, at.Line, at.Layer
+	}
+	return l, err
+}
+
+// launchers checks the tables of [launchers], merged from all layers, and adds their defaults.
+func (r *resolver) launchers() error {
+	rows := table()
+	for _, name := range sortedKeys(r.Config.Launchers) {
+		l, at := r.Config.Launchers[name], []string{"launchers", name}
+		for _, row := range rows {
+			key, below := strings.CutPrefix(row.key, "launchers.<launcher>.")
+			if _, ok := tomldoc.Lookup(r.machine, append(at, key)); below && !ok && row.def != nil {
+				assign(row.field(&r.Config, at[1:]), row.def)
+			}
+		}
+		if len(l.Command) == 0 {
+			return r.failAt("command is missing", `write command = ["ssh", "-T", "HOST"]`, at...)
+		}
+		for i, line := range [][]string{l.Command, l.Stop} {
+			if err := launch.CheckLine(line); err != nil {
+				return r.failAt(err.Error(), "", append(at, []string{"command", "stop"}[i])...)
+			}
+		}
+	}
+	return nil
+}
+
+func launcher(field func(*Launcher) any) func(*Config, []string) any {
+	return func(c *Config, names []string) any {
+		if c.Launchers[names[0]] == nil {
+			c.Launchers[names[0]] = &Launcher{}
+		}
+		return field(c.Launchers[names[0]])
+	}
+}
+
+func checkKeys(v any) error {
+	if v == "node" {
+		return &hinted{`"node" is not built: this machine makes all calls of models`, `write "home", or leave it out`}
+	}
+	return oneOf("home")(v)
+}
+
+func wordOf(check func(string) error) func(any) error {
+	return func(v any) error { return check(v.(string)) }
+}
+
+// within bounds a duration by two others, written as in a file.
+func within(lo, hi string) func(any) error {
+	parse := func(v any) time.Duration { d, _ := time.ParseDuration(v.(string)); return d }
+	return func(v any) error {
+		if d := parse(v); d < parse(lo) || d > parse(hi) {
+			return errors.New("must be between " + lo + " and " + hi)
+		}
+		return nil
+	}
+}
