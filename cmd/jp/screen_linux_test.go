@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/clipperhouse/uax29/v2/graphemes"
 	"golang.org/x/sys/unix"
 
+	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
 )
 
@@ -70,6 +73,12 @@ func (s *screen) show(text string) {
 		}
 		text = text[1:]
 	}
+}
+
+// Write is show after what the terminal's driver does to newlines.
+func (s *screen) Write(p []byte) (int, error) {
+	s.show(strings.ReplaceAll(string(p), "\n", "\r\n"))
+	return len(p), nil
 }
 
 func (s *screen) put(char string) {
@@ -271,6 +280,11 @@ query = "slow"
 delay = "1h"
 text = "never"
 [[rule]]
+query = "words"
+chunk = 30
+chunk_delay = "1h"
+text = "1. *one* and\n2. the beginning of two, which never ends"
+[[rule]]
 query = "stuck"
 round = 1
 text = "I send *one*."
@@ -335,6 +349,8 @@ func TestScreens(t *testing.T) {
 		{"ls.txt", play{args: []string{"c", "ls", "--hidden", "--sort", "created"}}, 0, false},
 		{"tree-stuck.txt", play{args: []string{"query", "--new", "stuck"}, until: "running fs_list_files", typed: "\x03"}, 130, true},
 		{"progress.txt", play{args: []string{"query", "--new", "slow"}, until: "waiting", typed: "\x03"}, 130, true},
+		{"words.txt", play{args: []string{"query", "--new", "words"}, until: "begin", typed: "\x03"}, 130, true},
+		{"plain.txt", play{args: []string{"query", "--new", "-F", "text", "words"}, until: "begin", typed: "\x03"}, 130, true},
 		{"title.txt", play{args: []string{"query", "--new", "-m", "script/scout.toml", "-c", "conversation.title.model=script/never.toml", "x"}, until: "finding", typed: "\x03"}, 0, true},
 		{"init.txt", play{cols: 100, args: []string{"init", "fresh"}, env: []string{
 			"ANTHROPIC_API_KEY=sk-a", "OPENAI_API_KEY=sk-o", "OLLAMA_HOST=127.0.0.1:1", "LLAMACPP_BASE_URL=http://127.0.0.1:1/v1",
@@ -406,6 +422,57 @@ func TestScreenBatch(t *testing.T) {
 		}
 		if status != 130 || !slices.Equal(got, []string{"ok", "cancelled"}) {
 			t.Errorf("-F %s: status %d, rows %q, want 130 and ok, cancelled; screen:\n%s", format, status, got, end)
+		}
+	}
+}
+
+// TestDraft: whatever was on the screen while a text came, all of it stands there at the end, and on
+// the way its last line. Notes in between stay too.
+func TestDraft(t *testing.T) {
+	const tall = 1000
+	rng := rand.New(rand.NewPCG(1, 2))
+	words := []string{"word", "**bold", "bold**", "`code`", "猫猫", "| a | b |\n|---|---|\n| 1 | 2 |", "\n", "\n\n", "\n- item", "\n1. one", "\n```\n", "\n# head\n", " ", "long-word-that-is-wider-than-some-screens", "\n> quote", "<div>"}
+	for range 200 {
+		cols, rows := 8+rng.IntN(40), 3+rng.IntN(20)
+		screen := newScreen(cols, tall)
+		view := newScreen(cols, rows) // the same, of which the top scrolls off
+		both := io.MultiWriter(screen, view)
+		style := markdown.Style{Width: cols, UTF8: true}
+		tty := &term.IO{Out: both, Err: both, OutTTY: true, ErrTTY: true, UTF8: true, Width: cols, Height: rows}
+		with, draft := tty.Draft()
+		text, want := markdown.NewStream(style), newScreen(cols, tall)
+		for range rng.IntN(60) {
+			piece := words[rng.IntN(len(words))]
+			settled := text.Write(piece)
+			io.WriteString(want, settled)
+			open := text.Open()
+			if err := draft.Write(settled, open); err != nil {
+				t.Fatal(err)
+			}
+			last := newScreen(cols, 3)
+			fmt.Fprint(last, open[strings.LastIndexByte(strings.TrimSuffix(open, "\n"), '\n')+1:])
+			if got := fmt.Sprint(view.cells[max(view.y-1, 0)]); open != "" && last.y == 1 && got != fmt.Sprint(last.cells[0]) {
+				t.Fatalf("%d columns, %d rows: on the way the last line is %s, want that of %q", cols, rows, got, open)
+			}
+			if rng.IntN(20) == 0 {
+				fmt.Fprintln(with.Err, "jp: note")
+				fmt.Fprintln(want, "jp: note")
+			}
+		}
+		end := text.Flush()
+		io.WriteString(want, end)
+		if err := draft.Write(end, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := screen.String(); got != want.String() {
+			t.Fatalf("%d columns, %d rows:\n%s\nwant:\n%s", cols, rows, got, want)
+		}
+		whole := want.cells[:want.y+1]
+		if got, end := fmt.Sprint(view.cells[:view.y+1]), fmt.Sprint(whole[max(0, len(whole)-rows):]); len(whole) >= rows && got != end {
+			t.Fatalf("%d columns, %d rows:\n%s\nwant the end of:\n%s", cols, rows, view, want)
+		}
+		if len(screen.errs)+len(view.errs) > 0 {
+			t.Fatal(screen.errs, view.errs)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package markdown
 
 import (
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/term"
@@ -8,13 +9,13 @@ import (
 
 // Stream lays out a text that comes in pieces. It returns a block when the block is complete: a
 // paragraph, table or quote at the blank line after it, a list when something else begins, a code
-// block line by line. How the text is cut into pieces makes no difference. A reference link is
-// shown as it is written. Not safe for concurrent use.
+// block line by line. Open returns what the rest looks like so far. How the text is cut into pieces
+// makes no difference. A reference link is shown as it is written. Not safe for concurrent use.
 type Stream struct {
 	style Style
 	clean term.Cleaner
-	line  strings.Builder // beginning of a line that has not ended
-	block strings.Builder
+	line  []byte // beginning of a line that has not ended
+	block []byte
 	state state
 	blank bool // whether the block ends in a blank line
 	fence fence
@@ -42,12 +43,12 @@ func (s *Stream) Write(piece string) string {
 	text := s.clean.Clean(piece)
 	for {
 		line, rest, ok := strings.Cut(text, "\n")
-		s.line.WriteString(line)
+		s.line = append(s.line, line...)
 		if !ok {
 			return out.String()
 		}
-		line, text = s.line.String(), rest
-		s.line.Reset()
+		line, text = string(s.line), rest
+		s.line = s.line[:0]
 		s.take(&out, line)
 	}
 }
@@ -55,12 +56,19 @@ func (s *Stream) Write(piece string) string {
 // Flush ends the text and returns the rest of it. The next piece begins another text.
 func (s *Stream) Flush() string {
 	var out strings.Builder
-	if s.line.WriteString(s.clean.Flush()); s.line.Len() > 0 {
-		s.take(&out, s.line.String())
+	if s.line = append(s.line, s.clean.Flush()...); len(s.line) > 0 {
+		s.take(&out, string(s.line))
 	}
 	s.end(&out)
 	*s = Stream{style: s.style}
 	return out.String()
+}
+
+// Open returns what Flush would return if the text ended here, and changes nothing.
+func (s *Stream) Open() string {
+	end := *s
+	end.line, end.block = slices.Clone(s.line), slices.Clone(s.block)
+	return end.Flush()
 }
 
 // take takes one line.
@@ -95,9 +103,8 @@ func (s *Stream) take(out *strings.Builder, line string) {
 	if s.state == inNothing {
 		return // a blank line between blocks
 	}
-	s.block.WriteString(line)
-	s.block.WriteByte('\n')
-	if s.block.Len() > textMax || (s.state == inText && atxHeading(line) && s.block.Len() == len(line)+1) {
+	s.block = append(append(s.block, line...), '\n')
+	if len(s.block) > textMax || (s.state == inText && atxHeading(line) && len(s.block) == len(line)+1) {
 		s.end(out)
 	}
 }
@@ -120,12 +127,12 @@ func (s *Stream) begins(line string, indent int) bool {
 
 // end shows the block that is complete.
 func (s *Stream) end(out *strings.Builder) {
-	if s.block.Len() == 0 { // the parser is made when it is first needed
+	if len(s.block) == 0 { // the parser is made when it is first needed
 		s.state, s.blank = inNothing, false
 		return
 	}
-	text := Render(s.block.String(), s.style)
-	s.block.Reset()
+	text := Render(string(s.block), s.style)
+	s.block = s.block[:0]
 	s.state, s.blank = inNothing, false
 	if text == "" {
 		return

@@ -27,8 +27,9 @@ import (
 )
 
 // Show is what a person or a program sees of a run. As text, the answer goes to stdout. On a
-// terminal it is printed as it comes, block by block. Otherwise it is printed whole at the end, so
-// that a pipe never gets half an answer, or text between tool calls.
+// terminal it is printed as it comes, by the word. Otherwise it is printed whole at the end, so that
+// a pipe never gets half an answer, or text between tool calls, and a reply that breaks can be asked
+// for again.
 type Show struct {
 	con   *console.Console
 	o     Options
@@ -37,11 +38,11 @@ type Show struct {
 	tree  *term.Tree     // tree of sub-agents; nil = not shown
 	lines *stream.Writer // writer of stream-json; nil = another format
 
-	text  *markdown.Stream // text of the message that is coming
-	live  bool             // stdout is a terminal, and text is printed as it comes
-	said  bool             // a part of the message that is coming was printed
-	shown bool             // the latest message was printed as it came
-	err   error
+	live  *answer // shows the text of the message that is coming; nil = it is printed whole at the end
+	said  bool    // a part of the message that is coming was printed
+	shown bool    // the latest message was printed as it came
+	errMu sync.Mutex
+	err   error // first error of stdout
 
 	Unstored bool // the answer is nowhere but on stdout
 
@@ -73,7 +74,7 @@ type Client struct {
 }
 
 func New(con *console.Console, o Options) *Show {
-	return &Show{con: con, o: o, text: markdown.NewStream(con.Style()), live: con.Pretty() && con.IO.OutTTY}
+	return &Show{con: con, o: o}
 }
 
 // Aside runs f while nothing else writes to the terminal.
@@ -82,11 +83,18 @@ func (s *Show) Aside(f func()) { s.tree.Around(f) }
 // Begin shows a run whose turn begins; resume reports whether an open turn is resumed.
 func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	s.run, s.agent = r, ag
+	people, quiet := !s.con.JSON(), s.con.Globals.Quiet
 	if s.con.Format() == console.FormatStream {
 		s.lines = stream.NewWriter(console.Escaping{Writer: s.con.IO.Out}, r.Conv.ID.String())
-	} else if !s.con.Globals.Quiet && !s.con.JSON() {
+	}
+	if people && !quiet {
 		// The spinner runs until the model sends something. A question of a tool comes later.
 		s.con.IO, s.con.Progress = s.con.IO.Progress("waiting for "+ag.Loop.Model, term.ProgressOptions{})
+	}
+	if people && s.con.IO.OutTTY {
+		s.live = newAnswer(s)
+	}
+	if people && !quiet {
 		s.tree = term.NewTree(s.con.IO, term.TreeOptions{})
 	}
 	ag.Watch(s.delegation)
@@ -151,12 +159,17 @@ func serversOf(set tools.Set) []stream.ServerStatus {
 func (s *Show) Stop() {
 	s.thoughts.end()
 	s.con.Progress.End()
-	s.flow(s.text.Flush())
+	s.live.end()
 	s.tree.Close()
 }
 
-func (s *Show) write(l stream.Line) {
-	if err := s.lines.Write(l); err != nil && s.err == nil {
+func (s *Show) write(l stream.Line) { s.failed(s.lines.Write(l)) }
+
+// failed keeps the first error of stdout.
+func (s *Show) failed(err error) {
+	s.errMu.Lock()
+	defer s.errMu.Unlock()
+	if s.err == nil {
 		s.err = err
 	}
 }
@@ -168,12 +181,11 @@ func (s *Show) watch() agent.Watch {
 		s.parts = &stream.Parts{Model: s.agent.Loop.Model, Write: s.write, NewID: convstore.NewEventID}
 		w.Text = s.parts.Text
 	}
-	if s.live {
+	if s.live != nil {
 		w.Text = func(delta string) {
 			s.thoughts.end()
-			s.con.Progress.End()
 			s.said = s.said || delta != ""
-			s.flow(s.text.Write(delta))
+			s.live.add(delta)
 		}
 	}
 	if s.run.Resolved.Config.Style.Reasoning == "full" && !s.con.Globals.Quiet && !s.con.JSON() {
@@ -187,22 +199,14 @@ func (s *Show) watch() agent.Watch {
 }
 
 func (s *Show) put(text string) {
-	if _, err := io.WriteString(s.con.IO.Out, text); err != nil && s.err == nil {
-		s.err = err
-	}
-}
-
-// flow prints a part of the answer as it comes.
-func (s *Show) flow(text string) {
-	if text != "" {
-		s.tree.Around(func() { s.put(text) })
-	}
+	_, err := io.WriteString(s.con.IO.Out, text)
+	s.failed(err)
 }
 
 func (s *Show) message(m agent.Message) {
 	s.con.Progress.End()
 	s.thoughts.end()
-	s.flow(s.text.Flush())
+	s.live.end()
 	s.shown, s.said = s.said, false
 	s.replies++
 	s.asking += m.Took
@@ -320,7 +324,7 @@ func (s *Show) last(r *stream.Result) error {
 		s.write(r)
 	case s.con.JSON():
 		return WriteResult(s.con, r)
-	case s.live && s.shown:
+	case s.live != nil && s.shown:
 	case r.Result != "" && s.con.Pretty() && r.Structured == nil:
 		s.put(markdown.Render(r.Result, s.con.Style()))
 	case r.Result != "":

@@ -61,8 +61,9 @@ type IO struct {
 	ErrColor bool // whether stderr may have colours
 	UTF8     bool // whether the locale has box characters and ellipses
 
-	asked   int      // columns that Options.Width asked for; 0 = none
-	errFile *os.File // terminal of stderr, whose size a Tree asks for again and again; nil = none
+	asked int // columns that Options.Width asked for; 0 = none
+	// terminals of stdout and stderr, whose sizes a Draft and a Tree ask for again and again; nil = none
+	outFile, errFile *os.File
 }
 
 // Options are what New uses. The zero value is a process without streams or environment.
@@ -91,6 +92,9 @@ func New(o Options) *IO {
 	if f, ok := o.Out.(*os.File); ok {
 		info, err := f.Stat()
 		s.OutFile = err == nil && info.Mode().IsRegular()
+	}
+	if s.OutTTY {
+		s.outFile = o.Out.(*os.File)
 	}
 	if s.ErrTTY {
 		s.errFile = o.Err.(*os.File)

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/wording"
 )
@@ -27,14 +25,8 @@ type Tree struct {
 	mu     sync.Mutex
 	nodes  map[string]*node
 	order  []*node // sub-agents in the order in which they came
-	drawn  []drawn // lines on the screen
+	region region  // its lines on the screen
 	closed bool
-}
-
-// drawn is a line of the tree on the screen, with the number of its columns.
-type drawn struct {
-	text  string
-	width int
 }
 
 // node is one sub-agent in the tree.
@@ -89,7 +81,7 @@ func (t *Tree) Update(d *stream.Delegation) {
 		// The lines of what has ended stay, and text may follow them. The next sub-agent begins a
 		// new tree.
 		t.draw(true)
-		t.nodes, t.order, t.drawn = map[string]*node{}, nil, nil
+		t.nodes, t.order, t.region = map[string]*node{}, nil, region{}
 		return
 	}
 	t.draw(true)
@@ -109,7 +101,7 @@ func (t *Tree) Around(f func()) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.drawn) > 0 {
+	if len(t.region.lines) > 0 {
 		t.draw(false)
 		defer func() { t.draw(true) }()
 	}
@@ -156,7 +148,7 @@ func (t *Tree) start() {
 				return
 			case <-tick:
 				t.mu.Lock()
-				if !t.closed && len(t.drawn) > 0 {
+				if !t.closed && len(t.region.lines) > 0 {
 					t.draw(true)
 				}
 				t.mu.Unlock()
@@ -165,61 +157,16 @@ func (t *Tree) start() {
 	}()
 }
 
-// draw replaces what is on the screen by the tree as it is now, or by nothing, in one write. It
-// erases line by line: some terminals put what is erased from the top of the screen into their
-// history.
+// draw replaces what is on the screen by the tree as it is now, or by nothing, in one write.
 func (t *Tree) draw(show bool) {
-	width, height := t.size()
-	var b strings.Builder
-	up := rows(t.drawn, width)
-	if up > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\r", up)
-	}
-	if up > len(t.drawn) {
-		b.WriteString("\x1b[J") // otherwise rows that the terminal wrapped stay joined
-		up = 0
-	}
-	t.drawn = nil
+	width, height := t.io.size(t.io.errFile)
+	var lines []drawn
 	if show {
-		t.drawn = t.lines(width, height)
+		lines = t.lines(width, height)
 	}
-	for _, l := range t.drawn {
-		b.WriteString(l.text + "\x1b[K\n")
+	if text := t.region.replace(nil, lines, width, height); text != "" {
+		fmt.Fprint(t.io.Err, text)
 	}
-	if more := up - len(t.drawn); more > 0 {
-		b.WriteString(strings.Repeat("\x1b[2K\n", more))
-		fmt.Fprintf(&b, "\x1b[%dA", more)
-	}
-	if b.Len() > 0 {
-		fmt.Fprint(t.io.Err, b.String())
-	}
-}
-
-// rows returns how many rows lines take on a screen that may have become narrower since they were
-// drawn: the terminal has wrapped them then.
-func rows(lines []drawn, width int) int {
-	n := len(lines)
-	for _, l := range lines {
-		if width > 0 && l.width > width {
-			n += (l.width - 1) / width
-		}
-	}
-	return n
-}
-
-// size asks the terminal for its size now, 0 for unknown. Lines are never wider than that, whatever
-// --width says: one that the terminal wraps could not be found again.
-func (t *Tree) size() (width, height int) {
-	width, height = t.io.Width, t.io.Height
-	if t.io.errFile != nil {
-		if w, h, err := term.GetSize(int(t.io.errFile.Fd())); err == nil && w > 0 {
-			width, height = w, h
-			if t.io.asked > 0 {
-				width = min(w, t.io.asked)
-			}
-		}
-	}
-	return width, height
 }
 
 // lines draws the tree: at most the height of the screen, each line shorter than its width.
