@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"jp/profiles/alias"
 	"jp/profiles/tomldoc"
 )
 
@@ -37,25 +38,18 @@ type File struct {
 	Data []byte
 }
 
-// initModel is the word in the embedded files that the model replaces.
-const initModel = "anthropic/claude-sonnet-5-5"
-
-// InitFiles returns the files of a new workspace whose main agent runs model. The profiles have
-// their own model if it is of the same provider, and model otherwise. The model is written
-// unchanged: check one that a person typed with Config.ResolveModel first.
-func InitFiles(model string) []File {
+// InitFiles returns the files of a new workspace whose main agent runs model, and whose sub-agents
+// run below. Both are written unchanged: check one that a person typed with Config.ResolveModel
+// first.
+func InitFiles(model, below string) []File {
 	read := func(name, model string) []byte {
 		data, _ := builtinFiles.ReadFile(name) // embedded: cannot fail
-		return bytes.Replace(data, []byte(`"`+initModel+`"`), []byte(tomldoc.String(model)), 1)
-	}
-	agent := model
-	if provider, _, _ := strings.Cut(initModel, "/"); strings.HasPrefix(model, provider+"/") {
-		agent = initModel
+		return bytes.Replace(data, []byte(`"`+alias.Builtin()["sonnet"]+`"`), []byte(tomldoc.String(model)), 1)
 	}
 	return []File{
 		{".jp/config.toml", read("init.toml", model)},
-		{".jp/config/agent/planner.toml", read("agent/planner.toml", agent)},
-		{".jp/config/agent/researcher.toml", read("agent/researcher.toml", agent)},
+		{".jp/config/agent/planner.toml", read("agent/planner.toml", below)},
+		{".jp/config/agent/researcher.toml", read("agent/researcher.toml", below)},
 		{".jp/.gitignore", read("init.gitignore", model)},
 	}
 }

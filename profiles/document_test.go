@@ -15,7 +15,7 @@ func tomlSeeds() []string {
 		data, _ := Builtin(name)
 		seeds = append(seeds, string(data))
 	}
-	for _, f := range InitFiles("openai/gpt") {
+	for _, f := range InitFiles("openai/gpt", "openai/gpt") {
 		seeds = append(seeds, string(f.Data))
 	}
 	return append(seeds,

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/profiles/alias"
 	"jp/profiles/effort"
 	"jp/profiles/launch"
 	"jp/profiles/tomldoc"
@@ -54,7 +55,13 @@ type setting struct {
 }
 
 func table() []setting {
-	return []setting{
+	short := func(c *Config, name string) any { return func(v any) { c.Providers.Aliases[name] = v.(string) } }
+	var rows []setting
+	for name, id := range alias.Builtin() {
+		rows = append(rows, setting{key: "providers.llm.aliases." + name, kind: text, def: id, check: checkModelID,
+			field: func(c *Config, _ []string) any { return short(c, name) }, doc: "what --model " + name + " stands for"})
+	}
+	return append(rows, []setting{
 		{key: "extends", kind: texts, class: loader, doc: "files to read first: relative paths or globs"},
 		{key: "loader.reset", kind: text, class: loader, check: oneOf("none"),
 			doc: `"none": nothing read before this file counts; only in a file loaded by --cfg`},
@@ -178,9 +185,7 @@ func table() []setting {
 			doc: "whether tool calls are shown on stderr"},
 
 		{key: "providers.llm.aliases.<alias>", kind: text, check: checkModelID, name: checkAlias,
-			field: func(c *Config, n []string) any {
-				return func(v any) { c.Providers.Aliases[n[0]] = v.(string) }
-			}, doc: "a short name for provider/model"},
+			field: func(c *Config, n []string) any { return short(c, n[0]) }, doc: "a short name for provider/model"},
 		{key: "providers.llm.prices.<model>.input", kind: numeric, class: machine, check: between(0, 1_000_000), name: checkPriced,
 			field: price(func(p *Price, n int64) { p.Input = n }), doc: "US dollars for a million input tokens"},
 		{key: "providers.llm.prices.<model>.output", kind: numeric, class: machine, check: between(0, 1_000_000), name: checkPriced,
@@ -250,7 +255,7 @@ func table() []setting {
 			doc: "command that edits a file"},
 		{key: "pager.cmd", kind: text, class: machine, check: notEmpty, field: func(c *Config, _ []string) any { return &c.Pager.Cmd },
 			doc: "command that pages long output"},
-	}
+	}...)
 }
 
 // schema is the table as a tree, for walking a document beside it. Build one for each Resolve.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"jp/profiles/alias"
 	"jp/profiles/tomldoc"
 )
 
@@ -117,6 +118,7 @@ func TestSettings(t *testing.T) {
 			"sk-x": "must be the name of an environment variable", "1A": "must be the name of an environment variable", "": "must be the name of an environment variable", "A=B": "must be the name of an environment variable"}},
 		{"providers.llm.openai.api", "responses", func(c Config) any { return c.Providers.LLM["openai"].API }, "responses", map[string]string{"completions": `must be "chat" or "responses"`}},
 		{"providers.mcp.files.command", "npx", func(c Config) any { return c.Providers.MCP["files"].Command }, "npx", map[string]string{" ": "must not be empty"}},
+		{"providers.llm.aliases.sonnet", "a/b", func(c Config) any { return c.Providers.Aliases["sonnet"] }, "a/b", map[string]string{"b": "must be provider/model, without spaces"}},
 		{"providers.mcp.files.args", `:["-v","-v",""]`, func(c Config) any { return c.Providers.MCP["files"].Args }, []string{"-v", "-v", ""}, nil},
 		{"providers.mcp.files.env.TOKEN", "${TOKEN}", func(c Config) any { return c.Providers.MCP["files"].Env }, map[string]string{"TOKEN": "${TOKEN}"}, nil},
 		{"providers.mcp.files.url", "https://h/${X}", func(c Config) any { return c.Providers.MCP["files"].URL }, "https://h/${X}", map[string]string{"": "must not be empty"}},
@@ -158,6 +160,9 @@ func TestSettings(t *testing.T) {
 			}
 		}
 	}
+	for name := range alias.Builtin() {
+		covered["providers.llm.aliases."+name] = covered["providers.llm.aliases.sonnet"] // one rule for all
+	}
 	names := strings.NewReplacer("<alias>", "fast", "<model>", `"a/b"`, "conversation.tools.<name>", "",
 		"<server>", "files", "<variable>", "TOKEN", "<header>", "Authorization")
 	for _, s := range Settings() {
@@ -190,7 +195,7 @@ func TestDefaults(t *testing.T) {
 		Delegation: Delegation{Enabled: true, InlineResult: 16384, MaxPerTurn: 5, MaxChildren: 64, MaxParallel: 4, MaxCostNano: ptr(int64(1e9)),
 			BudgetInheritance: 0.5, Timeout: 10 * time.Minute},
 		Style:     Style{Reasoning: "hidden", ShowToolCall: true},
-		Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}, MCP: map[string]MCPServer{}},
+		Providers: Providers{Aliases: alias.Builtin(), LLM: map[string]Provider{}, Prices: map[string]Price{}, MCP: map[string]MCPServer{}},
 		Launchers: map[string]*Launcher{},
 	}
 	if !reflect.DeepEqual(r.Config, want) {
@@ -250,7 +255,10 @@ func TestRequireModel(t *testing.T) {
 		{[]string{"assistant.model=x/y/z"}, "x/y/z"},
 		{[]string{"assistant.model=fast"}, "a/small"},
 		{[]string{"assistant.model=fats"}, `assistant.model: "fats" is neither provider/model nor an alias (did you mean fast?)`},
-		{[]string{"assistant.model=gpt"}, `assistant.model: "gpt" is neither provider/model nor an alias (` + hint + ")"},
+		{[]string{"assistant.model=gpt", "NONE", "assistant.model=sonnet"}, "anthropic/claude-sonnet-5-5"},
+		{[]string{"providers.llm.aliases.sonnet=my/own", "assistant.model=sonnet"}, "my/own"},
+		{[]string{"assistant.model=gptt"}, `assistant.model: "gptt" is neither provider/model nor an alias (did you mean gpt?)`},
+		{[]string{"assistant.model=other"}, `assistant.model: "other" is neither provider/model nor an alias (` + hint + ")"},
 		{[]string{"assistant.model=fast", "empty"}, `assistant.model: not set (write model = "provider/model" below [assistant] in WS/.jp/config/empty.toml, or pass --model provider/model)`},
 		{[]string{"empty", "assistant.model=fast"}, `assistant.model: "fast" is neither provider/model nor an alias (write model = "provider/model" below [assistant] in WS/.jp/config/empty.toml, or pass --model provider/model)`},
 	}

@@ -266,7 +266,7 @@ func TestBuiltinProfiles(t *testing.T) {
 			}
 		}
 		c := r.Config
-		if c.Assistant.Model != initModel || c.Style.ShowToolCall || len(c.Assistant.SystemPromptSections) != 3 || c.Delegation.Profiles != nil {
+		if c.Assistant.Model != "anthropic/claude-sonnet-5-5" || c.Style.ShowToolCall || len(c.Assistant.SystemPromptSections) != 3 || c.Delegation.Profiles != nil {
 			t.Errorf("%s: %+v", name, c)
 		}
 		for _, s := range c.Assistant.SystemPromptSections {
@@ -284,15 +284,14 @@ func TestBuiltinProfiles(t *testing.T) {
 
 func TestInitFiles(t *testing.T) {
 	tests := []struct{ model, agent string }{
-		{"anthropic/claude-opus-5-5", initModel},
-		{initModel, initModel},
+		{"anthropic/claude-opus-5-5", "anthropic/claude-haiku-5-5"},
 		{"ollama/llama3", "ollama/llama3"},
 		{`x/"quoted"\`, `x/"quoted"\`},
 	}
 	for _, tt := range tests {
 		w := newWorld(t, nil)
 		var names []string
-		for _, f := range InitFiles(tt.model) {
+		for _, f := range InitFiles(tt.model, tt.agent) {
 			names = append(names, f.Name)
 			w.write("WS/"+f.Name, string(f.Data))
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -237,10 +238,8 @@ func putText(to *map[string]string, name string, v any) {
 
 func oneOf(words ...string) func(any) error {
 	return func(v any) error {
-		for _, w := range words {
-			if v == w {
-				return nil
-			}
+		if slices.Contains(words, v.(string)) {
+			return nil
 		}
 		quoted := make([]string, len(words))
 		for i, w := range words {

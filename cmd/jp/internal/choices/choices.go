@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/alias"
 )
 
 // patience bounds the time for which For waits for the store's lock: a person is typing.
@@ -154,7 +155,8 @@ func (c *Choices) servers(ctx context.Context) []command.Candidate {
 }
 
 // Models returns the aliases, the models in use (of the config and the latest conversations), and
-// those of the built-in table for which `which` returns true.
+// those of the built-in table. Of the table and of aliases that come with jp it returns those for
+// which `which` returns true.
 func (c *Choices) Models(ctx context.Context, which func(id string) bool) []command.Candidate {
 	var out []command.Candidate
 	seen := map[string]bool{"": true}
@@ -165,8 +167,10 @@ func (c *Choices) Models(ctx context.Context, which func(id string) bool) []comm
 		}
 	}
 	if r, err := profiles.Resolve(c.ws.TrustedSources(ctx), nil, nil); err == nil {
-		for _, alias := range slices.Sorted(maps.Keys(r.Config.Providers.Aliases)) {
-			add(alias, r.Config.Providers.Aliases[alias])
+		for _, name := range slices.Sorted(maps.Keys(r.Config.Providers.Aliases)) {
+			if id := r.Config.Providers.Aliases[name]; id != alias.Builtin()[name] || which(id) {
+				add(name, id)
+			}
 		}
 		add(r.Config.Assistant.Model, "model of the config")
 	}

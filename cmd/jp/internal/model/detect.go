@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"jp/profiles/alias"
 )
 
 // Candidate is a model that seems usable on this machine.
@@ -22,11 +24,10 @@ type Candidate struct {
 // machine.
 func Detect(ctx context.Context, env func(string) string) []Candidate {
 	var found []Candidate
-	if env("ANTHROPIC_API_KEY") != "" {
-		found = append(found, Candidate{"anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY is set"})
-	}
-	if env("OPENAI_API_KEY") != "" {
-		found = append(found, Candidate{"openai/gpt-6.1-sol", "OPENAI_API_KEY is set"})
+	for _, v := range vendors() {
+		if b, _ := FindBuiltin(v.name); env(b.KeyEnv(env)) != "" {
+			found = append(found, Candidate{v.model, b.KeyEnv(env) + " is set"})
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, localPatience)
 	defer cancel()
@@ -48,6 +49,28 @@ func Detect(ctx context.Context, env func(string) string) []Candidate {
 	}
 	all.Wait()
 	return slices.Concat(found, slices.Concat(served...))
+}
+
+// vendors are the built-in providers of which jp proposes a model, best first, with one that costs
+// much less.
+func vendors() []struct{ name, model, cheap string } {
+	return []struct{ name, model, cheap string }{
+		{"anthropic", alias.Builtin()["sonnet"], alias.Builtin()["haiku"]},
+		{"openai", alias.Builtin()["gpt"], "openai/gpt-6-luna"},
+	}
+}
+
+// Cheaper returns a model for the scoped work of sub-agents beside the model id: one of the same
+// provider that costs less, or id itself if none is known.
+func Cheaper(id string) string {
+	provider, _, _ := strings.Cut(id, "/")
+	own, known := tableEntry(id)
+	for _, v := range vendors() {
+		if cheap, _ := tableEntry(v.cheap); v.name == provider && (!known || cheap.price.Output < own.price.Output) {
+			return v.cheap
+		}
+	}
+	return id
 }
 
 // localPatience is how long a server on this machine has to list its models.
@@ -141,12 +164,16 @@ func Known() []string {
 }
 
 // Meant returns the id of the built-in table that a name without a provider stands for, "" for
-// none. The name is that of a model, such as claude-opus-5-5, or that of a family, such as sonnet
-// or gpt-6, which stands for its latest model.
+// none. The name is that of a model, such as claude-opus-5-5, or that of a family, such as claude
+// or gpt-6, which stands for the model that jp proposes, or else for its latest model.
 func Meant(name string) string {
 	name = strings.ToLower(name)
+	ids := []string{}
+	for _, v := range vendors() {
+		ids = append(ids, v.model)
+	}
 	family := ""
-	for id := range knownModels {
+	for _, id := range append(ids, Known()...) {
 		_, bare, _ := strings.Cut(id, "/")
 		if bare == name {
 			return id

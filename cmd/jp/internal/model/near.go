@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,10 +23,13 @@ func Near(name string) string {
 	if id := Meant(name); id != "" {
 		return id
 	}
-	bare := map[string]string{}
+	bare, begins := map[string]string{}, ""
 	for _, id := range Known() {
-		_, name, _ := strings.Cut(id, "/")
-		bare[name] = id
+		_, known, _ := strings.Cut(id, "/")
+		bare[known] = id
+		if begins == "" && len(name) > 2 && strings.HasPrefix(known, name) {
+			begins = id
+		}
 	}
-	return bare[suggest.Closest(name, slices.Collect(maps.Keys(bare)))]
+	return cmp.Or(begins, bare[suggest.Closest(name, slices.Collect(maps.Keys(bare)))])
 }

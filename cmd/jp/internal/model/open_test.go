@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"jp/convstore"
+	"jp/profiles/alias"
 )
 
 func env(pairs ...string) func(string) string {
@@ -291,6 +293,44 @@ func TestDetect(t *testing.T) {
 	for _, host := range []string{"http://ollama.invalid", hanging.URL, "http://127.0.0.1:1"} {
 		if got := Detect(t.Context(), env("OLLAMA_HOST", host, "LLAMACPP_BASE_URL", host)); len(got) != 0 {
 			t.Errorf("Detect with %s = %+v", host, got)
+		}
+	}
+}
+
+// TestAliases holds the aliases that jp brings along to the table: a family's name is its latest model.
+func TestAliases(t *testing.T) {
+	for name, id := range alias.Builtin() {
+		info, err := Lookup(id, Providers{})
+		latest := slices.IndexFunc(Known(), func(id string) bool { return strings.HasPrefix(id, "anthropic/claude-"+name+"-") })
+		if err != nil {
+			t.Errorf("alias %s: %v", name, err)
+		} else if info.Provider == "anthropic" && (latest < 0 || Known()[latest] != id) {
+			t.Errorf("alias %s is %s, which is not the latest", name, id)
+		} else if info.Provider == "openai" && info.Price == nil {
+			t.Errorf("alias %s is %s, which is not in the table", name, id)
+		}
+	}
+}
+
+func TestCheaper(t *testing.T) {
+	for id, want := range map[string]string{
+		"anthropic/claude-sonnet-5-5": "anthropic/claude-haiku-5-5", "anthropic/unheard-of": "anthropic/claude-haiku-5-5",
+		"anthropic/claude-haiku-5-5": "anthropic/claude-haiku-5-5", "openai/gpt-6.1-sol": "openai/gpt-6-luna",
+		"openai/gpt-5-nano": "openai/gpt-5-nano", "ollama/qwen3": "ollama/qwen3", "gemini/gemini-3-pro": "gemini/gemini-3-pro",
+	} {
+		if got := Cheaper(id); got != want {
+			t.Errorf("Cheaper(%s) = %s, want %s", id, got, want)
+		}
+	}
+}
+
+func TestNear(t *testing.T) {
+	for name, want := range map[string]string{
+		"claude-sonnet-5-5": "anthropic/claude-sonnet-5-5", "claude-h": "anthropic/claude-haiku-5-5", "claude": "anthropic/claude-sonnet-5-5", "gpt-6": "openai/gpt-6-astra",
+		"claude-sonet-5-5": "anthropic/claude-sonnet-5-5", "cl": "", "nothing-like-it": "",
+	} {
+		if got := Near(name); got != want {
+			t.Errorf("Near(%s) = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
@@ -33,10 +35,11 @@ func NewInit(g *Group) *cli.Command {
 			"directory. Files that exist are not changed.\n\n" +
 			"On a terminal it asks which model to use. It lists the models for which this machine " +
 			"has a key or a server (Ollama, llama.cpp). --model proposes a model. With --yes it " +
-			"asks nothing and uses --model, or else the first model of the list.\n\n" +
+			"asks nothing and uses --model, or else the first model of the list. If jp knows a " +
+			"cheaper model of the same provider, the sub-agents get that one.\n\n" +
 			"jp trusts the files that it wrote. Files that were there before need `jp trust`.",
 		Flags: []*command.Option{
-			command.String(&o.model, "model", "MODEL", "model of the main agent: provider/model").Alias("m"),
+			command.String(&o.model, "model", "MODEL", "model of the main agent: provider/model or an alias").Alias("m"),
 			command.Bool(&o.yes, "yes", "ask nothing"),
 		},
 		Max:   1,
@@ -53,8 +56,9 @@ func NewInit(g *Group) *cli.Command {
 type initResult struct {
 	Workspace string   `json:"workspace"`
 	Model     string   `json:"model"`
-	Created   []string `json:"created"` // slash-separated, below the workspace
-	Kept      []string `json:"kept"`    // existed before
+	SubModel  string   `json:"sub_model"` // model of the sub-agents
+	Created   []string `json:"created"`   // slash-separated, below the workspace
+	Kept      []string `json:"kept"`      // existed before
 }
 
 func runInit(ctx context.Context, g *Group, o initOptions, args []string) error {
@@ -76,8 +80,8 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	const config = ".jp/config.toml"
-	result := initResult{Workspace: dir, Model: id, Created: []string{}, Kept: []string{}}
+	const config, agents = ".jp/config.toml", ".jp/config/agent/"
+	result := initResult{Workspace: dir, Model: id, SubModel: model.Cheaper(id), Created: []string{}, Kept: []string{}}
 	written := map[string][]byte{}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -87,7 +91,7 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	if info, err := root.Lstat(".jp"); err == nil && !info.IsDir() {
 		return exit.Refusedf("init %s: it is not a folder", filepath.Join(dir, ".jp"))
 	}
-	for _, f := range profiles.InitFiles(id) {
+	for _, f := range profiles.InitFiles(id, result.SubModel) {
 		made, err := files.CreateIn(root, filepath.FromSlash(f.Name), f.Data)
 		if err != nil {
 			return fmt.Errorf("init: %w", err)
@@ -101,6 +105,9 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	}
 	if slices.Contains(result.Kept, config) {
 		g.Con.Note("%[1]s was there before and does not get the model %[2]s: `jp config set assistant.model=%[2]s` sets it", config, id)
+	}
+	if result.SubModel != id && slices.ContainsFunc(result.Created, func(name string) bool { return strings.HasPrefix(name, agents) }) {
+		g.Con.Note("sub-agents get %s, which costs less: %s*.toml", result.SubModel, agents)
 	}
 	g.trustInit(ctx, dir, written)
 	if g.Con.JSON() {

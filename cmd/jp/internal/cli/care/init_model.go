@@ -1,6 +1,7 @@
 package care
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,22 +26,23 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 		return "", err
 	}
 	known := g.Env.Providers(r.Config)
+	proposal := ""
 	if o.model.Set {
-		if !isModel(o.model.Value) {
-			return "", exit.Usagef("--model: %q is not provider/model", o.model.Value).
-				WithHint("such as %s", model.Examples)
+		var bad *profiles.Error
+		if proposal, err = r.Config.ResolveModel(o.model.Value); errors.As(err, &bad) {
+			return "", exit.Usagef("--model: %s", bad.Msg).WithHint("%s", cmp.Or(bad.Hint, "such as "+model.Examples))
 		}
-		if wrong := lookup(o.model.Value, known); wrong != nil {
+		if wrong := lookup(proposal, known); wrong != nil {
 			return "", exit.Usagef("--model: %s", wrong.Message).WithHint("%s", wrong.Advice())
 		}
 		if o.yes {
-			return o.model.Value, nil
+			return proposal, nil
 		}
 	}
 	var found []model.Candidate
 	if !o.model.Set {
 		for _, c := range model.Detect(ctx, g.Con.Getenv) {
-			if isModel(c.Model) {
+			if _, err := r.Config.ResolveModel(c.Model); err == nil {
 				found = append(found, c)
 			}
 		}
@@ -61,7 +63,7 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 		return "", err
 	}
 	defer func() { _ = tty.Close() }()
-	question := g.modelQuestion(o.model.Value, found)
+	question := g.modelQuestion(proposal, found)
 	text := "Workspace in " + term.Line(dir) + "\n" + question
 	prompt := question[strings.LastIndex(question, "\n")+1:]
 	for {
@@ -70,19 +72,20 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 			return "", err
 		}
 		n, bad := strconv.Atoi(answer)
+		id, unnamed := r.Config.ResolveModel(answer)
 		switch {
 		case answer == "" && o.model.Set:
-			return o.model.Value, nil
+			return proposal, nil
 		case answer == "" && len(found) > 0:
 			return found[0].Model, nil
 		case answer == "":
 			return "", &exit.Error{Code: "declined", Status: exit.Failed, Msg: "init: no model was chosen, nothing was written"}
 		case bad == nil && n > 0 && n <= min(len(found), candidatesListed):
 			return found[n-1].Model, nil
-		case isModel(answer):
-			wrong := lookup(answer, known)
+		case unnamed == nil:
+			wrong := lookup(id, known)
 			if wrong == nil {
-				return answer, nil
+				return id, nil
 			}
 			text = "That cannot be used: " + wrong.Message + ".\n"
 			if hint := wrong.Advice(); hint != "" {
@@ -103,11 +106,6 @@ func lookup(id string, known model.Providers) *model.Error {
 		wrong = &model.Error{Message: err.Error()}
 	}
 	return wrong
-}
-
-func isModel(id string) bool {
-	_, err := (profiles.Config{}).ResolveModel(id)
-	return err == nil
 }
 
 // modelQuestion returns the question for a model; its last line is the prompt.

@@ -22,6 +22,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
+	"jp/profiles/alias"
 	"jp/profiles/effort"
 	"jp/profiles/foreign"
 	"jp/tools"
@@ -46,7 +47,7 @@ func newProfileImportCommand(g *Group) *cli.Command {
 			".opencode/agent/*.md. For each file it writes a profile .jp/config/agent/NAME.toml. " +
 			"The folder of a file says which program it is for; --from says it for other folders.\n\n" +
 			"Prompt, model, temperature and limits are kept if a profile can hold them. sonnet, " +
-			"opus and haiku become the latest such model that jp knows. If a file names no model, " +
+			"opus, haiku and other aliases become the model that they stand for. If a file names no model, " +
 			"or one that jp does not know, the profile gets the model of the config. A tool " +
 			"becomes a tool of jp only if that tool can do no more. What is left out is listed, " +
 			"and named in the profile. In other programs a file that lists no tools means all " +
@@ -263,10 +264,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 	if err != nil {
 		return imported{}, err
 	}
-	im.Model = g.foreignModel(cfg, f)
-	if im.Model == "" && !o.model.Set {
-		im.Model = foreignFamily(f.Model)
-	}
+	im.Model = g.foreignModel(cfg, f.Model, o.model.Set)
 	if im.Model == "" {
 		im.Model = o.model.Value
 		if !o.model.Set {
@@ -336,13 +334,14 @@ func heldTools(names []string) ([]foreign.Held, error) {
 	return held, nil
 }
 
-// foreignModel returns the id in jp of a file's model, "" if it is unknown.
-func (g *Group) foreignModel(cfg profiles.Config, f foreign.Agent) string {
-	if id, err := cfg.ResolveModel(f.Model); err == nil {
-		_, err := model.Lookup(id, g.Env.Providers(cfg))
-		return wording.Either(err == nil, id, "") // its provider may not be configured
+// foreignModel returns the id in jp of a file's model, "" if it is unknown, or if it is a family
+// such as sonnet and a flag names another model for these.
+func (g *Group) foreignModel(cfg profiles.Config, name string, other bool) string {
+	name, _, _ = strings.Cut(name, "[") // claude-sonnet-5[1m] is the same model with a larger window
+	if id, err := cfg.ResolveModel(name); err == nil {
+		_, err := model.Lookup(id, g.Env.Providers(cfg)) // its provider may not be configured
+		return wording.Either(err == nil && !(other && id == alias.Builtin()[name]), id, "")
 	}
-	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is the same model with a larger window
 	switch {
 	case strings.HasPrefix(name, "claude-"):
 		return "anthropic/" + name
@@ -350,16 +349,6 @@ func (g *Group) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 		return "openai/" + name
 	case strings.HasPrefix(name, "gemini-"):
 		return "gemini/" + name
-	}
-	return ""
-}
-
-// foreignFamily returns the latest model of a family that Claude's files name, "" for any other
-// word.
-func foreignFamily(name string) string {
-	name, _, _ = strings.Cut(name, "[")
-	if slices.Contains([]string{"sonnet", "opus", "haiku", "fable"}, name) {
-		return model.Meant("claude-" + name)
 	}
 	return ""
 }
