@@ -125,7 +125,7 @@ func hostile(says []byte) int {
 				break
 			}
 			answer, err := in.ReadString('\n')
-			for err == nil && strings.HasPrefix(answer, `{"step"`) {
+			for err == nil && !strings.HasPrefix(answer, `{"answer"`) {
 				answer, err = in.ReadString('\n')
 			}
 			if answers += answer; err != nil {

@@ -279,33 +279,44 @@ func TestHostileSubagent(t *testing.T) {
 			`{"event_id":"t4","type":"tool_call_request","id":"c4","name":"jp_batch_query","arguments":{}},` +
 			`{"event_id":"t5","type":"tool_call_request","id":"c5","name":"jp_conversation_list","arguments":{}}]}}` + "\n"
 		leaf = `{"id":"c1","name":"jp_query","arguments":{"config":"agent/leaf","query":"leaf"}}`
+		ask  = `{"n":2,"begin":{"left":{"tokens":null,"cost_nano":500000000},"call":{"model":"script/leaf.toml","usage":{"input_tokens":1},"cost_nano":0}}}` + "\n" + `{"n":3,"ask":{"request":{"messages":[{"role":"user","content":[{"text":"q"}]}]}}}` + "\n"
+		none = `{"event_id":"m1","type":"model_call","model":"script/leaf.toml","cost_nano":0,"usage":{"input_tokens":0}}`
 		end  = `,{"event_id":"z1","type":"chat_response","message":"done"},{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n"
 	)
 	for name, tt := range map[string]struct {
 		says   string
 		want   string // part of the answers, or of the reason of the end
 		leaves int    // sub-agents that it has made
+		used   int64  // tokens that it is charged with
 	}{
-		"not held":            {begin + calls + `{"n":3,"call":{"id":"c4","name":"jp_batch_query","arguments":{"queries":[]}}}` + "\n", "tool jp_batch_query: not held", 0},
-		"a tool of its own":   {begin + calls + `{"n":3,"call":{"id":"c3","name":"escape","arguments":{}}}` + "\n", "tool escape: not held", 0},
-		"asks first":          {begin + calls + `{"n":3,"call":{"id":"c5","name":"jp_conversation_list","arguments":{}}}` + "\n", "tool jp_conversation_list: no", 0},
-		"its caller":          {begin + calls + `{"n":3,"call":{"id":"c2","name":"jp_conversation_print","arguments":{"id":"ROOT"}}}` + "\n", "not below", 0},
-		"itself":              {begin + calls + `{"n":3,"call":{"id":"c2","name":"jp_conversation_print","arguments":{"id":"SELF"}}}` + "\n", "not below", 0},
-		"a command":           {begin + calls + `{"n":3,"command":{"tool":"escape","call":"c3","args":["query","x"]}}` + "\n", "tool escape: does not run jp", 0},
-		"a command, but ours": {begin + calls + `{"n":3,"command":{"tool":"jp_query","call":"c1","args":["query","x"]}}` + "\n", "tool jp_query: does not run jp", 0},
-		"call of another":     {begin + calls + `{"n":3,"call":{"id":"root-1","name":"jp_query","arguments":{}}}` + "\n", "was not made in this turn", 0},
-		"before the turn":     {`{"n":1,"admit":[` + leaf + `]}` + "\n", "was not made in this turn", 0},
-		"admitted twice":      {begin + calls + `{"n":3,"admit":[` + leaf + "," + leaf + `]}` + "\n" + `{"n":4,"admit":[` + leaf + `]}` + "\n", `{"answer":{"n":4}}`, 1},
-		"called twice":        {begin + calls + `{"n":3,"call":` + leaf + `}` + "\n" + `{"n":4,"call":` + leaf + `}` + "\n", `"recalled":true`, 1},
-		"another profile":     {begin + calls + `{"n":3,"call":{"id":"c1","name":"jp_query","arguments":{"config":"agent/hostile","query":"q"}}}` + "\n", "agent/hostile", 0},
-		"10,000 calls":        {begin + calls + `{"n":3,"admit":[` + strings.Repeat(leaf+",", 9_999) + leaf + `]}` + "\n", "too many calls", 0},
-		"no answer":           {begin + `{"n":2,"append":{"events":[{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n", "without an answer", 0},
+		"not held":            {begin + calls + `{"n":3,"call":{"id":"c4","name":"jp_batch_query","arguments":{"queries":[]}}}` + "\n", "tool jp_batch_query: not held", 0, 0},
+		"a tool of its own":   {begin + calls + `{"n":3,"call":{"id":"c3","name":"escape","arguments":{}}}` + "\n", "tool escape: not held", 0, 0},
+		"asks first":          {begin + calls + `{"n":3,"call":{"id":"c5","name":"jp_conversation_list","arguments":{}}}` + "\n", "tool jp_conversation_list: no", 0, 0},
+		"its caller":          {begin + calls + `{"n":3,"call":{"id":"c2","name":"jp_conversation_print","arguments":{"id":"ROOT"}}}` + "\n", "not below", 0, 0},
+		"itself":              {begin + calls + `{"n":3,"call":{"id":"c2","name":"jp_conversation_print","arguments":{"id":"SELF"}}}` + "\n", "not below", 0, 0},
+		"a command":           {begin + calls + `{"n":3,"command":{"tool":"escape","call":"c3","args":["query","x"]}}` + "\n", "tool escape: does not run jp", 0, 0},
+		"a command, but ours": {begin + calls + `{"n":3,"command":{"tool":"jp_query","call":"c1","args":["query","x"]}}` + "\n", "tool jp_query: does not run jp", 0, 0},
+		"call of another":     {begin + calls + `{"n":3,"call":{"id":"root-1","name":"jp_query","arguments":{}}}` + "\n", "was not made in this turn", 0, 0},
+		"before the turn":     {`{"n":1,"admit":[` + leaf + `]}` + "\n", "was not made in this turn", 0, 0},
+		"admitted twice":      {begin + calls + `{"n":3,"admit":[` + leaf + "," + leaf + `]}` + "\n" + `{"n":4,"admit":[` + leaf + `]}` + "\n", `{"answer":{"n":4}}`, 1, 0},
+		"called twice":        {begin + calls + `{"n":3,"call":` + leaf + `}` + "\n" + `{"n":4,"call":` + leaf + `}` + "\n", `"recalled":true`, 1, 0},
+		"another profile":     {begin + calls + `{"n":3,"call":{"id":"c1","name":"jp_query","arguments":{"config":"agent/hostile","query":"q"}}}` + "\n", "agent/hostile", 0, 0},
+		"10,000 calls":        {begin + calls + `{"n":3,"admit":[` + strings.Repeat(leaf+",", 9_999) + leaf + `]}` + "\n", "too many calls", 0, 0},
+		"no answer":           {begin + `{"n":2,"append":{"events":[{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n", "without an answer", 0, 0},
 		"after the end": {begin + `{"n":2,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end +
-			`{"n":3,"append":{"events":[{"event_id":"n2","type":"turn_start"}]}}` + "\n", "after the end", 0},
-		"gives back":      {begin + `{"n":2,"append":{"events":[{"event_id":"m1","type":"model_call","model":"m","usage":{"input_tokens":-1000000}}]}}` + "\n", "less than nothing", 0},
-		"not asked":       {begin + `{"n":2,"append":{"events":[{"event_id":"m1","type":"model_call","model":"m","usage":{"input_tokens":1000000}}]}}` + "\n", "not begun", 0},
-		"garbage":         {begin + "GET / HTTP/1.1\n", "cannot be read", 0},
-		"only its answer": {begin + `{"n":2,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end, "without its result line", 0},
+			`{"n":3,"append":{"events":[{"event_id":"n2","type":"turn_start"}]}}` + "\n", "after the end", 0, 0},
+		"gives back":      {begin + `{"n":2,"append":{"events":[{"event_id":"m1","type":"model_call","model":"m","usage":{"input_tokens":-1000000}}]}}` + "\n", "less than nothing", 0, 0},
+		"not asked":       {begin + `{"n":2,"append":{"events":[{"event_id":"m1","type":"model_call","model":"m","usage":{"input_tokens":1000000}}]}}` + "\n", "not begun", 0, 0},
+		"garbage":         {begin + "GET / HTTP/1.1\n", "cannot be read", 0, 0},
+		"only its answer": {begin + `{"n":2,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end, "without its result line", 0, 0},
+		"says less":       {begin + ask + `{"n":4,"append":{"events":[` + none + end, `{"answer":{"n":4}}`, 0, 42},
+		"says nothing":    {begin + ask + `{"n":4,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end, `{"answer":{"n":4}}`, 0, 42},
+		"asks and goes":   {begin + ask, `"Usage"`, 0, 42},
+		"asks and breaks": {begin + ask + `{"n":4,"append":{"events":[` + none + `,{"event_id":"s2","type":"turn_start"}]}}` + "\n", "second turn", 0, 42},
+		"begins anew": {begin + ask + strings.NewReplacer(`"n":2`, `"n":4`, `"n":3`, `"n":5`).Replace(ask) + `{"n":6,"append":{"events":[` + none + end,
+			`{"answer":{"n":6}}`, 0, 84},
+		"says more": {begin + ask + `{"n":4,"append":{"events":[` + strings.Replace(none, `:0}`, `:1000000}`, 1) + end, `{"answer":{"n":4}}`, 0, 42},
+		"a replay":  {begin + ask + `{"n":4,"append":{"events":[` + strings.Replace(none, `:0}`, `:0},"replayed":true`, 1) + end, "replayed", 0, 42},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -318,7 +329,7 @@ func TestHostileSubagent(t *testing.T) {
 				".jp/config/agent/hostile.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n" + query + print + tool + "[delegation]\nprofiles = [\"agent/leaf\"]\nmax_depth = 1\n",
 				".jp/config/agent/leaf.toml":    "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n",
 				"main.toml":                     "[[rule]]\nround = 1\ntool_calls = [{ name = \"jp_query\", arguments = { config = \"agent/hostile\", query = \"hostile\" } }]\n[[rule]]\ntext = \"after all\"\n",
-				"leaf.toml":                     "[[rule]]\ntext = \"the leaf is done\"\n",
+				"leaf.toml":                     "[[rule]]\ntext = \"the leaf is done\"\nusage = { input = 40, output = 2 }\n",
 			})
 			root, err := s.store.Create(t.Context(), convstore.New{Title: "another"}) // so that the next ids are known
 			if err != nil {
@@ -349,6 +360,9 @@ func TestHostileSubagent(t *testing.T) {
 				}
 				if !strings.Contains(string(answers)+d.Reason, tt.want) {
 					t.Errorf("want %q in the reason %q or the answers:\n%s", tt.want, d.Reason, answers)
+				}
+				if used := d.Own.Tokens(); used != tt.used {
+					t.Errorf("it is charged with %d tokens, want %d", used, tt.used)
 				}
 			}
 			if leaves != tt.leaves {

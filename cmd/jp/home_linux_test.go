@@ -25,7 +25,7 @@ func TestModelsAreAskedAtHome(t *testing.T) {
 		state  convstore.State
 		lost   bool // whether nobody could count
 	}{
-		{"the sub-agent is killed", func(_ int, children []int) error { return syscall.Kill(children[0], syscall.SIGKILL) }, convstore.StateKilled, true},
+		{"the sub-agent is killed", func(_ int, children []int) error { return syscall.Kill(children[0], syscall.SIGKILL) }, convstore.StateKilled, false},
 		{"the root is killed", func(root int, _ []int) error { return syscall.Kill(root, syscall.SIGKILL) }, convstore.StateLost, true},
 		{"the root is stopped", func(root int, _ []int) error { return syscall.Kill(root, syscall.SIGINT) }, convstore.StateCancelled, false},
 	} {

@@ -110,11 +110,11 @@ func (s *site) settled(root convstore.ID) usage.Spending {
 	return sp
 }
 
-// lost counts the calls that were begun and never ended.
-func (s *site) lost() (n int) {
+// stopped counts the calls that ended so.
+func (s *site) stopped(how string) (n int) {
 	for _, c := range s.conversations() {
 		for _, ev := range s.events(c.ID) {
-			if m, ok := ev.Body.(convstore.ModelCall); ok && m.Stop == "lost" {
+			if m, ok := ev.Body.(convstore.ModelCall); ok && m.Stop == how && m.Usage.Tokens() > 0 {
 				n++
 			}
 		}
@@ -146,8 +146,8 @@ func TestLedgerOf32Processes(t *testing.T) {
 	root := s.all()["root"].ID
 	s.balanced()
 	s.settled(root)
-	if n := s.lost(); n != hang {
-		t.Errorf("%d lost calls are charged, want %d", n, hang)
+	if n := s.stopped("cut"); n != hang {
+		t.Errorf("%d calls that were cut off are charged, want %d", n, hang)
 	}
 	states := map[convstore.State]int{}
 	for _, d := range s.delegations(root) {

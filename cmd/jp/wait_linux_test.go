@@ -42,7 +42,7 @@ func TestKillWhileACallWaits(t *testing.T) {
 			t.Errorf("charged %+v, and %+v stand for a call; %v; want nothing", a.Own, a.Call, err)
 		}
 	}
-	if n := s.lost(); n != 0 {
+	if n := s.stopped("lost"); n != 0 {
 		t.Errorf("%d calls are lost, want none", n)
 	}
 }

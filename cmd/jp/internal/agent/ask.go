@@ -62,7 +62,7 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 	case !c.reply.guessed:
 		a.meter.Learn(c.sent, c.reply.usage)
 	}
-	c.reply.cost = a.cost(&c.reply)
+	c.reply.cost = a.model.Price.Charged(c.reply.usage, c.reply.reported)
 	if err == nil || c.reply.any {
 		a.pay(a.record(c.reply))
 	}
@@ -74,16 +74,6 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 func (a *asker) pay(c convstore.ModelCall) {
 	a.bill.add(c)
 	a.paid.add(c)
-}
-
-// cost returns the cost of a reply, nil for unknown. Without a price it is what the provider
-// reported.
-func (a *asker) cost(r *reply) *int64 {
-	if a.model.Price == nil {
-		return r.reported
-	}
-	cost := a.model.Price.Cost(r.usage)
-	return &cost
 }
 
 // record returns the event of the call that the reply came from.
@@ -159,8 +149,9 @@ func (c *asking) waits(ctx context.Context, lost model.Lost) error {
 		return model.ErrShown
 	}
 	if u := lost.Usage; u != nil {
-		failed := reply{usage: *u, reported: lost.Cost, guessed: lost.Estimated, stop: StopBroken, took: time.Since(c.reply.began)}
-		failed.cost = c.asker.cost(&failed)
+		failed := reply{
+			usage: *u, cost: c.asker.model.Price.Charged(*u, lost.Cost), guessed: lost.Estimated, stop: StopBroken, took: time.Since(c.reply.began),
+		}
 		call := c.asker.record(failed)
 		c.asker.history.add(call)
 		c.asker.pay(call)

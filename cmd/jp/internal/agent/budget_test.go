@@ -207,17 +207,3 @@ func TestUncounted(t *testing.T) {
 		})
 	}
 }
-
-// TestReportedCost: what a provider says of the cost counts where no price is known, and nowhere
-// else.
-func TestReportedCost(t *testing.T) {
-	r := reply{usage: convstore.Usage{Input: 2, Output: 1}, reported: some(7)}
-	for name, tt := range map[string]struct {
-		loop Loop
-		want int64
-	}{"no price": {Loop{}, 7}, "a price": {Loop{Price: pricey()}, 16}} {
-		if cost := tt.loop.newAsker(&history{}, &bill{}).cost(&r); cost == nil || *cost != tt.want {
-			t.Errorf("%s: cost = %v, want %d", name, cost, tt.want)
-		}
-	}
-}

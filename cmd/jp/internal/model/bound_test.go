@@ -131,3 +131,23 @@ func FuzzTextBound(f *testing.F) {
 		}
 	})
 }
+
+// TestCharged: what a provider says of the cost counts where no price is known, and nowhere else.
+func TestCharged(t *testing.T) {
+	u := convstore.Usage{Input: 2, Output: 1}
+	price := &Price{Input: 5, Output: 6}
+	for name, tt := range map[string]struct {
+		price    *Price
+		reported *int64
+		want     *int64
+	}{
+		"neither":         {nil, nil, nil},
+		"only the report": {nil, new(int64(7)), new(int64(7))},
+		"only the price":  {price, nil, new(int64(16))},
+		"both":            {price, new(int64(7)), new(int64(16))},
+	} {
+		if got := tt.price.Charged(u, tt.reported); (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+			t.Errorf("%s: Charged = %v, want %v", name, got, tt.want)
+		}
+	}
+}

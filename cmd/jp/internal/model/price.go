@@ -67,6 +67,16 @@ func (p Price) Cost(u convstore.Usage) int64 {
 	return total
 }
 
+// Charged returns what a call costs, nil for unknown. Without a price, which is nil, it is what the
+// provider reported.
+func (p *Price) Charged(u convstore.Usage, reported *int64) *int64 {
+	if p == nil {
+		return reported
+	}
+	cost := p.Cost(u)
+	return &cost
+}
+
 // Most returns the highest cost of one call with a bounded input and so much output. It assumes
 // that the whole input is written to a cache, where that costs more than plain input, and that a
 // prompt is long where its bound is.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -76,10 +78,28 @@ func FuzzServe(f *testing.F) {
 		`{"n":10,"events":true}`, `{"n":11,"children":3}`, `{"n":12,"title":true}`, `{"n":13,"await":["c1"]}`,
 	}, "\n") + "\n"
 	f.Add([]byte(whole))
+	asks := []string{
+		`{"n":1,"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}}`,
+		`{"n":2,"get":true}`, `{"n":3,"gate":{"left":1}}`, `{"n":4,"gate":{"limited":true,"wait":1}}`, `{"cancel":3}`,
+		`{"n":5,"ask":{"request":{"messages":[{"role":"user","content":[{"text":"q"}]}],"tools":[{"name":"x"}]}}}`, `{"taken":{"n":5,"bytes":100}}`,
+		`{"n":6,` + appending(event("e3", convstore.ModelCall{Model: "m/child"})) + `}`,
+		`{"n":7,"begin":{"left":{"tokens":993,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}}`, `{"n":8,"get":true}`,
+		`{"n":9,"ask":{"keep":1,"same":true,"request":{}}}`, `{"cancel":9}`,
+		`{"n":10,` + appending(event("e4", convstore.TurnEnd{State: "error"})) + `}`,
+	}
+	for i := range asks {
+		f.Add([]byte(strings.Join(asks[:i+1], "\n") + "\n"))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fam := newFamily(t, convstore.Budget{Tokens: new(int64(1000))})
 		ended := make(chan error, 1)
-		go func() { ended <- Serve(t.Context(), said{bytes.NewReader(b)}, fam.owner(checking{t, fam})) }()
+		heard := int64(0) // tokens that its model has used
+		o := fam.modelled(func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+			heard += 7
+			return says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 3, Output: 4}}, model.Part{Stop: model.StopEnd})(ctx, r)
+		}, &shutGate{open: make(chan struct{}), looks: true})
+		o.Subagents = fam.owner(checking{t, fam}).Subagents
+		go func() { ended <- Serve(t.Context(), said{bytes.NewReader(b)}, o) }()
 		select {
 		case <-ended:
 		case <-time.After(patience):
@@ -112,6 +132,9 @@ func FuzzServe(f *testing.F) {
 		}
 		if starts > 1 || over && starts == 0 {
 			t.Errorf("%d turns, ended: %v", starts, over)
+		}
+		if used != heard {
+			t.Errorf("calls of %d tokens are stored, want %d", used, heard)
 		}
 		if d := fam.settle(t, convstore.StateLost); d.Own.Tokens() < used || d.Own.Tokens() > convstore.Sum(used, 1000) || d.Own.CostNano < 0 {
 			t.Errorf("used %d, settled %+v", used, d.Own)

@@ -1,12 +1,14 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 )
@@ -114,11 +116,14 @@ type attempts struct {
 	thread model.Request // latest one that was asked; only the goroutine that reads has it
 
 	mu      sync.Mutex
-	call    *convstore.Call    // call that was begun; nil = none, or it was asked
-	cancel  context.CancelFunc // ends the attempt that runs; nil = none does
-	pass    *model.Pass        // permission of the gate for the next attempt; nil = none
-	latest  model.Pass         // permission of the latest one
-	limited bool               // whether that met a limit
+	call    *convstore.Call      // call that was begun; nil = none, or it was asked
+	cancel  context.CancelFunc   // ends the attempt that runs; nil = none does
+	ended   chan struct{}        // closed when the latest attempt has ended; nil = there was none
+	heard   *convstore.ModelCall // record of the latest attempt; nil = it used nothing, or its record is stored
+	placed  bool                 // whether that record is among the events that are being stored
+	pass    *model.Pass          // permission of the gate for the next attempt; nil = none
+	latest  model.Pass           // permission of the latest one
+	limited bool                 // whether that met a limit
 }
 
 var (
@@ -126,33 +131,75 @@ var (
 	errClosed   = errors.New("the call of the model was closed")
 )
 
-// begin opens a call, or closes the one that is open where c is nil. It reports whether the gate is
-// open for its first attempt.
+// begin opens a call. It reports whether the gate is open for its first attempt.
 func (t *attempts) begin(c *convstore.Call) (open bool) {
 	var pass model.Pass
-	if open = t.Gate == nil; c != nil && !open {
+	if open = t.Gate == nil; !open {
 		pass, open = t.Gate.Look()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.call = c; t.cancel != nil {
-		t.cancel()
-	}
+	t.call = c
 	if open { // else it may have waited already
 		t.pass = &pass
 	}
 	return open
 }
 
-// ended closes the call that is open where events end it.
-func (t *attempts) ended(events []convstore.Event) {
-	for _, ev := range events {
-		switch ev.Body.(type) {
-		case convstore.ModelCall, convstore.TurnEnd:
-			t.begin(nil)
-			return
-		}
+// close closes the call that is open. It returns when no attempt of it runs.
+func (t *attempts) close() {
+	t.mu.Lock()
+	t.call = nil
+	if t.cancel != nil {
+		t.cancel()
 	}
+	ended := t.ended
+	t.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
+}
+
+// charge closes the call that is open and returns the record that is stored of it, where the
+// sub-agent says m: with what its owner has heard. Where nobody was asked, m is all that is known.
+func (t *attempts) charge(m convstore.ModelCall) convstore.ModelCall {
+	t.close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch h := t.heard; {
+	case t.Stream == nil:
+	case h == nil || t.placed:
+		m.Usage = convstore.Usage{}
+		if m.CostNano != nil {
+			m.CostNano = new(int64)
+		}
+	default:
+		m.Usage, m.CostNano, m.Estimated, t.placed = h.Usage, h.CostNano, h.Estimated, true
+	}
+	return m
+}
+
+// unsaid closes the call that is open and returns the record of it that the sub-agent leaves out;
+// nil = none.
+func (t *attempts) unsaid() []convstore.Event {
+	t.close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.heard == nil || t.placed {
+		return nil
+	}
+	t.placed = true
+	return []convstore.Event{{ID: convstore.NewEventID(), Time: time.Now(), Body: *t.heard}}
+}
+
+// stored notes that events are in the store. fault says why they are not; nil = they are.
+func (t *attempts) stored(fault error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.placed && fault == nil {
+		t.heard = nil
+	}
+	t.placed = false
 }
 
 // ask begins an attempt. The error is that of a sub-agent that breaks the protocol.
@@ -177,47 +224,63 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(t.ctx)
-	t.call, t.cancel, t.limited = nil, func() { cancel(errClosed) }, false
+	ended := make(chan struct{})
+	t.call, t.cancel, t.ended, t.limited = nil, func() { cancel(errClosed) }, ended, false
 	pass := t.pass
 	t.pass = nil
 	out := &outflow{n: n, line: t.server.line, left: window, more: make(chan struct{}, 1), first: true}
 	o.cancel, o.reply = func() { cancel(context.Canceled) }, out
 	r.Named = out.named
 	t.server.work.Go(func() {
-		a, err := t.attempt(ctx, r, pass, out)
+		heard, a, err := t.attempt(ctx, r, pass, out, cancel)
 		t.mu.Lock()
-		t.cancel = nil
+		t.cancel, t.heard = nil, heard
 		t.mu.Unlock()
+		close(ended)
 		cancel(nil)
 		answered(a, err)
 	})
 	return nil
 }
 
-// attempt makes one attempt and returns the end of the reply.
-func (t *attempts) attempt(ctx context.Context, r model.Request, pass *model.Pass, out *outflow) (a answer, err error) {
+// attempt makes one attempt and returns its record, nil where it used nothing, and the end of the
+// reply. A reply that cannot be sent is cancelled, and its use is heard all the same.
+func (t *attempts) attempt(ctx context.Context, r model.Request, pass *model.Pass, out *outflow, cancel context.CancelCauseFunc) (record *convstore.ModelCall, a answer, err error) {
 	if pass == nil {
 		p, err := t.Gate.Enter(ctx, func(time.Duration) {})
 		if err != nil {
-			return failed(answer{}, err)
+			a, err = failed(answer{}, err)
+			return nil, a, err
 		}
 		pass = &p
 	}
 	t.mu.Lock()
 	t.latest = *pass
 	t.mu.Unlock()
-	heard := t.Gate == nil
+	heard, stopped, began := t.Gate == nil, false, time.Now()
+	var unsent error
 	for p, fault := range t.Stream(ctx, r) {
 		if err = fault; err != nil {
 			break
 		}
+		if p.Usage != nil && !stopped { // what follows the end no sub-agent hears
+			record = &convstore.ModelCall{
+				Model: t.Info.ID, Usage: *p.Usage, CostNano: t.Info.Price.Charged(*p.Usage, p.Cost), Estimated: p.Estimated, Stop: string(agent.StopCut),
+			}
+		}
+		stopped = stopped || p.Stop != ""
 		if !heard && p.Usage == nil {
 			heard = true
 			t.Gate.Heard(*pass)
 		}
-		if err = out.put(ctx, p); err != nil {
-			break
+		if unsent == nil {
+			if unsent = out.put(ctx, p); unsent != nil {
+				cancel(unsent)
+			}
 		}
+	}
+	if record != nil {
+		record.Duration = time.Since(began)
 	}
 	var e *model.Error
 	if errors.As(err, &e) && (e.Kind == model.KindRateLimit || e.Kind == model.KindOverloaded) {
@@ -226,7 +289,8 @@ func (t *attempts) attempt(ctx context.Context, r model.Request, pass *model.Pas
 		t.mu.Unlock()
 	}
 	rest := out.rest()
-	return failed(answer{Said: &rest}, err)
+	a, err = failed(answer{Said: &rest}, cmp.Or(unsent, err))
+	return record, a, err
 }
 
 // failed puts an error of a model into an answer. It returns any other.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -291,6 +292,7 @@ func TestAskCancelled(t *testing.T) {
 type shutGate struct {
 	open    chan struct{}
 	looks   bool
+	mu      sync.Mutex
 	entered int
 	heard   int
 	limited []time.Duration
@@ -298,7 +300,9 @@ type shutGate struct {
 
 func (g *shutGate) Look() (model.Pass, bool) { return model.Pass{Open: true}, g.looks }
 func (g *shutGate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass, error) {
+	g.mu.Lock()
 	g.entered++
+	g.mu.Unlock()
 	waits(time.Minute)
 	select {
 	case <-g.open:
@@ -310,6 +314,8 @@ func (g *shutGate) Enter(ctx context.Context, waits func(time.Duration)) (model.
 
 func (g *shutGate) Heard(p model.Pass) { g.heard += int(p.At) }
 func (g *shutGate) Limited(p model.Pass, wait time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.limited = append(g.limited, wait+p.At)
 	return true
 }
@@ -349,5 +355,135 @@ func TestGate(t *testing.T) {
 	no(t, l.close())
 	if g.entered != 2 || g.heard != 5 || !reflect.DeepEqual(g.limited, []time.Duration{time.Second + 5}) {
 		t.Errorf("the gate was entered %d times, heard %d, limited %v", g.entered, g.heard, g.limited)
+	}
+}
+
+// TestHeard: what the owner has heard of an attempt is charged, whatever the sub-agent says of it.
+func TestHeard(t *testing.T) {
+	const (
+		begin = `"begin":{"left":null,"call":null}`
+		call  = `"begin":{"left":{"tokens":1000,"cost_nano":1000},"call":{"model":"m/child","usage":{"input_tokens":1},"cost_nano":1}}`
+		later = `"begin":{"left":{"tokens":993,"cost_nano":950},"call":{"model":"m/child","usage":{"input_tokens":1},"cost_nano":1}}`
+		ask   = `"ask":{"request":{}}`
+	)
+	used := func(in, out, cost int64) convstore.ModelCall {
+		return convstore.ModelCall{Model: "m/child", Usage: convstore.Usage{Input: in, Output: out}, CostNano: &cost}
+	}
+	said := func(id string, m convstore.ModelCall) string { return appending(event(id, m)) }
+	end := event("z", convstore.TurnEnd{State: convstore.StateError})
+	end2 := `"append":{"events":[` + end + `]}`
+	whole := []model.Part{{Text: "a"}, {Usage: &convstore.Usage{Input: 3, Output: 4}}, {Stop: model.StopEnd}}
+	fails := &model.Error{Kind: model.KindOverloaded}
+	for name, tt := range map[string]struct {
+		stream model.Stream
+		says   []string
+		want   []int64 // tokens of the calls that are stored
+		stops  []string
+		cost   int64
+	}{
+		"as it was":    {says(nil, whole...), []string{call, ask, said("m", used(3, 4, 50)), end2}, []int64{7}, []string{""}, 50},
+		"nothing":      {says(nil, whole...), []string{call, ask, said("m", used(0, 0, 0)), end2}, []int64{7}, []string{""}, 50},
+		"too much":     {says(nil, whole...), []string{call, ask, said("m", used(900, 4, 900)), end2}, []int64{7}, []string{""}, 50},
+		"other tokens": {says(nil, whole...), []string{call, ask, said("m", used(4, 3, 35)), end2}, []int64{7}, []string{""}, 50},
+		"with its end": {says(nil, whole...), []string{call, ask, appending(event("m", used(0, 0, 0)), end)}, []int64{7}, []string{""}, 50},
+		"twice":        {says(nil, whole...), []string{call, ask, appending(event("m", used(0, 0, 0)), event("n", used(0, 0, 0)), end)}, []int64{7, 0}, []string{"", ""}, 50},
+		"only its end": {says(nil, whole...), []string{call, ask, end2}, []int64{7}, []string{"cut"}, 50},
+		"no end":       {says(nil, whole...), []string{call, ask}, []int64{7}, []string{"cut"}, 50},
+		"begun anew":   {says(nil, whole...), []string{call, ask, call, later, ask, said("m", used(0, 0, 0)), end2}, []int64{7, 7}, []string{"cut", ""}, 100},
+		"withdrawn":    {says(nil, whole...), []string{call, ask, begin, end2}, []int64{7}, []string{"cut"}, 50},
+		"breaks off":   {says(nil, whole...), []string{call, ask, `"own":"everything"`}, []int64{7}, []string{"cut"}, 50},
+		"bad step":     {says(nil, whole...), []string{call, ask, appending(event("m", used(0, 0, 0)), event("x", convstore.TurnStart{}))}, []int64{7}, []string{"cut"}, 50},
+		"failed":       {says(fails, whole[:2]...), []string{call, ask, said("m", used(0, 0, 0)), end2}, []int64{7}, []string{""}, 50},
+		"goes on":      {says(nil, append(whole[:3:3], model.Part{Usage: &convstore.Usage{Input: 50}})...), []string{call, ask, said("m", used(3, 4, 50)), end2}, []int64{7}, []string{""}, 50},
+		"used nothing": {says(fails), []string{call, ask, said("m", used(5, 0, 25)), end2}, []int64{0}, []string{""}, 0},
+		"never asked":  {says(nil, whole...), []string{call, said("m", used(5, 0, 25)), end2}, []int64{0}, []string{""}, 0},
+		"not begun":    {says(nil, whole...), []string{end2}, nil, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{Tokens: new(int64(1000)), CostNano: new(int64(1000))})
+			o := f.modelled(tt.stream, nil)
+			o.Model.Info.Price = &model.Price{Input: 6, Output: 8}
+			r := serve(t, o).raw()
+			for _, body := range append([]string{started()}, tt.says...) {
+				r.n++
+				r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, body))
+				for !strings.Contains(body, `"own"`) {
+					if f := r.read(); f.Answer != nil {
+						break
+					}
+				}
+			}
+			_ = r.close()
+			var tokens []int64
+			var stops []string
+			for _, ev := range f.events(t) {
+				if c, ok := ev.Body.(convstore.ModelCall); ok {
+					tokens, stops = append(tokens, c.Usage.Tokens()), append(stops, c.Stop)
+				}
+			}
+			if !slices.Equal(tokens, tt.want) || !slices.Equal(stops, tt.stops) {
+				t.Errorf("calls of %d tokens are stored that ended as %q, want %d, %q", tokens, stops, tt.want, tt.stops)
+			}
+			if d := f.settle(t, convstore.StateError); d.Own.CostNano != tt.cost {
+				t.Errorf("%d were charged, want %d", d.Own.CostNano, tt.cost)
+			}
+		})
+	}
+}
+
+// TestHeardLate: a sub-agent that says what its reply has used before it knows, or that goes while
+// the reply comes, is charged with what the reply uses in the end.
+func TestHeardLate(t *testing.T) {
+	for name, then := range map[string]func(*raw){
+		"says it before": func(r *raw) {
+			r.send(`{"n":4,` + appending(event("m", convstore.ModelCall{Model: "m/child"}), event("z", convstore.TurnEnd{State: convstore.StateError})) + `}`)
+			for f := r.read(); f.Answer == nil || f.Answer.N != 4; f = r.read() {
+			}
+		},
+		"ends before": func(r *raw) {
+			r.send(`{"n":4,` + appending(event("z", convstore.TurnEnd{State: convstore.StateError})) + `}`)
+			for f := r.read(); f.Answer == nil || f.Answer.N != 4; f = r.read() {
+			}
+		},
+		"begins before": func(r *raw) {
+			r.send(`{"n":4,"begin":{"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}}`)
+			for f := r.read(); f.Answer == nil || f.Answer.N != 4; f = r.read() {
+			}
+			r.send(`{"n":5,` + appending(event("z", convstore.TurnEnd{State: convstore.StateError})) + `}`)
+			for f := r.read(); f.Answer == nil || f.Answer.N != 5; f = r.read() {
+			}
+		},
+		"goes": func(*raw) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{Tokens: new(int64(1000))})
+			more := make(chan struct{})
+			r := serve(t, f.modelled(model.Count(func(ctx context.Context, _ model.Request) iter.Seq2[model.Part, error] {
+				return func(yield func(model.Part, error) bool) {
+					for yield(model.Part{Text: strings.Repeat("x", pieceSize)}, nil) {
+						select {
+						case <-ctx.Done():
+							yield(model.Part{}, context.Cause(ctx))
+							return
+						case <-more:
+						}
+					}
+				}
+			}), nil)).raw()
+			r.n = 1
+			r.ask(`"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}`)
+			r.send(`{"n":3,"ask":{"request":{}}}`)
+			for f := r.read(); f.Parts == nil; f = r.read() {
+			}
+			then(r)
+			r.theirs.Close()
+			close(more)
+			no(t, r.end())
+			if d := f.settle(t, convstore.StateError); d.Own.Output < pieceSize/3 {
+				t.Errorf("%+v was charged", d.Own)
+			}
+		})
 	}
 }

@@ -56,12 +56,13 @@ var errEnded = errors.New("the sub-agent that called has ended")
 // ctx bounds what the sub-agent asks for, with the patience of agent.Log for what is stored.
 func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	o.Start.Protocol = Protocol
-	s := &server{line: newLine(rw, o.Checkpoint), owner: o, turn: newTurn(&o), open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
+	s := &server{line: newLine(rw, o.Checkpoint), owner: o, open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
 	running, stop := context.WithCancelCause(ctx)
 	s.ctx, s.running = ctx, running
 	// A sub-agent that is stopped ends its own request: so it gets what the reply has used.
 	asking, hangUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.attempts = attempts{server: s, Model: o.Model, ctx: asking}
+	s.turn = newTurn(&o, &s.attempts)
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)
@@ -81,6 +82,9 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	s.work.Wait()
 	close(s.steps)
 	<-stored
+	if left := s.attempts.unsaid(); left != nil {
+		_ = o.Log.Append(ctx, left...) // where it fails, the most that the call could use is charged
+	}
 	if s.bad == nil {
 		errors.As(err, &s.bad)
 	}
@@ -250,7 +254,6 @@ func (s *server) begin(f fromChild, size int) error {
 	case f.Append != nil:
 		inOrder(func() (answer, error) {
 			return answer{}, s.turn.store(s.ctx, f.Append.Events, func(events []convstore.Event) error {
-				s.attempts.ended(events)
 				return s.owner.Log.Append(s.ctx, events...)
 			})
 		})
@@ -329,8 +332,9 @@ func (s *server) begin(f fromChild, size int) error {
 func (s *server) beginCall(b begun) (a answer, err error) {
 	t, reason := s.turn, ""
 	var call *convstore.Call
-	s.attempts.begin(nil)
+	s.attempts.close()
 	err = t.store(s.ctx, b.Events, func(events []convstore.Event) error {
+		events = append(events, s.attempts.unsaid()...)
 		return s.owner.Log.Begin(s.ctx, func(acc convstore.Account) *convstore.Call {
 			a, reason, call = answer{}, "", nil
 			if a.Stale = b.Left == nil || !same(*b.Left, acc.Left); a.Stale {

@@ -17,7 +17,8 @@ import (
 //
 //   - The account: a run is one turn, because a second one would begin with nothing used by
 //     sub-agents. A call of a model has a bound that was in the account, in the same model, and
-//     neither gives anything back. A replay is what the owner says it is.
+//     neither gives anything back. What it used is what the owner has heard, and is charged whether
+//     the sub-agent says it or not. A replay is what the owner says it is.
 //   - The end: nothing follows it, it is one that a run can have by itself, and it is a good one
 //     only where the reply before it says something.
 //   - The config: what a change of it says is made by the owner.
@@ -26,6 +27,7 @@ import (
 // A use above the bound is stored: a provider may bill more than anybody could foresee.
 type turn struct {
 	owner  *Owner
+	model  *attempts
 	number int       // number of the turn
 	began  time.Time // beginning of the run
 
@@ -43,9 +45,9 @@ type turn struct {
 	tools map[string]string // names of tools by the ids of their calls, which are in the store
 }
 
-func newTurn(o *Owner) *turn {
+func newTurn(o *Owner, a *attempts) *turn {
 	return &turn{
-		owner: o, number: o.Start.Conversation.Turns + 1, began: time.Now(),
+		owner: o, model: a, number: o.Start.Conversation.Turns + 1, began: time.Now(),
 		seen: map[string]bool{}, made: map[string]bool{}, tools: map[string]string{},
 	}
 }
@@ -61,6 +63,7 @@ func (t *turn) store(ctx context.Context, said []convstore.Event, put func([]con
 	if err == nil {
 		err = put(events)
 	}
+	t.model.stored(err)
 	if err == nil {
 		err = t.stored(events)
 	}
@@ -84,7 +87,12 @@ func (t *turn) take(ctx context.Context, said []convstore.Event) ([]convstore.Ev
 			return nil, &FrameError{fmt.Sprintf("event %.64q: %s", ev.ID, reason)}
 		}
 		body := ev.Body
-		if _, ok := body.(convstore.ConfigDelta); ok {
+		switch b := body.(type) {
+		case convstore.ModelCall:
+			body = t.model.charge(b)
+		case convstore.TurnEnd:
+			list = append(list, t.model.unsaid()...)
+		case convstore.ConfigDelta:
 			own, err := t.change(ctx)
 			if err != nil {
 				return nil, err
