@@ -6,7 +6,7 @@
 // Ending the context asks the tree to stop, waits a bounded time, and kills. [Host.Kill] kills at
 // once.
 //
-// # Two kinds of program
+// # Three kinds of program
 //
 // An [Agent] is another jp. It is a direct child in a process group of its own, holds the read end
 // of a pipe (the death pipe) whose only write end is its parent's, and sweeps what is below itself
@@ -17,9 +17,16 @@
 // with descriptors 0, 1 and 2 and nothing else, waits for it, ends what it left behind, reports,
 // and exits.
 //
+// A [Launcher] is a program outside of jp's trust like a tool, such as ssh or srun, which starts
+// something elsewhere and ends it when it is ended itself. Its stdin and stdout are pipes of jp's,
+// and nothing confines it. It is ended by the end of its stdin; a grace later by SIGINT; a grace
+// later it is killed, and then Spec.Stop runs. Its guard counts the time, so that all of this
+// happens without jp too. An srun that is killed at once leaves its task running. One that a signal
+// has ended therefore also has the grace for the processes that it left.
+//
 //	jp ──┬── guard ──── tool ──┬── its child
 //	     │     └─ orphans of the tool, wherever they went
-//	     ├── guard ──── tool
+//	     ├── guard ──── launcher (ssh) ~~~ another machine
 //	     └── jp (agent) ── guard ── tool
 //
 // # How nothing is left
@@ -33,7 +40,8 @@
 //	what dies        who notices                   who sweeps
 //	tool             guard (its parent)            guard
 //	guard            jp (its parent)               jp, which adopted the tool's tree
-//	jp               its guards and agents (EOF)   each guard, each agent
+//	jp               its guards and agents (EOF)   each guard, each agent; that of a launcher
+//	                                               after two times its grace
 //	agent            parent jp, its guards (EOF)   both
 //
 // # Confinement

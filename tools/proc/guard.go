@@ -22,7 +22,7 @@ const guardArg = "__guard"
 const guardName = "toolguard"
 
 // Guard is the first line of main. In a process started as "toolguard __guard" it is the guard of
-// one tool and does not return; in any other it does nothing.
+// one tool or launcher and does not return; in any other it does nothing.
 func Guard(argv []string) {
 	if len(argv) < 2 || argv[1] != guardArg {
 		return
@@ -40,9 +40,16 @@ type keeper struct {
 
 	orphaned bool // jp is gone
 
-	status syscall.WaitStatus // of the tool, once collected
-	usage  syscall.Rusage
-	done   bool // collected
+	status   syscall.WaitStatus // of the tool, once collected
+	usage    syscall.Rusage
+	done     bool // collected
+	reported bool // its exit
+
+	// Of a launcher, which is called tool here too.
+	grace  time.Duration // 0 = a tool
+	steps  int           // steps of its end that were taken, see ending
+	next   time.Time     // time of the next one; zero = it is not to end
+	stderr int           // its descriptor 2, which its stop command gets
 }
 
 // guard serves one order on the socket ctl and returns its exit status.
@@ -83,7 +90,7 @@ func guard(ctl int) int {
 			return 0
 		}
 		k.watch()
-		k.finish()
+		k.finish(o)
 		return 0
 	}
 	c, err := decodeConfinement(o.confine)
@@ -99,7 +106,7 @@ func guard(ctl int) int {
 		return 0
 	}
 	k.watch()
-	k.finish()
+	k.finish(o)
 	if k.orphaned {
 		_ = removeTmp(c.tmp) // jp would do it, and report errors
 	}
@@ -120,15 +127,15 @@ func (k *keeper) launch(o order, files []int) bool {
 		Files: fds,
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
+	if o.grace > 0 {
+		k.grace, k.stderr = o.grace, files[2]
+		files = append(files[:2:2], files[3:]...)
+	}
 	for _, fd := range files {
 		closeFD(fd)
 	}
 	if err != nil {
-		errno, ok := err.(syscall.Errno)
-		if !ok {
-			errno = syscall.EINVAL
-		}
-		k.report(report{what: "failed", errno: errno})
+		k.report(report{what: "failed", errno: errnoOf(err)})
 		return false
 	}
 	if k.ended < 0 {
@@ -158,8 +165,8 @@ const tick = time.Second
 // watch returns when the tool has ended, or is to be ended.
 func (k *keeper) watch() {
 	fds := []unix.PollFd{{Fd: int32(k.ctl), Events: unix.POLLIN}, {Fd: int32(k.ended), Events: unix.POLLIN}}
-	for !k.done {
-		n, err := unix.Poll(fds, int(tick/time.Millisecond))
+	for !k.done || k.lingers() {
+		n, err := unix.Poll(fds, int(k.patience()/time.Millisecond))
 		if err != nil && err != unix.EINTR {
 			return
 		}
@@ -167,17 +174,19 @@ func (k *keeper) watch() {
 			var ask [1]byte
 			switch n, err := unix.Read(k.ctl, ask[:]); {
 			case err == unix.EINTR:
+			case n == 1 && ask[0] == askInterrupt && k.grace == 0:
+				k.interrupt()
 			case n == 1 && ask[0] == askInterrupt:
-				// A stopped tool sees no signal before it continues. The number of the group
-				// belongs to the tool and is not free before the tool is collected.
-				_ = unix.Kill(-k.tool, unix.SIGINT)
-				_ = unix.Kill(-k.tool, unix.SIGCONT)
+				k.ending()
+			case n <= 0 && k.grace > 0:
+				k.orphaned, fds[0].Fd = true, -1
+				k.ending()
 			default:
 				k.orphaned = n <= 0 // or it is askKill
 				return
 			}
 		}
-		if fds[1].Revents != 0 {
+		if fds[1].Revents != 0 && (k.grace == 0 || !adopts) {
 			// As long as the tool is not collected its group is its own. Processes that left the
 			// group are for finish.
 			_ = unix.Kill(-k.tool, unix.SIGKILL)
@@ -185,7 +194,62 @@ func (k *keeper) watch() {
 		if adopts || fds[1].Revents != 0 || k.ended < 0 {
 			k.collectAll()
 		}
+		if k.done {
+			fds[1].Fd = -1
+		}
+		if !k.next.IsZero() && time.Until(k.next) <= 0 {
+			if k.steps == lastStep || k.done {
+				return
+			}
+			k.interrupt()
+			k.step()
+		}
 	}
+}
+
+// interrupt sends SIGINT to the tool's group. A stopped tool sees no signal before it continues. The
+// number of the group belongs to the tool and is not free before the tool is collected.
+func (k *keeper) interrupt() {
+	_ = unix.Kill(-k.tool, unix.SIGINT)
+	_ = unix.Kill(-k.tool, unix.SIGCONT)
+}
+
+// ending begins the end of a launcher, whose stdin has ended: the grace, SIGINT, the grace, and then
+// it is killed. srun, for one, leaves its task running when it is killed at once.
+func (k *keeper) ending() {
+	if k.steps == 0 && !k.done {
+		_ = unix.Kill(-k.tool, unix.SIGCONT)
+		k.step()
+	}
+}
+
+// lastStep is the number of steps of the end of a launcher before it is killed.
+const lastStep = 2
+
+func (k *keeper) step() { k.steps, k.next = k.steps+1, time.Now().Add(k.grace) }
+
+// lingers reports whether a launcher that a signal ended has left processes, which may have to tell
+// its scheduler that it is gone. They have the grace for that.
+func (k *keeper) lingers() bool {
+	if k.grace == 0 || !k.status.Signaled() || !adopts || noChildren() {
+		return false
+	}
+	if k.steps <= lastStep {
+		k.step()
+		k.steps = lastStep + 1
+	}
+	return true
+}
+
+// patience is how long watch waits for an event.
+func (k *keeper) patience() time.Duration {
+	switch {
+	case k.done:
+		return 5 * time.Millisecond
+	case k.next.IsZero():
+		return tick
+	}
+	return max(0, min(tick, time.Until(k.next)+time.Millisecond))
 }
 
 // collectAll collects the children that have ended.
@@ -207,29 +271,23 @@ func (k *keeper) collectAll() {
 // orphanLimit bounds the last sweep of a guard without a jp. After that nobody would sweep.
 const orphanLimit = time.Minute
 
-// finish ends what is left and reports.
-func (k *keeper) finish() {
+// finish ends what is left, runs the stop command of a launcher that had to be killed, and reports.
+func (k *keeper) finish(o order) {
 	if k.done && noChildren() {
-		k.report(k.exit(), report{what: "empty"})
+		k.report(append(k.exit(), report{what: "empty"})...)
 		return
 	}
-	reported := k.done
-	if k.done {
-		k.report(k.exit())
+	k.report(k.exit()...)
+	killed := k.grace > 0 && (!k.done || k.status.Signaled())
+	if killed {
+		k.report(report{what: "killed"})
 	}
-	limit := sweepLimit
-	if k.orphaned {
-		limit = orphanLimit
+	left, err := k.sweep()
+	if killed && len(o.stop) > 0 {
+		k.report(k.runStop(o))
+		again, more := k.sweep()
+		left, err = append(left, again...), errors.Join(err, more)
 	}
-	list := func() ([]int, error) {
-		k.collectAll()
-		if k.done && !reported {
-			k.report(k.exit())
-			reported = true
-		}
-		return k.below()
-	}
-	left, err := sweep(list, func(int) bool { return false }, &sync.Mutex{}, limit)
 	switch {
 	case len(left) > 0:
 		k.report(report{what: "left", left: left})
@@ -238,6 +296,56 @@ func (k *keeper) finish() {
 	default:
 		fmt.Fprintln(os.Stderr, err)
 	}
+}
+
+// sweep ends what is below the guard.
+func (k *keeper) sweep() (left []int, err error) {
+	limit := sweepLimit
+	if k.orphaned {
+		limit = orphanLimit
+	}
+	list := func() ([]int, error) {
+		k.collectAll()
+		k.report(k.exit()...)
+		return k.below()
+	}
+	return sweep(list, func(int) bool { return false }, &sync.Mutex{}, limit)
+}
+
+// stopGraces bounds the stop command of a launcher, in times of its grace.
+const stopGraces = 5
+
+// runStop runs the stop command of a launcher and returns how it ended. What it leaves is for sweep.
+func (k *keeper) runStop(o order) report {
+	stderr := uintptr(k.stderr)
+	if k.orphaned {
+		stderr = 1 // of the guard, /dev/null: nobody reads what the launcher would write to
+	}
+	pid, ended, err := spawn(o.stop[0], o.stop, &syscall.ProcAttr{
+		Dir: o.dir, Env: o.env, Files: []uintptr{0, 1, stderr}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return report{what: "unstopped", errno: errnoOf(err)}
+	}
+	if ended < 0 {
+		ended = endPipe(pid)
+	}
+	fds := []unix.PollFd{{Fd: int32(ended), Events: unix.POLLIN}}
+	for by := time.Now().Add(stopGraces * k.grace); ; {
+		if n, err := unix.Poll(fds, int(max(0, time.Until(by))/time.Millisecond)); err != unix.EINTR || n > 0 || time.Until(by) <= 0 {
+			break
+		}
+	}
+	s := &keeper{ctl: k.ctl, tool: pid, kids: k.kids, orphaned: k.orphaned, reported: true}
+	_, _ = s.sweep() // what is left is found again
+	return report{what: "stop", status: s.status}
+}
+
+func errnoOf(err error) syscall.Errno {
+	if errno, ok := err.(syscall.Errno); ok {
+		return errno
+	}
+	return syscall.EINVAL
 }
 
 // below lists the children that are left. It is an error if there are more than /proc shows.
@@ -252,8 +360,13 @@ func (k *keeper) below() ([]int, error) {
 	return kids, err
 }
 
-func (k *keeper) exit() report {
-	return report{what: "exit", status: k.status, maxRSS: maxRSS(&k.usage)}
+// exit returns the report of how the tool has ended, once.
+func (k *keeper) exit() []report {
+	if !k.done || k.reported {
+		return nil
+	}
+	k.reported = true
+	return []report{{what: "exit", status: k.status, maxRSS: maxRSS(&k.usage)}}
 }
 
 // report sends reports, if jp still reads them. Each begins with an end of line, since the runtime

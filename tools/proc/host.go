@@ -30,11 +30,14 @@ const (
 	// Agent is a jp, which ends what is below itself (Inherit, Watch). It runs in a process group
 	// of its own.
 	Agent
+	// Launcher is a program that starts another elsewhere, such as ssh or srun, and carries its
+	// stdin and stdout. It runs like a tool that is not confined, and ends by the end of its stdin.
+	Launcher
 )
 
 // Options configures a Host. The zero value works.
 type Options struct {
-	// Grace is for each Spec that has none. 0 is 2 s for a tool and 4 s for an agent.
+	// Grace is for each Spec that has none. 0 is 2 s for a tool or launcher and 4 s for an agent.
 	Grace time.Duration
 	// Warm is how many guards are started before the tools that will need them; see Host.Warm. 0
 	// starts each guard when its tool is run.
@@ -70,8 +73,12 @@ type Spec struct {
 	// Socket is given to a Tool as its descriptor 3; see Pair. nil is none. It stays open here.
 	Socket *os.File
 	Kind   Kind
-	// Grace is the time between the interrupt and the kill. 0 is that of Options. An agent needs
-	// more than the programs below it.
+	// Stop is a command, the program's name first, that runs once a Launcher had to be killed, in
+	// the same folder and environment and for at most five times the Grace. nil is none.
+	Stop []string
+	// Grace is the time between the interrupt and the kill, and of a launcher also the time between
+	// the end of its stdin and the interrupt. 0 is that of Options. An agent needs more than the
+	// programs below it.
 	Grace time.Duration
 	// Confine is what a Tool can touch; nil is all that the user can.
 	Confine *Confine
@@ -92,6 +99,10 @@ type Exit struct {
 	// bytes. The kernel includes the memory of the process that started it, a guard or this jp:
 	// smaller values do not show.
 	MaxRSS int64
+	// Killed says that a Launcher did not end when it was asked to, so that what it started may run
+	// on elsewhere; Stop is then what went wrong with Spec.Stop, nil if nothing did.
+	Killed bool
+	Stop   error
 }
 
 // setStatus sets Code and Signal.
@@ -163,7 +174,8 @@ func newRun() *run {
 // leaves running when it ends is killed.
 //
 // When ctx ends the program is interrupted (SIGINT, to a tool's whole group), and after Grace
-// everything below it is killed. Exit.Cause is the cause of ctx then.
+// everything below it is killed. Of a Launcher the stdin is ended first, and Grace later it is
+// interrupted. Exit.Cause is the cause of ctx then.
 //
 // The error is nil whenever the program ran and nothing of it is left, whatever its status.
 // Otherwise it wraps
@@ -217,7 +229,7 @@ func (h *Host) run(ctx context.Context, spec *Spec) (Exit, error) {
 	if err := streams.open(spec.Stdin, spec.Stdout, spec.Stderr); err != nil {
 		return Exit{Code: -1}, err
 	}
-	start := h.runTool
+	start := h.runTool // or launcher
 	if spec.Kind == Agent {
 		start = h.runAgent
 	}
@@ -237,14 +249,20 @@ func (h *Host) complete(spec *Spec) error {
 	if spec.Path == "" {
 		return errors.New("program: no path")
 	}
-	if spec.Kind == Tool && (spec.Lock != nil || spec.Wire != nil) {
+	if spec.Kind != Agent && (spec.Lock != nil || spec.Wire != nil) {
 		return errors.New("program: a lock or wire is for an agent")
 	}
-	if spec.Kind == Agent && spec.Confine != nil {
-		return errors.New("program: an agent cannot be confined")
+	if spec.Kind != Tool && spec.Confine != nil {
+		return errors.New("program: only a tool can be confined")
 	}
-	if spec.Kind == Agent && spec.Socket != nil {
+	if spec.Kind != Tool && spec.Socket != nil {
 		return errors.New("program: a socket is for a tool")
+	}
+	if _, given := spec.Stdin.(*os.File); spec.Kind == Launcher && (spec.Stdin == nil || given) {
+		return errors.New("program: a launcher needs a stdin that jp can end")
+	}
+	if spec.Kind != Launcher && len(spec.Stop) > 0 {
+		return errors.New("program: a stop command is for a launcher")
 	}
 	if len(spec.Args) == 0 {
 		spec.Args = []string{spec.Path}
@@ -267,6 +285,13 @@ func (h *Host) complete(spec *Spec) error {
 		return err
 	}
 	spec.Path = path
+	if len(spec.Stop) > 0 {
+		stop, err := LookPath(spec.Stop[0], spec.Env)
+		if err != nil {
+			return fmt.Errorf("stop command: %w", err)
+		}
+		spec.Stop = append([]string{stop}, spec.Stop[1:]...)
+	}
 	return nil
 }
 
@@ -320,7 +345,7 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 	kill := func() {
 		done, killed, late = nil, nil, nil
 		r.kill()
-		giveUp = time.After(killWait + 2*sweepLimit)
+		giveUp = time.After(spec.killWait() + 2*sweepLimit)
 	}
 	started := func(pid int) {
 		if spec.Started != nil {
@@ -340,8 +365,13 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 		case <-done:
 			stop(context.Cause(ctx))
 			done = nil
+			grace := spec.Grace
+			if spec.Kind == Launcher { // its guard counts the time, with jp or without
+				streams.in.Close()
+				grace = lastStep*grace + spec.killWait()
+			}
 			r.interrupt()
-			late = time.After(spec.Grace)
+			late = time.After(grace)
 		case <-late:
 			kill()
 		case <-killed:

@@ -41,7 +41,7 @@ var programs = map[string]func(args []string) int{
 	"probe":  probe,
 	"blind":  blind,
 	"starve": starve, "conceal": conceal,
-	"bury": bury,
+	"bury": bury, "launch": launch,
 }
 
 // tree is a jp: "tree N SCRIPT" has N agents in a chain below it, the last of which runs the script

@@ -32,6 +32,31 @@ func (e *GuardError) Error() string {
 // killWait is how long a guard may take to end its tool before jp does it.
 const killWait = 2 * time.Second
 
+// killWait is the same with the time of a stop command.
+func (s *Spec) killWait() time.Duration {
+	if len(s.Stop) > 0 {
+		return killWait + stopGraces*s.Grace
+	}
+	return killWait
+}
+
+// A StopError says what went wrong with Spec.Stop.
+type StopError struct {
+	Code   int            // exit status; -1 when a signal ended it, or it did not run
+	Signal syscall.Signal // SIGKILL where it took too long
+	Err    error          // why it could not be executed; nil = it ran
+}
+
+func (e *StopError) Error() string {
+	switch {
+	case e.Err != nil:
+		return "stop command: " + e.Err.Error()
+	case e.Signal != 0:
+		return "stop command: ended by signal: " + e.Signal.String()
+	}
+	return fmt.Sprint("stop command: exit status ", e.Code)
+}
+
 // A guarded is a guard with its socket, idle or with a tool.
 type guarded struct {
 	c   *child
@@ -93,9 +118,12 @@ func (g *guarded) dismiss() {
 	_, _, _ = family.wait(g.c)
 }
 
-// runTool starts spec under a guard. It does not wait.
+// runTool starts spec, a tool or launcher, under a guard. It does not wait.
 func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
-	o := order{path: spec.Path, dir: spec.Dir, args: spec.Args, env: spec.Env}
+	o := order{path: spec.Path, dir: spec.Dir, args: spec.Args, env: spec.Env, stop: spec.Stop}
+	if spec.Kind == Launcher {
+		o.grace = spec.Grace
+	}
 	tmp := ""
 	if spec.Confine != nil {
 		c, err := spec.Confine.prepare(spec)
@@ -118,7 +146,7 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	r.interrupt = func() { asks <- askInterrupt }
 	r.kill = func() {
 		asks <- askKill
-		stuck := time.AfterFunc(killWait, func() { family.kill(g.c) })
+		stuck := time.AfterFunc(spec.killWait(), func() { family.kill(g.c) })
 		go func() { <-r.ended; stuck.Stop() }()
 	}
 	written := make(chan struct{})
@@ -206,6 +234,14 @@ func (g *guarded) follow(r *run) {
 			r.exit.setStatus(rep.status)
 			r.exit.MaxRSS = rep.maxRSS
 			r.exit.Duration = time.Since(r.begun)
+		case rep.what == "killed":
+			r.exit.Killed = true
+		case rep.what == "stop" && rep.status != 0:
+			var stop Exit
+			stop.setStatus(rep.status)
+			r.exit.Stop = &StopError{Code: stop.Code, Signal: stop.Signal}
+		case rep.what == "unstopped":
+			r.exit.Stop = &StopError{Code: -1, Err: rep.errno}
 		case rep.what == "empty":
 			clean = true
 		}

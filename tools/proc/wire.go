@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // jp and a guard talk over one stream socket, the guard's descriptor 2.
@@ -19,7 +21,7 @@ import (
 // error while the guard was dying; it becomes part of the error message.
 
 const (
-	askInterrupt = 'i' // SIGINT to the tool's group
+	askInterrupt = 'i' // SIGINT to the tool's group; a launcher ends as keeper.ending says
 	askKill      = 'k' // end everything below the guard now
 )
 
@@ -27,7 +29,9 @@ const (
 type order struct {
 	path, dir string
 	confine   string // a confinement; "" = none
+	grace     time.Duration
 	args, env []string
+	stop      []string // command of a launcher; the first is its path
 }
 
 // maxOrder bounds an order in bytes. Linux takes at most 6 MiB of arguments and environment, so a
@@ -36,7 +40,8 @@ const maxOrder = 8 << 20
 
 // encode returns the order with its length in front, or E2BIG, or EINVAL where a string holds a NUL
 // byte. The body is a sequence of NUL-terminated strings: path, directory, number of arguments,
-// confinement, arguments, environment.
+// confinement, grace of a launcher in milliseconds (0 is a tool), number of arguments of its stop
+// command, arguments, those of the stop command, environment.
 func (o order) encode() ([]byte, error) {
 	b := make([]byte, 4, 4096)
 	for s := range o.strings {
@@ -54,7 +59,8 @@ func (o order) encode() ([]byte, error) {
 
 // strings yields the body of an order.
 func (o order) strings(yield func(string) bool) {
-	for _, ss := range [][]string{{o.path, o.dir, strconv.Itoa(len(o.args)), o.confine}, o.args, o.env} {
+	head := []string{o.path, o.dir, strconv.Itoa(len(o.args)), o.confine, strconv.Itoa(int(o.grace / time.Millisecond)), strconv.Itoa(len(o.stop))}
+	for _, ss := range [][]string{head, o.args, o.stop, o.env} {
 		for _, s := range ss {
 			if !yield(s) {
 				return
@@ -78,22 +84,32 @@ func decodeOrder(body []byte) (order, error) {
 		return order{}, errors.New("order: cut off")
 	}
 	ss := strings.Split(string(body[:len(body)-1]), "\x00")
-	if len(ss) < 4 {
-		return order{}, fmt.Errorf("order: %d strings, want at least 4", len(ss))
+	const head = 6
+	if len(ss) < head {
+		return order{}, fmt.Errorf("order: %d strings, want at least %d", len(ss), head)
 	}
-	n, err := strconv.Atoi(ss[2])
-	if err != nil || n < 0 || n > len(ss)-4 || strconv.Itoa(n) != ss[2] {
-		return order{}, fmt.Errorf("order: argument count %q with %d strings", ss[2], len(ss)-4)
+	var n [3]int // arguments, grace, arguments of the stop command
+	for i, at := range []int{2, 4, 5} {
+		var err error
+		if n[i], err = strconv.Atoi(ss[at]); err != nil || n[i] < 0 || n[i] > math.MaxInt32 || strconv.Itoa(n[i]) != ss[at] {
+			return order{}, fmt.Errorf("order: %q is no count", ss[at])
+		}
 	}
-	return order{path: ss[0], dir: ss[1], confine: ss[3], args: ss[4 : 4+n : 4+n], env: ss[4+n:]}, nil
+	rest := ss[head:]
+	if n[0]+n[2] > len(rest) {
+		return order{}, fmt.Errorf("order: %d arguments with %d strings", n[0]+n[2], len(rest))
+	}
+	stop := n[0] + n[2]
+	return order{path: ss[0], dir: ss[1], confine: ss[3], grace: time.Duration(n[1]) * time.Millisecond,
+		args: rest[:n[0]:n[0]], stop: rest[n[0]:stop:stop], env: rest[stop:]}, nil
 }
 
 // A report is one line that a guard sends.
 type report struct {
-	what   string // launch, then started or failed, exit, left or empty
-	pid    int    // started: the tool's
-	errno  syscall.Errno
-	status syscall.WaitStatus
+	what   string             // launch, then started or failed, exit, killed and stop or unstopped, left or empty
+	pid    int                // started: the tool's
+	errno  syscall.Errno      // failed, unstopped: why it could not be executed
+	status syscall.WaitStatus // exit; stop: of the stop command
 	maxRSS int64
 	left   []int // processes that could not be ended
 }
@@ -103,13 +119,15 @@ func (r report) String() string {
 	switch r.what {
 	case "started":
 		return fmt.Sprint("started ", r.pid)
-	case "failed":
-		return fmt.Sprint("failed ", int(r.errno))
+	case "failed", "unstopped":
+		return fmt.Sprint(r.what, " ", int(r.errno))
+	case "stop":
+		return fmt.Sprint("stop ", uint32(r.status))
 	case "exit":
 		return fmt.Sprint("exit ", uint32(r.status), " ", r.maxRSS)
 	case "left":
 		return "left " + strings.Trim(fmt.Sprint(r.left), "[]")
-	default: // launch, empty
+	default: // launch, killed, empty
 		return r.what
 	}
 }
@@ -123,11 +141,13 @@ func parseReport(line string) (r report, ok bool) {
 	}
 	r.what = f[0]
 	switch {
-	case (r.what == "launch" || r.what == "empty") && len(ns) == 0:
+	case (r.what == "launch" || r.what == "killed" || r.what == "empty") && len(ns) == 0:
 	case r.what == "started" && len(ns) == 1:
 		r.pid = int(ns[0])
-	case r.what == "failed" && len(ns) == 1 && ns[0] != 0:
+	case (r.what == "failed" || r.what == "unstopped") && len(ns) == 1 && ns[0] != 0:
 		r.errno = syscall.Errno(ns[0])
+	case r.what == "stop" && len(ns) == 1:
+		r.status = syscall.WaitStatus(ns[0])
 	case r.what == "exit" && len(ns) == 2:
 		r.status, r.maxRSS = syscall.WaitStatus(ns[0]), ns[1]
 	case r.what == "left" && len(ns) > 0:

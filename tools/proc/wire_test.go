@@ -7,13 +7,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestOrderRoundTrip(t *testing.T) {
 	for _, o := range []order{
-		{path: "/bin/sh", dir: "/", args: []string{"sh", "-c", "exit"}, env: []string{"A=b", "C="}},
-		{path: "/x", args: []string{""}, env: []string{}},
-		{path: "\xff", dir: "\n", args: []string{"3", "", "3"}, env: []string{"", "2", "="}},
+		{path: "/bin/sh", dir: "/", args: []string{"sh", "-c", "exit"}, stop: []string{}, env: []string{"A=b", "C="}},
+		{path: "/x", args: []string{""}, stop: []string{}, env: []string{}},
+		{path: "/x", grace: 2 * time.Second, args: []string{"x"}, stop: []string{"/y", "2"}, env: []string{"A=b"}},
+		{path: "\xff", dir: "\n", args: []string{"3", "", "3"}, stop: []string{}, env: []string{"", "2", "="}},
 	} {
 		b, err := o.encode()
 		if err != nil {
@@ -37,7 +39,8 @@ func TestOrderRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeOrder(f *testing.F) {
-	for _, s := range []string{"", "\x00", "/bin/sh\x00/\x001\x00sh\x00A=b\x00", "/x\x00\x000\x00", "/x\x00\x00-1\x00", "/x\x00\x002\x00a\x00", "/x\x00\x0001\x00a\x00", "/x\x00\x00\x00"} {
+	for _, s := range []string{"", "\x00", "/bin/sh\x00/\x001\x00\x000\x000\x00sh\x00A=b\x00", "/x\x00\x000\x00\x000\x000\x00", "/x\x00\x00-1\x00\x000\x000\x00", "/x\x00\x002\x00\x000\x000\x00a\x00",
+		"/x\x00\x0001\x00\x000\x000\x00a\x00", "/x\x00\x001\x00\x002000\x001\x00a\x00b\x00", "/x\x00\x001\x00\x000\x001\x00a\x00", "/x\x00\x000\x00\x00-1\x000\x00", "/x\x00\x00\x00\x00\x00\x00"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -57,6 +60,9 @@ func TestReportRoundTrip(t *testing.T) {
 		{what: "launch"},
 		{what: "started", pid: 1},
 		{what: "failed", errno: syscall.ENOENT},
+		{what: "unstopped", errno: syscall.ENOENT},
+		{what: "stop", status: 1 << 8},
+		{what: "killed"},
 		{what: "exit", status: 0},
 		{what: "exit", status: 3 << 8, maxRSS: 1 << 40},
 		{what: "exit", status: 9},
@@ -73,7 +79,7 @@ func TestReportRoundTrip(t *testing.T) {
 func FuzzParseReport(f *testing.F) {
 	for _, s := range []string{
 		"", " ", "launch", "started 12", "started -1", "started", "started 99999999999", "failed 2", "failed 0", "exit 256 4096", "exit 1",
-		"exit 1 2 3", "left", "left 1 2", "left  1", "empty", "empty ", "empty 1", "fatal error: runtime: out of memory", "left 0x1", "exit +1 1", "started 012", "failed -0", "exit 4294967296 1", "started 9223372036854775808",
+		"exit 1 2 3", "left", "left 1 2", "left  1", "empty", "empty ", "empty 1", "fatal error: runtime: out of memory", "left 0x1", "exit +1 1", "started 012", "failed -0", "killed", "killed 1", "stop 256", "stop", "unstopped 0", "exit 4294967296 1", "started 9223372036854775808",
 	} {
 		f.Add(s)
 	}
