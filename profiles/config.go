@@ -65,10 +65,11 @@ type Request struct {
 
 // Conversation holds the settings of the turn loop.
 type Conversation struct {
-	MaxTurns  int  // tool rounds in one turn, default 50
-	Window    int  // context_window: earlier turns that the model gets; 0 = all, the default
-	Parallel  int  // conversation.tools.parallel: tool calls run at once, without those that start sub-agents, default 8
-	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
+	Default   string // active (default) or new: the conversation that a query without a name asks
+	MaxTurns  int    // tool rounds in one turn, default 50
+	Window    int    // context_window: earlier turns that the model gets; 0 = all, the default
+	Parallel  int    // conversation.tools.parallel: tool calls run at once, without those that start sub-agents, default 8
+	FromQuery bool   // conversation.title.from_query: the first query's first line becomes the title, default true
 	Compact   Compact
 
 	TitleModel string // conversation.title.model: model that writes a title after the first turn; "" = none

@@ -110,6 +110,9 @@ func table() []setting {
 			field: func(c *Config, _ []string) any { return &c.Assistant.Request.MaxResponseBytes },
 			doc:   "largest reply, in bytes on the wire"},
 
+		{key: "conversation.default", kind: text, class: machine, def: "active", check: oneOf("active", "new"),
+			field: func(c *Config, _ []string) any { return &c.Conversation.Default },
+			doc:   "active or new: the conversation that `jp query` asks when the command names none"},
 		{key: "conversation.max_turns", kind: whole, def: int64(50), check: between(1, 1_000_000),
 			field: func(c *Config, _ []string) any { return &c.Conversation.MaxTurns },
 			doc:   "tool rounds in one turn"},

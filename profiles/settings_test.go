@@ -118,6 +118,7 @@ func TestSettings(t *testing.T) {
 			"sk-x": "must be the name of an environment variable", "1A": "must be the name of an environment variable", "": "must be the name of an environment variable", "A=B": "must be the name of an environment variable"}},
 		{"providers.llm.openai.api", "responses", func(c Config) any { return c.Providers.LLM["openai"].API }, "responses", map[string]string{"completions": `must be "chat" or "responses"`}},
 		{"providers.mcp.files.command", "npx", func(c Config) any { return c.Providers.MCP["files"].Command }, "npx", map[string]string{" ": "must not be empty"}},
+		{"conversation.default", "new", func(c Config) any { return c.Conversation.Default }, "new", map[string]string{"recent": `must be "active" or "new"`}},
 		{"providers.llm.aliases.sonnet", "a/b", func(c Config) any { return c.Providers.Aliases["sonnet"] }, "a/b", map[string]string{"b": "must be provider/model, without spaces"}},
 		{"providers.mcp.files.args", `:["-v","-v",""]`, func(c Config) any { return c.Providers.MCP["files"].Args }, []string{"-v", "-v", ""}, nil},
 		{"providers.mcp.files.env.TOKEN", "${TOKEN}", func(c Config) any { return c.Providers.MCP["files"].Env }, map[string]string{"TOKEN": "${TOKEN}"}, nil},
@@ -191,7 +192,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Assistant:    Assistant{Request: Request{MaxRetries: 5, BaseBackoff: time.Second, MaxBackoff: time.Minute, StreamIdle: time.Minute, ReplyIdle: 15 * time.Minute, Reply: time.Hour, MaxResponseBytes: 8 << 20}},
-		Conversation: Conversation{MaxTurns: 50, Parallel: 8, FromQuery: true, Compact: Compact{Mode: "auto", Threshold: 0.8}},
+		Conversation: Conversation{Default: "active", MaxTurns: 50, Parallel: 8, FromQuery: true, Compact: Compact{Mode: "auto", Threshold: 0.8}},
 		Delegation: Delegation{Enabled: true, InlineResult: 16384, MaxPerTurn: 5, MaxChildren: 64, MaxParallel: 4, MaxCostNano: ptr(int64(1e9)),
 			BudgetInheritance: 0.5, Timeout: 10 * time.Minute},
 		Style:     Style{Reasoning: "hidden", ShowToolCall: true},

@@ -231,9 +231,10 @@ func (env *Env) Target(ctx context.Context, req Request) (convstore.ID, error) {
 	if req.Fork.Set {
 		return env.WS.Target(ctx, "active")
 	}
+	m, err := env.WS.Machine()
 	session := env.WS.Session()
-	if session == "" {
-		return 0, nil
+	if err != nil || session == "" || m.Conversation.Default == "new" {
+		return 0, err
 	}
 	store, err := env.WS.Store(ctx)
 	if err != nil {

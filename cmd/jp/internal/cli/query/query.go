@@ -42,7 +42,8 @@ func New(g *Group) *cli.Command {
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",
 		About: "Asks the conversation that --id names. Without --id it asks this session's active " +
-			"conversation, or a new one if there is none. Text from a pipe is appended to the " +
+			"conversation, or a new one if there is none or conversation.default is new. Text " +
+			"from a pipe is appended to the " +
 			"words. Without words, that text is the query. Without words and without a pipe, jp " +
 			"query resumes a turn that was cut off.\n\n" +
 			"A word @FILE before -- attaches that file. If it is the only word, the query is read " +
