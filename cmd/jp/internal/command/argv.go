@@ -3,6 +3,7 @@ package command
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/urfave/cli/v2"
 
@@ -113,19 +114,41 @@ func (r *reader) positional(arg string, literal bool) error {
 	}
 	hint := elsewhere(r.out.Path, arg)
 	if hint == "" {
-		hint = DidYouMean(arg, names, "see `"+Name(r.out.Path)+" --help`")
+		help := "see `" + Name(r.out.Path) + " --help`"
+		hint = DidYouMean(arg, names, help)
+		if asked := r.question(given); asked != "" && (hint == help || strings.Contains(given, " ")) {
+			hint = "did you mean jp query " + asked + "?"
+		}
 	}
 	return exit.Usagef("%sunknown command %q", Subject(r.out.Path), given).WithHint("%s", hint)
 }
 
-// elsewhere returns the hint for a word that is a command of other programs, or that is a question;
-// "" for any other word.
-func elsewhere(path []*cli.Command, word string) string {
-	if len(path) == 0 && strings.ContainsAny(word, " \t\n?") {
-		return "to ask that: jp query \"...\""
+// question returns the question that words in place of a command are, quoted for a shell; "" if they
+// are none. One word with a space or a question mark is one, and so are three words.
+func (r *reader) question(first string) string {
+	words := []string{first}
+	for _, arg := range r.args {
+		if strings.HasPrefix(arg, "-") {
+			break
+		}
+		words = append(words, arg)
 	}
+	text := strings.Join(words, " ")
+	switch {
+	case len(r.out.Path) > 0 || len(words) < 3 && !strings.ContainsAny(first, " \t\n?"):
+		return ""
+	case len(text) > 200 || strings.ContainsFunc(text, unicode.IsControl):
+		return `"..."`
+	case strings.ContainsAny(text, "$`\\\"!"): // in double quotes a shell would change it
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	return `"` + text + `"`
+}
+
+// elsewhere returns the hint for a word that is a command of other programs, "" for any other word.
+func elsewhere(path []*cli.Command, word string) string {
 	return map[string]string{
-		"jp ls": "did you mean `jp conversation ls`?", "jp history": "`jp conversation ls` lists what was asked", "jp log": "`jp conversation print` shows what was said",
+		"jp ls": "did you mean `jp conversation ls`?", "jp sessions": "did you mean `jp conversation ls`?", "jp history": "`jp conversation ls` lists what was asked", "jp log": "`jp conversation print` shows what was said",
 		"jp resume": "`jp query --id ID` continues a conversation", "jp continue": "`jp query` continues this terminal's conversation",
 		"jp agents": "`jp profile ls` lists the agents", "jp agent": "`jp profile ls` lists the agents", "jp skills": "`jp tool show skill` lists the skills", "jp login": "keys are in the environment: `jp doctor` says which",
 		"jp grep": "did you mean `jp conversation grep`?", "jp print": "did you mean `jp conversation print`?", "jp show": "did you mean `jp conversation show`?", "jp new": "`jp query --new` begins a conversation",
@@ -133,7 +156,7 @@ func elsewhere(path []*cli.Command, word string) string {
 		"jp conversation rename": "`jp conversation edit ID --title T` does", "jp conversation title": "`jp conversation edit ID --title T` does",
 		"jp conversation log": "did you mean print?", "jp conversation resume": "`jp query --id ID` continues one",
 		"jp config get": "`jp config explain KEY` shows one setting, `jp config show` all", "jp config list": "did you mean show?", "jp config ls": "did you mean show?",
-		"jp config check": "did you mean `jp check`?", "jp config unset": "take its line out of the file that `jp config explain KEY` names, then `jp trust`",
+		"jp config check":  "did you mean `jp check`?",
 		"jp config edit":   "`jp config set KEY=VALUE` changes a setting; the file is .jp/config.toml, and after an editor `jp trust`",
 		"jp config path":   "`jp config show` names the file of each setting; a workspace's is .jp/config.toml",
 		"jp store restore": "with no jp at work, put the backup where `jp store path` says; `jp conversation import` brings single conversations back",
