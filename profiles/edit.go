@@ -41,35 +41,74 @@ func Edit(data []byte, d Directive) (Edited, error) {
 		return Edited{}, err
 	}
 	value, _ := tomldoc.Lookup(doc.tree, p.key)
-	fail := func(line int, msg, hint string) (Edited, error) {
-		return Edited{}, &Error{Line: line, Key: tomldoc.JoinKey(p.key), Msg: msg, Hint: hint}
+	return edit(data, p.key, value, func(e *editing) (string, *Error) {
+		if old, ok := tomldoc.Lookup(e.want, p.key); ok && isTable(old) {
+			return "", &Error{Msg: "is a table", Hint: "set the keys in it"}
+		}
+		if !tomldoc.Put(e.want, p.key, value) {
+			return "", &Error{Msg: "lies in what is no table", Hint: "edit the file"}
+		}
+		return tomldoc.Splice(e.src, e.list, p.key, tomldoc.Inline(value)), nil
+	})
+}
+
+// Unset returns the TOML text data without the setting or the table key, which need not be one that
+// config may hold. Everything else keeps its bytes. Errors are *Error without a file.
+func Unset(data []byte, key string) (Edited, error) {
+	parts, ok := tomldoc.SplitKey(key)
+	if !ok {
+		return Edited{}, &Error{Key: printable(key), Msg: "is no key"}
 	}
+	return edit(data, parts, nil, func(e *editing) (string, *Error) {
+		if _, ok := tomldoc.Lookup(e.want, parts); !ok {
+			bad := &Error{Msg: "is not set in this file"}
+			if _, err := Describe(key); err != nil {
+				bad.Hint = err.(*Error).Hint
+			}
+			return "", bad
+		}
+		tomldoc.Drop(e.want, parts)
+		return tomldoc.Cut(e.src, e.list, parts), nil
+	})
+}
+
+// editing is a text under edit.
+type editing struct {
+	src  string // without a byte order mark
+	list []tomldoc.Statement
+	want map[string]any // settings that the result has to have
+}
+
+// edit changes the text of one key, and checks that change has made of the text what it has made of
+// want.
+func edit(data []byte, key []string, value any, change func(*editing) (string, *Error)) (Edited, error) {
 	tree, marks, err := parseTOML(data)
 	if err != nil {
 		return Edited{}, err
 	}
-	at := document{marks: marks}
-	want := tomldoc.CloneTable(tree)
-	switch old, ok := tomldoc.Lookup(tree, p.key); {
-	case ok && isTable(old):
-		return fail(at.position(p.key).Line, "is a table", "set the keys in it")
-	case !tomldoc.Put(want, p.key, value):
-		return fail(at.position(p.key).Line, "lies in what is no table", "edit the file")
+	fail := func(e *Error) (Edited, error) {
+		e.Line, e.Key = (&document{marks: marks}).position(key).Line, tomldoc.JoinKey(key)
+		return Edited{}, e
 	}
+	e := &editing{want: tomldoc.CloneTable(tree)}
 	src, bom := strings.CutPrefix(string(data), "\ufeff")
-	list, err := tomldoc.Statements(src)
-	if err != nil {
-		return fail(0, "cannot be set in this file", "edit it")
+	e.src = src
+	if e.list, err = tomldoc.Statements(src); err != nil {
+		return fail(&Error{Msg: "cannot be changed in this file", Hint: "edit it"})
 	}
-	text := []byte(tomldoc.Splice(src, list, p.key, tomldoc.Inline(value)))
+	changed, bad := change(e)
+	if bad != nil {
+		return fail(bad)
+	}
+	text := []byte(changed)
 	if bom {
 		text = append([]byte("\ufeff"), text...)
 	}
-	now, marks, err := parseTOML(text)
-	if err != nil || !bytes.Equal(tomldoc.Canonical(now), tomldoc.Canonical(want)) {
-		return fail(at.position(p.key).Line, "cannot be set in this file without touching more of it", "edit it")
+	now, after, err := parseTOML(text)
+	if err != nil || !bytes.Equal(tomldoc.Canonical(now), tomldoc.Canonical(e.want)) {
+		return fail(&Error{Msg: "cannot be changed in this file without touching more of it", Hint: "edit it"})
 	}
-	return Edited{Text: text, Key: tomldoc.JoinKey(p.key), Value: value, Line: (&document{marks: marks}).position(p.key).Line}, nil
+	return Edited{Text: text, Key: tomldoc.JoinKey(key), Value: value, Line: (&document{marks: after}).position(key).Line}, nil
 }
 
 // Format returns the TOML text data in the one form, as tomldoc.Format does. Errors are *Error

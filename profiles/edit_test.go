@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -60,6 +61,37 @@ func TestEdit(t *testing.T) {
 	} {
 		if _, err := Edit([]byte(tt.in), Directive{"config set", tt.set}); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("Edit(%q, %s) = %v, want %s", tt.in, tt.set, err, tt.want)
+		}
+	}
+}
+
+func TestUnset(t *testing.T) {
+	const tool = "[conversation.tools.x] # mine\nrun = 'ask' # why\n\n# of y\n[conversation.tools.y]\nrun = 'ask'\n[conversation.tools.x.parameters.p]\ntype = 'string'\n"
+	for _, tt := range []struct{ name, in, key, want string }{
+		{"a value", "# c\n[assistant]\nmodel = 'a/b' # c\nname = 'n'\n", "assistant.model", "# c\n[assistant]\nname = 'n'\n"},
+		{"the last of a table", "[assistant]\nmodel = 'a/b'", "assistant.model", "[assistant]\n"},
+		{"dotted", "assistant.model = 'a/b'\nassistant.name = 'n'\n", "assistant.model", "assistant.name = 'n'\n"},
+		{"over lines", "[delegation]\nprofiles = [ # which\n  'a', # one\n]\nmax_depth = 1\n", "delegation.profiles", "[delegation]\nmax_depth = 1\n"},
+		{"a table", tool, "conversation.tools.x", "\n# of y\n[conversation.tools.y]\nrun = 'ask'\n"},
+		{"a list of tables", "[[assistant.system_prompt_sections]]\ncontent = 'x'\n[assistant.request]\nmax_retries = 1\n", "assistant.system_prompt_sections", "[assistant.request]\nmax_retries = 1\n"},
+		{"no setting", "[assistant]\nmodl = 'a/b'\n", "assistant.modl", "[assistant]\n"},
+		{"other line ends", "\ufeff[assistant]\r\nname = 'n'\r\nmodel = 'a/b'\r\n", "assistant.name", "\ufeff[assistant]\r\nmodel = 'a/b'\r\n"},
+		{"inline", "assistant = { model = 'a/b' }\n", "assistant.model", "assistant.model: cannot be changed in this file without touching more of it (edit it)"},
+		{"not there", "[assistant]\n", "assistant.model", "assistant.model: is not set in this file"},
+		{"misspelled", "[assistant]\n", "assistant.modl", "assistant.modl: is not set in this file (did you mean assistant.model?)"},
+		{"no key", "", "a b", "a b: is no key"},
+		{"no TOML", "x = = 1\n", "x", "not valid TOML: expected value but found '=' instead"},
+	} {
+		e, err := Unset([]byte(tt.in), tt.key)
+		got := string(e.Text)
+		if bad := (*Error)(nil); errors.As(err, &bad) {
+			bad.Line = 0
+			if got = bad.Error(); bad.Hint != "" {
+				got += " (" + bad.Hint + ")"
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

@@ -70,6 +70,34 @@ func Splice(src string, list []Statement, parts []string, value string) string {
 	return src + "[" + Key(parts[:last]) + "]" + end + Key(parts[last:]) + " = " + value + end
 }
 
+// Cut takes out the lines of the key parts, or of the table with all below it and the empty line
+// before it. Comments on lines of their own stay.
+func Cut(src string, list []Statement, parts []string) string {
+	for _, s := range slices.Backward(list) {
+		if len(s.Path) < len(parts) || !slices.Equal(s.Path[:len(parts)], parts) {
+			continue
+		}
+		end := len(src)
+		if i := strings.IndexByte(src[s.End:], '\n'); i >= 0 {
+			end = s.End + i + 1
+		}
+		before := src[:strings.LastIndexByte(src[:s.Start], '\n')+1]
+		if gap := newline(src); s.Header && strings.HasSuffix(before, gap+gap) {
+			before = strings.TrimSuffix(before, gap)
+		}
+		src = before + src[end:]
+	}
+	return src
+}
+
+// Drop removes the value at parts.
+func Drop(tree map[string]any, parts []string) {
+	for _, p := range parts[:len(parts)-1] {
+		tree, _ = tree[p].(map[string]any)
+	}
+	delete(tree, parts[len(parts)-1])
+}
+
 // spliceLine adds a line behind that of s, with the same indentation.
 func spliceLine(src string, s Statement, text string) string {
 	begin := strings.LastIndexByte(src[:s.Start], '\n') + 1

@@ -34,7 +34,7 @@ func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "config", Summary: "show, explain and change the config",
 		About: "The config says what an agent of this workspace is and can do. It is resolved from all layers.",
-		Subs:  []*cli.Command{newShowCommand(g), newExplainCommand(g), newSetCommand(g), newFormatCommand(g)},
+		Subs:  []*cli.Command{newShowCommand(g), newExplainCommand(g), newSetCommand(g), newUnsetCommand(g), newFormatCommand(g)},
 	})
 }
 

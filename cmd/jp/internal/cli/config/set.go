@@ -18,13 +18,13 @@ import (
 	"jp/tools/unseen"
 )
 
-// settingWritten is one setting that `config set` wrote.
+// settingWritten is one setting that `config set` wrote, or that `config unset` took out.
 type settingWritten struct {
 	Key   string `json:"key"`
-	Value any    `json:"value"`
+	Value any    `json:"value"` // null = taken out
 	File  string `json:"file"`
-	Line  int    `json:"line"`
-	Holds bool   `json:"holds"` // false if a later layer sets another value
+	Line  int    `json:"line"`  // 0 = taken out
+	Holds bool   `json:"holds"` // false if a later layer sets another value, or another layer sets one
 }
 
 func newSetCommand(g *Group) *cli.Command {
@@ -43,11 +43,35 @@ func newSetCommand(g *Group) *cli.Command {
 			`jp config set conversation.tools.fs_read_file.run=unattended 'delegation.profiles:=["agent/researcher"]'`,
 			"jp config set --user editor.cmd='code --wait'",
 		},
-		Run: func(ctx context.Context, args []string) error { return runSet(ctx, g, user, args) },
+		Run: func(ctx context.Context, args []string) error {
+			return g.change(ctx, "config set", user, args, profiles.Edit)
+		},
 	})
 }
 
-func runSet(ctx context.Context, g *Group, user bool, args []string) error {
+func newUnsetCommand(g *Group) *cli.Command {
+	var user bool
+	return g.Tree.Command(command.Spec{
+		Name: "unset", Summary: "take settings out of a config file", Args: "KEY...", Min: 1, Max: -1,
+		About: "Takes a setting, or a table with all its settings, out of the workspace's " +
+			".jp/config.toml, or with --user out of your own config.toml. Everything else in the file " +
+			"does not change. `jp config explain KEY` says what sets it.\n\n" +
+			"jp checks the new config first. If it has a mistake, nothing is written. The " +
+			"workspace has to be trusted and stays trusted.",
+		Flags:    []*command.Option{command.Bool(&user, "user", "change your own config.toml, for all workspaces")},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
+		Examples: []string{"jp config unset delegation.max_parallel", "jp config unset conversation.tools.fs_create_file"},
+		Run: func(ctx context.Context, args []string) error {
+			return g.change(ctx, "config unset", user, args, func(text []byte, d profiles.Directive) (profiles.Edited, error) {
+				return profiles.Unset(text, d.Text)
+			})
+		},
+	})
+}
+
+// change makes one edit of a config file for each argument and writes the file if the config that
+// comes of it is right.
+func (g *Group) change(ctx context.Context, name string, user bool, args []string, edit func([]byte, profiles.Directive) (profiles.Edited, error)) error {
 	if !user {
 		if _, err := g.WS.Root(); err != nil {
 			return err
@@ -77,11 +101,11 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	}
 	text, written := file.old, make([]settingWritten, len(args))
 	for i, arg := range args {
-		word := "config set"
+		word := name
 		if len(args) > 1 {
-			word = fmt.Sprintf("config set: word %d", i+1) // the word itself may hold a secret
+			word = fmt.Sprintf("%s: word %d", name, i+1) // the word itself may hold a secret
 		}
-		e, err := profiles.Edit(text, profiles.Directive{Flag: word, Text: arg})
+		e, err := edit(text, profiles.Directive{Flag: word, Text: arg})
 		if err != nil {
 			var bad *profiles.Error
 			if errors.As(err, &bad) && bad.Layer == "" {
@@ -97,6 +121,7 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	}
 	for i := range written {
 		w := &written[i]
+		w.Holds = w.Value == nil
 		for _, o := range r.Origin(w.Key) {
 			if o.File == w.File {
 				w.Line = o.Line // the last line of the key: a later setting may have moved it
@@ -107,10 +132,12 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 		}
 	}
 	if err := file.write(ctx, text); err != nil {
-		return fmt.Errorf("config set: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	for _, w := range written {
-		if !w.Holds {
+		if !w.Holds && w.Value == nil {
+			g.Con.Note("%s: %s sets it too", w.Key, g.WS.Relative(run.WrittenAt(r, w.Key).String()))
+		} else if !w.Holds {
 			g.Con.Note("%s: %s sets another value, which overrides it", w.Key, g.WS.Relative(run.WrittenAt(r, w.Key).String()))
 		}
 	}
@@ -119,6 +146,10 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	}
 	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, s := range written {
+			if s.Value == nil {
+				fmt.Fprintf(w, "%s\n", unseen.Spell(fmt.Sprintf("%s: %s is no longer set", g.WS.Relative(s.File), s.Key)))
+				continue
+			}
 			b, err := console.EncodeJSON(s.Value, false)
 			if err != nil {
 				return err
