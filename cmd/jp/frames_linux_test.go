@@ -277,7 +277,9 @@ func TestHostileSubagent(t *testing.T) {
 			`{"event_id":"t2","type":"tool_call_request","id":"c2","name":"jp_conversation_print","arguments":{}},` +
 			`{"event_id":"t3","type":"tool_call_request","id":"c3","name":"escape","arguments":{}},` +
 			`{"event_id":"t4","type":"tool_call_request","id":"c4","name":"jp_batch_query","arguments":{}},` +
-			`{"event_id":"t5","type":"tool_call_request","id":"c5","name":"jp_conversation_list","arguments":{}}]}}` + "\n"
+			`{"event_id":"t5","type":"tool_call_request","id":"c5","name":"jp_conversation_list","arguments":{}},` +
+			`{"event_id":"t6","type":"tool_call_request","id":"c6","name":"guest","arguments":{}},` +
+			`{"event_id":"t7","type":"tool_call_request","id":"c7","name":"jp_conversation_grep","arguments":{}}]}}` + "\n"
 		leaf = `{"id":"c1","name":"jp_query","arguments":{"config":"agent/leaf","query":"leaf"}}`
 		ask  = `{"n":2,"begin":{"left":{"tokens":null,"cost_nano":500000000},"call":{"model":"script/leaf.toml","usage":{"input_tokens":1},"cost_nano":0}}}` + "\n" + `{"n":3,"ask":{"request":{"messages":[{"role":"user","content":[{"text":"q"}]}]}}}` + "\n"
 		none = `{"event_id":"m1","type":"model_call","model":"script/leaf.toml","cost_nano":0,"usage":{"input_tokens":0}}`
@@ -296,6 +298,8 @@ func TestHostileSubagent(t *testing.T) {
 		"itself":              {begin + calls + `{"n":3,"call":{"id":"c2","name":"jp_conversation_print","arguments":{"id":"SELF"}}}` + "\n", "not below", 0, 0},
 		"a command":           {begin + calls + `{"n":3,"command":{"tool":"escape","call":"c3","args":["query","x"]}}` + "\n", "tool escape: does not run jp", 0, 0},
 		"a command, but ours": {begin + calls + `{"n":3,"command":{"tool":"jp_query","call":"c1","args":["query","x"]}}` + "\n", "tool jp_query: does not run jp", 0, 0},
+		"a command, unasked":  {begin + calls + `{"n":3,"command":{"tool":"guest","call":"c6","args":["query","--id=new","--root-id=SELF","--cfg=agent/leaf","--","leaf"]}}` + "\n", "tool guest: nobody can answer", 0, 0},
+		"a result, unasked":   {begin + calls + `{"n":3,"call":{"id":"c7","name":"jp_conversation_grep","arguments":{"pattern":"q"}}}` + "\n", "withheld: nobody can answer", 0, 0},
 		"call of another":     {begin + calls + `{"n":3,"call":{"id":"root-1","name":"jp_query","arguments":{}}}` + "\n", "was not made in this turn", 0, 0},
 		"before the turn":     {`{"n":1,"admit":[` + leaf + `]}` + "\n", "was not made in this turn", 0, 0},
 		"admitted twice":      {begin + calls + `{"n":3,"admit":[` + leaf + "," + leaf + `]}` + "\n" + `{"n":4,"admit":[` + leaf + `]}` + "\n", `{"answer":{"n":4}}`, 1, 0},
@@ -322,8 +326,10 @@ func TestHostileSubagent(t *testing.T) {
 			t.Parallel()
 			const query = "[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n"
 			print := "[conversation.tools.jp_conversation_print]\nsource = \"conversation\"\nrun = \"unattended\"\n" +
-				"[conversation.tools.jp_conversation_list]\nsource = \"conversation\"\nrun = \"ask\"\n"
-			const tool = "[conversation.tools.escape]\nsource = \"local\"\ndescription = \"d\"\ncommand = { program = \"true\" }\nrun = \"unattended\"\n"
+				"[conversation.tools.jp_conversation_list]\nsource = \"conversation\"\nrun = \"ask\"\n" +
+				"[conversation.tools.jp_conversation_grep]\nsource = \"conversation\"\nrun = \"unattended\"\nresult = \"ask\"\n"
+			const tool = "[conversation.tools.escape]\nsource = \"local\"\ndescription = \"d\"\ncommand = { program = \"true\" }\nrun = \"unattended\"\n" +
+				"[conversation.tools.guest]\nsource = \"local\"\ndescription = \"d\"\ncommand = { program = \"true\" }\naccess.jp = [\"query\"]\nrun = \"ask\"\n"
 			s := newSite(t, map[string]string{
 				".jp/config.toml":               "[assistant]\nmodel = \"script/main.toml\"\n" + query + print + tool + "[delegation]\nprofiles = [\"agent/hostile\"]\nmax_depth = 2\n",
 				".jp/config/agent/hostile.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n" + query + print + tool + "[delegation]\nprofiles = [\"agent/leaf\"]\nmax_depth = 1\n",

@@ -129,7 +129,7 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		if o.subErr = err; err == nil {
 			o.slot = nil // d has it
 			d.runner.watch, d.runner.starts, d.slots.slots = o.runner.watch, o.runner.starts, o.runner.slots.tree()
-			o.sub = &subagents{own: d, noted: opt.Placed, command: opt.Command, inside: map[string]*Inside{}}
+			o.sub = &subagents{own: d, noted: opt.Placed, command: opt.Command, policy: tools.NewPolicy(nil), inside: map[string]*Inside{}}
 		}
 	}
 	if o.subErr != nil {
@@ -144,23 +144,42 @@ type subagents struct {
 	own     *Delegator
 	noted   func(call, place string) // Options.Placed
 	command func(ctx context.Context, in *Inside, tool tools.Definition, r call.Request) int
+	policy  *tools.Policy // that of the sub-agent: nobody can be asked
 
 	mu     sync.Mutex
 	inside map[string]*Inside // by id of the tool call
 }
 
-// tool returns the tool of a call, which must be one that this process carries out for the
-// sub-agent without a question, and its arguments.
-func (s *subagents) tool(c wire.Call) (tools.Tool, tools.Call, error) {
+// held returns the tool of a call, which the sub-agent must hold and be permitted to run.
+func (s *subagents) held(ctx context.Context, c tools.Call) (tools.Tool, error) {
 	t, ok := s.own.set.Get(c.Name)
-	if _, ours := s.own.function(c.Name); !ok || !ours || t.Local() || t.Source != tools.SourceDelegation && t.Source != tools.SourceConversation {
-		return t, tools.Call{}, fmt.Errorf("tool %.100s: not held by %s", c.Name, s.own.scope.Caller())
+	if !ok {
+		return t, s.notHeld(c.Name)
 	}
-	if t.Run != tools.RunUnattended {
-		return t, tools.Call{}, fmt.Errorf("tool %s: nobody was asked for permission", c.Name)
+	d, err := s.policy.Permit(ctx, t, c)
+	if err == nil && !d.Allow {
+		err = fmt.Errorf("tool %s: %s", c.Name, d.Reason)
 	}
-	args, err := t.Validate(c.Arguments)
-	return t, tools.Call{ID: c.ID, Name: c.Name, Arguments: args}, err
+	return t, err
+}
+
+func (s *subagents) notHeld(tool string) error {
+	return fmt.Errorf("tool %.100s: not held by %s", tool, s.own.scope.Caller())
+}
+
+// tool returns the tool of a call that this process carries out for the sub-agent, and the call with
+// its arguments as they were validated.
+func (s *subagents) tool(ctx context.Context, c wire.Call) (tools.Tool, tools.Call, error) {
+	one := tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	t, err := s.held(ctx, one)
+	if err != nil {
+		return t, one, err
+	}
+	if _, ours := s.own.function(c.Name); !ours || t.Local() || t.Source != tools.SourceDelegation && t.Source != tools.SourceConversation {
+		return t, one, s.notHeld(c.Name)
+	}
+	one.Arguments, err = t.Validate(c.Arguments)
+	return t, one, err
 }
 
 // placed notes the place of a call in a recording.
@@ -173,7 +192,7 @@ func (s *subagents) placed(call, place string) {
 func (s *subagents) Admit(ctx context.Context, calls []wire.Call) {
 	var list []tools.Call
 	for _, c := range calls {
-		if _, one, err := s.tool(c); err == nil {
+		if _, one, err := s.tool(ctx, c); err == nil {
 			s.placed(c.ID, c.Place)
 			list = append(list, one)
 		}
@@ -193,18 +212,27 @@ func (s *subagents) Await(ctx context.Context, calls []string) error { return s.
 func (s *subagents) Calls() int { return s.own.Calls() }
 
 func (s *subagents) Call(ctx context.Context, c wire.Call, step func([]byte)) (tools.Result, bool, error) {
-	t, one, err := s.tool(c)
+	t, one, err := s.tool(ctx, c)
 	if err != nil {
 		return tools.Result{Text: neutralize(err.Error()), IsError: true, Refused: true}, false, nil
 	}
 	s.placed(c.ID, c.Place)
 	r, err := t.Func(withWire(ctx, c.Trace, step), one)
+	if err == nil {
+		var d tools.Decision
+		if d, err = s.policy.Deliver(ctx, t, one, r); !d.Allow {
+			r = tools.Result{Text: "withheld: " + d.Reason, IsError: true}
+		}
+	}
 	return r, s.own.Recalled(c.ID), err
 }
 
 func (s *subagents) Command(ctx context.Context, cmd wire.Command, r call.Request) (status int, err error) {
-	t, ok := s.own.set.Get(cmd.Tool)
-	if !ok || len(t.Access.JP) == 0 || s.command == nil {
+	t, err := s.held(ctx, tools.Call{ID: cmd.Call, Name: cmd.Tool})
+	if err != nil {
+		return 0, err
+	}
+	if len(t.Access.JP) == 0 || s.command == nil {
 		return 0, fmt.Errorf("tool %.100s: does not run jp", cmd.Tool)
 	}
 	s.placed(cmd.Call, cmd.Place)
