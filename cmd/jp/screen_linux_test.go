@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -152,7 +153,7 @@ func (s *screen) String() string {
 	text := strings.TrimRight(b.String(), "\n") + "\n"
 	for _, m := range []struct{ from, to string }{
 		{`jp-c[0-9]{11}`, "jp-c00000000000"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}`, "2000-01-01 00:00"}, {`\b[0-9]+(\.[0-9])?s\b`, "0s"},
-		{`[0-9,]+ tokens  `, "0 tokens  "}, {`/\S*/work\b`, "$$WORK"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z`, "2000-01-01T00:00:00Z"},
+		{`[0-9,]+ tokens\b`, "0 tokens"}, {`/\S*/work\b`, "$$WORK"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z`, "2000-01-01T00:00:00Z"},
 		{`(now| [0-9]m)\n`, "now\n"},
 	} {
 		text = regexp.MustCompile(m.from).ReplaceAllString(text, m.to)
@@ -174,7 +175,7 @@ type play struct {
 // perform runs jp and returns the screen when until was on it, and at the end.
 func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 	t.Helper()
-	cols := max(p.cols, 72)
+	cols := cmp.Or(p.cols, 72)
 	master, slave := openTerminal(t)
 	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: 20}); err != nil {
 		t.Fatal(err)
@@ -339,6 +340,8 @@ func TestScreens(t *testing.T) {
 		middle bool
 	}{
 		{"query.txt", play{args: []string{"query", "--new", "pets"}}, 0, false},
+		{"goes-on-40.txt", play{cols: 40, args: []string{"query", "--id", "recent", "pets"}}, 0, false},
+		{"goes-on-200.txt", play{cols: 200, args: []string{"query", "--id", "recent", "pets"}}, 0, false},
 		{"print.txt", play{args: []string{"c", "print", "."}}, 0, false},
 		{"pager.txt", play{args: []string{"c", "print", ".", "--style", "user"}, env: []string{`JP_PAGER=sed -e 's/^/| /'`}}, 0, false},
 		{"pager-left.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=head -n 3"}}, 0, false},

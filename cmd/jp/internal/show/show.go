@@ -6,6 +6,7 @@
 package show
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -100,6 +101,25 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	ag.Watch(s.delegation)
 	ag.Loop.Watch = s.watch()
 	s.start(r.Conv, resume)
+	if c := r.Conv; c.Turns > 0 {
+		s.beside(fmt.Sprintf(`%s "%s", turn %d, %s, %s tokens so far; --new begins another`, c.ID, c.Title, s.turn, ag.Loop.Model, term.Count(c.Usage.Tokens())))
+	}
+}
+
+// beside shows a line about the run to who watches it on a terminal.
+func (s *Show) beside(line string) {
+	io := s.con.IO
+	if s.tree == nil || !io.ErrTTY {
+		return
+	}
+	line = term.Line(line)
+	if io.Width > 1 {
+		line = term.Cut(line, io.Width-1, io.UTF8)
+	}
+	if io.ErrColor {
+		line = "\x1b[2m" + line + "\x1b[0m"
+	}
+	s.tree.Around(func() { fmt.Fprintln(io.Err, line) })
 }
 
 // Titling returns what shows that a model is asked for a title; nil if nothing is shown.

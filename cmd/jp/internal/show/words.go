@@ -186,7 +186,31 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) erro
 		paid := s.used(ctx, out)
 		r.TotalCostUSD, r.ModelUsage = paid.Total(), s.modelUsage(paid)
 	}
-	return s.last(Complete(r, out.Limit, failed))
+	if err := s.last(Complete(r, out.Limit, failed)); err != nil || s.tree == nil || !s.con.IO.ErrTTY {
+		return err
+	}
+	s.beside(s.spent(s.used(ctx, out)))
+	return nil
+}
+
+// spent says in one line what the run has used, with its sub-agents.
+func (s *Show) spent(u Used) string {
+	var parts []string
+	if n := s.agent.Sub.Calls(); n > 0 {
+		parts = append(parts, wording.Plural(n, "sub-agent"))
+	}
+	var tokens int64
+	for _, c := range u {
+		tokens = convstore.Sum(tokens, c.Usage.Tokens())
+	}
+	parts = append(parts, term.Count(tokens)+" tokens")
+	if cost := u.Total(); cost == nil {
+		parts = append(parts, "cost not known")
+	} else {
+		parts = append(parts, "$"+console.Dollars((*int64)(cost)))
+	}
+	parts = append(parts, term.Elapsed(time.Since(s.run.Began)))
+	return strings.Join(parts, wording.Either(s.con.IO.UTF8, " · ", ", "))
 }
 
 // WriteReport writes what `jp query` prints about a run.
