@@ -8,6 +8,12 @@ import (
 	"jp/tools/unseen"
 )
 
+// changing has the parameters of the built-in tools that change files.
+var changing = map[string][]string{"fs_create_file": {"path", "content", "overwrite"}, "fs_modify_file": {"path", "edits"}}
+
+// ChangesFile reports whether a built-in tool changes a file. Its result then says what it did.
+func ChangesFile(tool string) bool { return changing[tool] != nil }
+
 // changeParts shows what a built-in tool would change in a file, as a person reads it: the path,
 // then what is removed and what is added. It is nil for other tools, and for arguments in another
 // form than the tool takes.
@@ -16,8 +22,7 @@ func changeParts(tool string, args map[string]any) []part {
 	if !ok {
 		return nil
 	}
-	allowed := map[string][]string{"fs_create_file": {"path", "content", "overwrite"}, "fs_modify_file": {"path", "edits"}}[tool]
-	if !onlyKeys(args, allowed) {
+	if !onlyKeys(args, changing[tool]) {
 		return nil
 	}
 	parts := []part{shownArgument("path", path)}

@@ -31,9 +31,9 @@ type Choice uint8
 // question and asks again; 'r' asks for a reason and is DenyOnce with it.
 const (
 	DenyOnce  Choice = iota // n
-	DenyTurn                // N
+	DenyTurn                // d
 	AllowOnce               // y
-	AllowTurn               // Y
+	AllowTurn               // a
 )
 
 // Answer is a person's answer. Reason is passed on to the model on a denial.

@@ -20,7 +20,15 @@ type Question struct {
 	Text   string // one line, shortened
 	Detail string // all of it, in lines
 
-	parts []part
+	parts   []part
+	changes bool // whether the parts are those of a change of a file; see changedLines
+}
+
+// Row is one row of a page. Mark says what happens to the line of a file that it shows: '-' is
+// removed, '+' is added, 0 neither.
+type Row struct {
+	Mark byte
+	Text string
 }
 
 // part is one argument of a call, or another thing that the question is about.
@@ -32,8 +40,10 @@ type part struct {
 // NewQuestion returns the question whether c may run or, of KindDeliver, whether the model may see
 // result.
 func NewQuestion(k Kind, d Definition, c Call, result string) Question {
-	q := Question{Kind: k, Tool: d, Call: c, Text: callText(c), parts: callParts(d, c)}
+	q := Question{Kind: k, Tool: d, Call: c, Text: callText(c)}
+	q.parts, q.changes = callParts(d, c)
 	if k == KindDeliver {
+		q.changes = false
 		q.parts = []part{{"the call", []string{q.Text}}, {"the result", visibleLines(result)}}
 		q.Detail = strings.Join(q.parts[1].lines, "\n")
 		return q
@@ -49,31 +59,31 @@ func NewQuestion(k Kind, d Definition, c Call, result string) Question {
 // Page lays the question out for a screen: at most rows rows, of width columns. What does not fit
 // is left out at the end of each of the longest arguments, so that none hides another. left says
 // what was left out; "" = nothing.
-func (q Question) Page(width, rows int) (page, left string) {
-	all := make([][]string, len(q.parts))
+func (q Question) Page(width, rows int) (page []Row, left string) {
+	all := make([][]Row, len(q.parts))
 	total := 0
 	for i, p := range q.parts {
-		all[i] = p.rows(width)
+		all[i] = p.rows(width, q.changes)
 		total += len(all[i])
 	}
 	each := total // rows of one part
 	if total > rows {
 		each = share(all, rows)
 	}
-	var out, cut []string
+	var cut []string
 	more := 0
 	for i, p := range q.parts {
 		n := min(len(all[i]), each)
-		if len(out)+n > rows && total > rows {
-			n = max(0, rows-len(out))
+		if len(page)+n > rows && total > rows {
+			n = max(0, rows-len(page))
 		}
-		out = append(out, all[i][:n]...)
+		page = append(page, all[i][:n]...)
 		if n == len(all[i]) {
 			continue
 		}
 		bytes := 0
 		for _, row := range all[i][n:] {
-			bytes += len(strings.TrimLeft(row, " "))
+			bytes += len(strings.TrimLeft(row.Text, " "))
 		}
 		if more++; more <= 5 {
 			cut = append(cut, fmt.Sprintf("%s of %s", brief.Count(bytes, "byte"), brief.Shorten(visible(p.name), 40)))
@@ -82,11 +92,11 @@ func (q Question) Page(width, rows int) (page, left string) {
 	if more > 5 {
 		cut = append(cut, fmt.Sprintf("%d more", more-5))
 	}
-	return strings.Join(out, "\n"), strings.Join(cut, ", ")
+	return page, strings.Join(cut, ", ")
 }
 
 // share is the most rows that a part may take so that all parts fit, and at least one.
-func share(all [][]string, rows int) int {
+func share(all [][]Row, rows int) int {
 	sizes := make([]int, len(all))
 	for i := range all {
 		sizes[i] = len(all[i])
@@ -103,21 +113,29 @@ func share(all [][]string, rows int) int {
 }
 
 // rows are the rows of a part on a screen of that width. Of more than three equal lines in a row
-// only one is shown, with their number.
-func (p part) rows(width int) []string {
-	var out []string
+// only one is shown, with their number. changes says that the part is one of a change of a file.
+func (p part) rows(width int, changes bool) []Row {
+	var out []Row
 	for i := 0; i < len(p.lines); {
-		same := 1
-		for i+same < len(p.lines) && p.lines[i+same] == p.lines[i] {
+		line, same := p.lines[i], 1
+		for i+same < len(p.lines) && p.lines[i+same] == line {
 			same++
 		}
-		rows := unseen.Rows(p.lines[i], width, "      ")
-		if same <= 3 {
-			for range same {
-				out = append(out, rows...)
+		var mark byte
+		if changes && (strings.HasPrefix(line, "  - ") || strings.HasPrefix(line, "  + ")) {
+			mark = line[2]
+		}
+		shown := same
+		if same > 3 {
+			shown = 1
+		}
+		for range shown {
+			for _, row := range unseen.Rows(line, width, "      ") {
+				out = append(out, Row{mark, row})
 			}
-		} else {
-			out = append(append(out, rows...), fmt.Sprintf("    (and %d more lines like this one)", same-1))
+		}
+		if same > shown {
+			out = append(out, Row{mark, fmt.Sprintf("    (and %d more lines like this one)", same-shown)})
 		}
 		i += same
 	}
@@ -149,22 +167,21 @@ func callArguments(c Call) (args map[string]any, ok bool) {
 	return args, ok && err == nil
 }
 
-// callParts shows all arguments of a call.
-func callParts(d Definition, c Call) []part {
+// callParts shows all arguments of a call; changes says whether as a change of a file.
+func callParts(d Definition, c Call) (parts []part, changes bool) {
 	args, ok := callArguments(c)
 	if !ok {
-		return []part{{"the arguments", []string{unseen.Fold(quoted(brief.UTF8(string(c.Arguments))))}}}
+		return []part{{"the arguments", []string{unseen.Fold(quoted(brief.UTF8(string(c.Arguments))))}}}, false
 	}
 	if d.Source == SourceBuiltin {
 		if parts := changeParts(d.Name, args); parts != nil {
-			return parts
+			return parts, true
 		}
 	}
-	var parts []part
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		parts = append(parts, shownArgument(name, args[name]))
 	}
-	return parts
+	return parts, false
 }
 
 // shownArgument shows one argument: a text in quotes, line by line, anything else as JSON.

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -43,16 +44,46 @@ func TestQuestionPage(t *testing.T) {
 		{"fs_modify_file", `{"edits":[{"new":"b","old":"a","why":1}],"path":"x"}`, 80, 20, "edits = [{\"new\":\"b\",\"old\":\"a\",\"why\":1}]\npath = \"x\"", ""},
 	} {
 		q := NewQuestion(KindRun, Definition{Name: tt.tool, Source: SourceBuiltin}, Call{Name: tt.tool, Arguments: json.RawMessage(tt.args)}, "")
-		page, left := q.Page(tt.width, tt.rows)
-		if page != tt.page || left != tt.left {
-			t.Errorf("%s(%s) = %q\nleft %q\nwant %q\nleft %q", tt.tool, brief.Shorten(tt.args, 200), page, left, tt.page, tt.left)
+		rows, left := q.Page(tt.width, tt.rows)
+		if page := joined(rows); page != tt.page || left != tt.left {
+			t.Errorf("%s(%s) = %q\nleft %q\nwant %q\nleft %q", tt.tool, brief.Shorten(tt.args, 200), joined(rows), left, tt.page, tt.left)
+		}
+	}
+}
+
+func joined(page []Row) string {
+	var lines []string
+	for _, r := range page {
+		lines = append(lines, r.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestQuestionPageMarks: only what is removed or added is marked, with all its rows.
+func TestQuestionPageMarks(t *testing.T) {
+	args := `{"edits":[{"old":"if x:\n  a\n      b\n","new":"if x:\n  a, which is longer than a row\n      b\n"}],"path":"  - x"}`
+	marks := func(k Kind, tool string) (got string) {
+		q := NewQuestion(k, Definition{Name: tool, Source: SourceBuiltin}, Call{Name: tool, Arguments: json.RawMessage(args)}, "  - a\n")
+		page, _ := q.Page(26, 100)
+		for _, r := range page {
+			got += string(max(r.Mark, ' '))
+		}
+		return got
+	}
+	if got, want := marks(KindRun, "fs_modify_file"), "   -++ "; got != want {
+		t.Errorf("marks %q, want %q", got, want)
+	}
+	for _, got := range []string{marks(KindRun, "t"), marks(KindDeliver, "fs_modify_file")} {
+		if strings.Trim(got, " ") != "" {
+			t.Errorf("marks %q of what is no change", got)
 		}
 	}
 }
 
 func TestQuestionPageDeliver(t *testing.T) {
 	q := NewQuestion(KindDeliver, Definition{}, Call{Name: "t", Arguments: json.RawMessage(`{"a":1}`)}, "one\n"+strings.Repeat("two\u202e\n", 2))
-	page, left := q.Page(80, 3)
+	rows, left := q.Page(80, 3)
+	page := joined(rows)
 	if want := "t(a=1)\n\"one\\n\"\n\"two\\u202e\\n\""; page != want || left != "13 bytes of the result" {
 		t.Errorf("page %q, left %q; want %q", page, left, want)
 	}
@@ -69,17 +100,17 @@ func FuzzQuestionPage(f *testing.F) {
 		for _, tool := range []string{"t", "fs_create_file", "fs_modify_file"} {
 			q := NewQuestion(KindRun, Definition{Name: tool, Source: SourceBuiltin}, Call{Name: tool, Arguments: args}, "")
 			page, left := q.Page(width, rows)
-			lines := strings.Split(page, "\n")
-			if len(lines) > rows {
-				t.Errorf("%q: %d rows, more than %d", args, len(lines), rows)
+			if len(page) > rows {
+				t.Errorf("%q: %d rows, more than %d", args, len(page), rows)
 			}
-			for _, line := range lines {
+			for _, row := range page {
+				line := row.Text
 				if strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 || len([]rune(line)) > width {
 					t.Errorf("%q: the row %q", args, line)
 				}
 			}
 			all, none := q.Page(width, 1<<30)
-			if none != "" || (left == "") != (all == page) {
+			if none != "" || (left == "") != slices.Equal(all, page) {
 				t.Errorf("%q: page %q, left %q; all %q, left %q", args, page, left, all, none)
 			}
 		}

@@ -377,6 +377,28 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// TestScreenChange: who is asked about a change of a file sees the path and then the change, at any width, and afterwards what was
+// done.
+func TestScreenChange(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[conversation.tools.fs_modify_file]\nrun = \"ask\"\n",
+		"model.toml": `
+[[rule]]
+round = 1
+tool_calls = [{ name = "fs_modify_file", arguments = { path = "orders.py", edits = [{ old = "def orders(request):\n    do(request)\n", new = "def orders(request):\n    return [do(request) for request in requests_of(request)]\n" }] } }]
+[[rule]]
+text = "Done."
+`,
+	})
+	for _, cols := range []int{40, 80, 200} {
+		if err := os.WriteFile(filepath.Join(s.dir, "orders.py"), []byte("def orders(request):\n    do(request)\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		middle, end, status := perform(t, s, play{cols: cols, args: []string{"query", "--new", "change it"}, until: "? for help", typed: "y\n"})
+		golden(t, fmt.Sprintf("change-%d.txt", cols), middle+"---- then, status "+strconv.Itoa(status)+"\n"+end)
+	}
+}
+
 // TestDumbTerminal: where TERM is dumb nothing moves the cursor, whatever the command.
 func TestDumbTerminal(t *testing.T) {
 	s := newSite(t, map[string]string{

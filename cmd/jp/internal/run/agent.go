@@ -213,7 +213,7 @@ func (ag *Agent) prompter() tools.Prompter {
 		return nil
 	}
 	ag.run.tty = tty
-	return term.NewPrompter(tty, func(ask func()) { ag.run.aside(ask) })
+	return term.NewPrompter(tty, ag.run.env.Con.IO.ErrColor, func(ask func()) { ag.run.aside(ask) })
 }
 
 // Asker asks a person who is not at the terminal.

@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/toolcall"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -253,7 +254,11 @@ func (s *Show) call(c convstore.ToolCall) {
 	if s.con.IO.Width > 20 {
 		width = s.con.IO.Width - 2
 	}
-	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.con.IO.UTF8)
+	what := c.Name + " " + brief.Prefix(string(c.Arguments), 16*width)
+	if changesFile(c) { // what changes is in the question, and its result says what has changed
+		what = toolcall.Title(c)
+	}
+	line := term.Cut(unseen.Fold(unseen.Spell(what)), width, s.con.IO.UTF8)
 	s.tree.Around(func() { _, _ = io.WriteString(s.con.IO.Err, "· "+line+"\n") })
 }
 
@@ -266,12 +271,20 @@ func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 		}
 		return
 	}
-	if s.tree != nil && r.IsError && !s.hasRow(c.ID) {
-		line, _, _ := strings.Cut(r.Text, "\n")
+	line, _, _ := strings.Cut(r.Text, "\n")
+	switch {
+	case s.tree == nil:
+	case r.IsError && !s.hasRow(c.ID):
 		s.tree.Around(func() {
 			s.con.Note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.con.IO.UTF8))
 		})
+	case !r.IsError && changesFile(c):
+		s.beside(line)
 	}
+}
+
+func changesFile(c convstore.ToolCall) bool {
+	return c.Source == tools.SourceBuiltin && tools.ChangesFile(c.Name)
 }
 
 // remark prints a note about something that the loop did by itself.

@@ -14,27 +14,29 @@ import (
 // Prompter asks for permission on a terminal. It is a tools.Prompter.
 type Prompter struct {
 	tty    *TTY
+	color  bool
 	around func(func())
 }
 
-// NewPrompter returns a Prompter on t. Every question is asked inside around, which stops others
+// NewPrompter returns a Prompter on t; color says whether it may have colours. Every question is asked inside around, which stops others
 // from drawing on the screen (Tree.Around); nil = nothing draws.
-func NewPrompter(t *TTY, around func(func())) *Prompter {
+func NewPrompter(t *TTY, color bool, around func(func())) *Prompter {
 	if around == nil {
 		around = func(f func()) { f() }
 	}
-	return &Prompter{tty: t, around: around}
+	return &Prompter{tty: t, color: color, around: around}
 }
 
 const (
-	promptKeys = "y yes, Y yes for this turn, n no, N no for this turn, p print all of it, r no with a reason"
-	promptMark = "[y/Y/n/N/p/r, ? for help] "
+	promptKeys = "y yes, a yes to all calls of this tool in this turn, n no, d no to all of them, p print all of it, r no with a reason"
+	promptMark = "[y/a/n/d/p/r, ? for help] "
 
-	unreadKeys = "p print all of it, then y and Y are yes, n no, N no for this turn, r no with a reason"
-	unreadMark = "[p/n/N/r, ? for help] "
+	unreadKeys = "p print all of it, then y and a are yes; n no, d no to all calls of this tool in this turn, r no with a reason"
+	unreadMark = "[p/n/d/r, ? for help] "
 )
 
-// Ask shows the question and reads lines until one is an answer: y, Y, n, N, p or r. The error
+// Ask shows the question and reads lines until one is an answer: y, a, n, d, p or r, as git asks about the
+// parts of a change. The error
 // wraps tools.ErrNobody where the terminal has gone, or our process group is no longer in its
 // foreground. When ctx ends the error is its cause. Ctrl-D is a no, because somebody answered.
 func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answer, err error) {
@@ -51,7 +53,7 @@ func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answ
 func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
 	width, height := p.tty.size()
 	page, left := q.Page(width, max(2*height-6, 20))
-	text, keys, mark := heading(q)+"\n"+lines(page), promptKeys, promptMark
+	text, keys, mark := heading(q)+"\n"+p.lines(page), promptKeys, promptMark
 	if left != "" {
 		text += Line("not shown: "+left+"; p shows it") + "\n"
 		keys, mark = unreadKeys, unreadMark
@@ -63,19 +65,19 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 		}
 		text = keys + "\n"
 		switch key = strings.TrimSpace(key); key {
-		case "y", "yes", "Y":
+		case "y", "yes", "a", "all":
 			if left != "" {
 				text = "not before p: " + text
 				continue
 			}
-			return tools.Answer{Choice: allows[key == "Y"]}, nil
+			return tools.Answer{Choice: allows[key[0] == 'a']}, nil
 		case "n", "no":
 			return tools.Answer{Choice: tools.DenyOnce}, nil
-		case "N":
+		case "d":
 			return tools.Answer{Choice: tools.DenyTurn}, nil
 		case "p":
 			page, left = q.Page(width, math.MaxInt)
-			text, keys, mark = lines(page), promptKeys, promptMark
+			text, keys, mark = p.lines(page), promptKeys, promptMark
 		case "r":
 			reason, err := p.tty.Ask(ctx, "reason: ")
 			if err != nil {
@@ -88,12 +90,17 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 
 var allows = map[bool]tools.Choice{false: tools.AllowOnce, true: tools.AllowTurn}
 
-// lines returns a page with a line break at its end, if it is not empty.
-func lines(page string) string {
-	if page == "" {
-		return ""
+// lines returns the rows of a page. What a change of a file removes is red, what it adds is green.
+func (p *Prompter) lines(page []tools.Row) string {
+	var b strings.Builder
+	for _, row := range page {
+		text := Clean(row.Text)
+		if colour := map[byte]string{'-': "\x1b[31m", '+': "\x1b[32m"}[row.Mark]; colour != "" && p.color {
+			text = colour + text + "\x1b[0m"
+		}
+		b.WriteString(text + "\n")
 	}
-	return Clean(page) + "\n"
+	return b.String()
 }
 
 // heading returns what is asked for.

@@ -70,7 +70,7 @@ func play(scene string) int {
 		answer, err := tty.Ask(ctx, "sure? ")
 		fmt.Printf("%q %v\n", answer, err)
 	case "permit":
-		p := NewPrompter(tty, nil)
+		p := NewPrompter(tty, false, nil)
 		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: "rm", Source: "local"}, tools.Call{Arguments: []byte(`{"path":"\u001b[2Jevil"}`)}, "")
 		for range 7 {
 			answer, err := p.Ask(ctx, q)
@@ -80,7 +80,7 @@ func play(scene string) int {
 		much := strings.Repeat("a", 4000)
 		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: "sh", Source: "local"}, tools.Call{
 			Arguments: []byte(`{"a":"` + much + `","b":"` + much + `","z":"ls` + strings.Repeat(" ", 500) + `; rm -rf ~ DANGER"}`)}, "")
-		answer, err := NewPrompter(tty, nil).Ask(ctx, q)
+		answer, err := NewPrompter(tty, false, nil).Ask(ctx, q)
 		fmt.Printf("%d %v\n", answer.Choice, err)
 	}
 	return 0
@@ -207,9 +207,9 @@ func TestPrompter(t *testing.T) {
 		want string
 	}{
 		{[]string{"y"}, fmt.Sprintf(`%d "" <nil>`, tools.AllowOnce)},
-		{[]string{"Y"}, fmt.Sprintf(`%d "" <nil>`, tools.AllowTurn)},
+		{[]string{"a"}, fmt.Sprintf(`%d "" <nil>`, tools.AllowTurn)},
 		{[]string{"n"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyOnce)},
-		{[]string{"N"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyTurn)},
+		{[]string{"d"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyTurn)},
 		{[]string{"what", "", "p", "y"}, fmt.Sprintf(`%d "" <nil>`, tools.AllowOnce)},
 		{[]string{"r", "not now"}, fmt.Sprintf(`%d "not now" <nil>`, tools.DenyOnce)},
 		{[]string{"\x04"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyOnce)},
@@ -239,14 +239,14 @@ func TestPrompter(t *testing.T) {
 // What does not fit is named, and nobody says yes to it before it was shown.
 func TestPrompterMuch(t *testing.T) {
 	master, out := terminal(t, "permit much")
-	const unread, read = "[p/n/N/r, ? for help] ", "[y/Y/n/N/p/r, ? for help] "
+	const unread, read = "[p/n/d/r, ? for help] ", "[y/a/n/d/p/r, ? for help] "
 	screen := expect(t, master, unread)
 	for _, want := range []string{`z = "ls" +500 spaces+ "; rm -rf ~ DANGER"`, "bytes of a, ", " bytes of b; p shows it"} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("the question lacks %q: %s", want, screen)
 		}
 	}
-	for _, key := range []string{"y\n", "Y\n", "yes\n"} {
+	for _, key := range []string{"y\n", "a\n", "yes\n"} {
 		typed(t, master, key)
 		if shown := expect(t, master, unread); !strings.Contains(shown, "not before p: ") {
 			t.Errorf("after %q: %s", key, shown)
@@ -256,8 +256,8 @@ func TestPrompterMuch(t *testing.T) {
 	if shown := expect(t, master, read); strings.Count(shown, "a")-strings.Count(read, "a") < 8000/2 || !strings.Contains(shown, "DANGER") {
 		t.Errorf("p shows %d bytes: %s", len(shown), shown)
 	}
-	typed(t, master, "Y\n")
+	typed(t, master, "a\n")
 	if got, want := line(t, out), fmt.Sprintf("%d <nil>", tools.AllowTurn); got != want {
-		t.Errorf("after p and Y: %s, want %s", got, want)
+		t.Errorf("after p and a: %s, want %s", got, want)
 	}
 }
