@@ -2,9 +2,7 @@
 // mistake that would stop loading, and settings that the author may not have meant.
 //
 // A [Linter] collects findings, each with file, line and key, and reports them in that order. The
-// workspace need not be trusted. A Linter starts no program of it and asks nobody. The caller finds
-// out whether a query would start and adds the reason last, with AddStart, so that nothing is
-// reported twice.
+// workspace need not be trusted. A Linter starts no program of it and asks nobody.
 package lint
 
 import (
@@ -18,6 +16,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
@@ -31,9 +30,13 @@ type Linter struct {
 	src   profiles.Sources
 	files *trust.Files
 	tools map[string]tools.Definition // definitions of .jp/tools that can be read
-	found []finding
+	found []Finding
 
-	wrong map[string]bool // subjects of errors of models that findings are about
+	wrong  map[string]bool              // subjects of errors of models, and errors of a start, that findings are about
+	used   map[string]bool              // MCP servers that tools name
+	places map[string]profiles.Position // of the tools that the workspace's config enables
+
+	machine bool // whether keys have to be on this machine
 
 	had func(server string) (tools []string, known bool) // tools that an MCP server had when it was last asked
 
@@ -43,10 +46,58 @@ type Linter struct {
 // New returns a linter of the files of a workspace, which need not be trusted. src and files are
 // those of a review.
 func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *Linter {
-	l := &Linter{ws: ws, env: env, src: src, files: files, wrong: map[string]bool{}}
+	l := &Linter{ws: ws, env: env, src: src, files: files, wrong: map[string]bool{}, used: map[string]bool{}, places: map[string]profiles.Position{}}
 	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
 	l.tools, _ = files.Tools() // AllTools reports mistakes in them
 	return l
+}
+
+// All checks everything that is in the way of a query here, and returns the errors at which a query
+// would stop; nil if one would start.
+func (l *Linter) All(ctx context.Context) []error {
+	l.machine = l.env.Con.Getenv("JP_REPLAY") == "" // a replay needs no key
+	l.Agents()
+	l.AllTools()
+	l.mcpServers()
+	stops := l.env.Startable(ctx)
+	for _, err := range stops {
+		l.addStart(err)
+	}
+	return stops
+}
+
+// mcpServers checks the entries of all MCP servers, and whether those that tools name can start.
+func (l *Linter) mcpServers() {
+	own, err := profiles.Resolve(l.ws.UserSources(), nil, nil)
+	if err != nil {
+		l.add(err)
+		return
+	}
+	all, _, fileErr, err := l.env.Servers.Parse(l.files.Root, l.files.Data[trust.MCPFile])
+	if err != nil {
+		l.add(err)
+		return
+	}
+	file := profiles.Position{File: filepath.Join(l.files.Root, trust.MCPFile)}
+	if fileErr != nil {
+		l.say(file, "", fileErr.Error(), "")
+	}
+	for name, s := range all {
+		key, at := "mcpServers."+name, file
+		if s.Own {
+			key = "providers.mcp." + name
+			if at = run.WrittenAt(own, key); servers.OnlyConfines(own.Config.Providers.MCP[name]) {
+				continue // of a server that another workspace has
+			}
+		}
+		err := s.Err
+		if err == nil && l.used[name] {
+			err = l.env.Servers.Client(s).Startable()
+		}
+		if err != nil {
+			l.say(at, key, err.Error(), "`jp mcp show "+name+"` shows the entry")
+		}
+	}
 }
 
 // configFile is a config file of an agent.

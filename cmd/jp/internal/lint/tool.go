@@ -38,10 +38,23 @@ func (l *Linter) model(r *profiles.Resolved, key, name string) {
 	case info.Provider == "script" && !l.exists(file):
 		l.say(at, key, fmt.Sprintf("there is no file %s in the workspace", file), "")
 		l.wrong[info.ID] = true
+	case l.machine && l.noKey(r, at, key, info):
 	case info.Price == nil && (info.Provider == "anthropic" || info.Provider == "openai"):
 		l.say(at, key, fmt.Sprintf("%s is not a model that this jp knows: its price is unknown", info.ID),
 			"providers.llm.prices in your own config.toml gives it one")
 	}
+}
+
+// noKey adds a finding if the key of a model is missing, and reports whether it did.
+func (l *Linter) noKey(r *profiles.Resolved, at profiles.Position, key string, info model.Info) bool {
+	_, err := l.env.Providers(r.Config).Key(info)
+	e := (*model.Error)(nil)
+	if !errors.As(err, &e) {
+		return false
+	}
+	l.say(at, key, e.Error(), e.Hint)
+	l.wrong[subject(e)] = true
+	return true
 }
 
 // position returns where a key of a tool was written.
@@ -86,6 +99,9 @@ func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 		if name == "*" || !tools.Enabled(t.Values) && !leaf {
 			continue
 		}
+		if main {
+			l.places[name] = t.Pos("")
+		}
 		d, err := run.Define(name, r, files)
 		if err != nil {
 			l.add(err)
@@ -99,6 +115,10 @@ func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 			return at
 		})
 		l.runsJP(d, r, main, t.Pos("access.jp"))
+		if name == "skill" {
+			_, problems := profiles.Skills(l.src)
+			l.add(errors.Join(problems...))
+		}
 	}
 }
 
@@ -167,7 +187,9 @@ func (l *Linter) tool(d tools.Definition, child bool, at position) {
 	}
 	if name, ok := d.MCP(); ok && !l.env.Servers.Named(l.files)[name] {
 		say("source", fmt.Sprintf("there is no MCP server %s", name), "[providers.mcp."+name+"] in your own config.toml names one, or .mcp.json")
+		l.wrong["tool "+d.Name+": MCP server "+name+": not found"] = true
 	} else if ok {
+		l.used[name] = true
 		if names, known := l.had(name); known && !slices.Contains(names, d.Remote) {
 			say("source", fmt.Sprintf("MCP server %s had no tool %s when it was asked last", name, d.Remote),
 				command.DidYouMean(d.Remote, names, "`jp mcp show "+name+"` lists those it had"))

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -343,6 +345,23 @@ func (c *Client) confinement(ctx context.Context) (*proc.Confine, error) {
 }
 
 // variable looks up a variable for an entry.
+// Startable returns what a start would meet first: a variable that is not set, or a program that is
+// not there. It starts nothing.
+func (c *Client) Startable() error {
+	server, err := c.server.expanded(c.variable)
+	if err != nil || server.Command == "" {
+		return err
+	}
+	path, err := proc.LookPath(server.Command, c.options.Environ)
+	if err == nil && !filepath.IsAbs(path) {
+		path = filepath.Join(server.Dir, path)
+	}
+	if info, gone := os.Stat(path); err != nil || gone != nil || info.IsDir() {
+		return fmt.Errorf("there is no program %s", server.Command)
+	}
+	return nil
+}
+
 func (c *Client) variable(name string) (string, bool, error) {
 	if c.options.Refuse != nil {
 		if why := c.options.Refuse(name); why != "" {

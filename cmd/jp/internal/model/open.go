@@ -144,6 +144,26 @@ func (p Providers) env(name string) string {
 	return p.Env(name)
 }
 
+// Key returns the key of a model that Lookup has found, "" if none is sent. The *Error of KindAuth
+// for a key that is missing or cannot be one names the variable.
+func (p Providers) Key(info Info) (Secret, error) {
+	if info.KeyEnv == "" {
+		return "", nil
+	}
+	key := Secret(strings.TrimSpace(p.env(info.KeyEnv)))
+	if key == "" {
+		return "", &Error{Provider: info.Provider, Kind: KindAuth, Final: true,
+			Message: fmt.Sprintf("no key: %s is not set", info.KeyEnv),
+			Hint:    fmt.Sprintf("export %s, or choose another model", info.KeyEnv)}
+	}
+	// For a key with a line break net/http would return an error with the key in it.
+	if strings.ContainsFunc(key.Reveal(), func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+		return "", &Error{Provider: info.Provider, Kind: KindAuth, Final: true,
+			Message: fmt.Sprintf("the key in %s holds a space or a character that no key has", info.KeyEnv)}
+	}
+	return key, nil
+}
+
 // Open returns the Stream of the model with the given id: "anthropic/<model>", "openai/<model>",
 // "ollama/<model>", "<name>/<model>" for a [providers.llm.<name>], "script/<file>", or an alias.
 // The constructors are keyed by wire format: "anthropic", "openai", "script". A missing key is an
@@ -155,18 +175,8 @@ func Open(ctx context.Context, id string, constructors map[string]Provider, p Pr
 		return nil, Info{}, err
 	}
 	c := Config{Name: t.name, Model: info, BaseURL: t.url, KeyEnv: t.keyEnv, MaxBytes: p.MaxBytes, Dir: p.Dir}
-	if t.keyEnv != "" {
-		c.Key = Secret(strings.TrimSpace(p.env(t.keyEnv)))
-		if c.Key == "" {
-			return nil, Info{}, &Error{Provider: t.name, Kind: KindAuth, Final: true,
-				Message: fmt.Sprintf("no key: %s is not set", t.keyEnv),
-				Hint:    fmt.Sprintf("export %s, or choose another model", t.keyEnv)}
-		}
-		// For a key with a line break net/http would return an error with the key in it.
-		if strings.ContainsFunc(c.Key.Reveal(), func(r rune) bool { return r < 0x21 || r > 0x7e }) {
-			return nil, Info{}, &Error{Provider: t.name, Kind: KindAuth, Final: true,
-				Message: fmt.Sprintf("the key in %s holds a space or a character that no key has", t.keyEnv)}
-		}
+	if c.Key, err = p.Key(info); err != nil {
+		return nil, Info{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, Info{}, context.Cause(ctx)

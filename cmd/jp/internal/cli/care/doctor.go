@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/lint"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
@@ -42,9 +43,10 @@ type examined struct {
 	Temp      *convstore.Disk `json:"temp"`   // disk of temporary files; null without a folder for them
 	Providers []providerKey   `json:"providers"`
 	Terminal  terminalSeen    `json:"terminal"`
-	Traces    *otel.Plan      `json:"traces"` // null = no traces are sent
-	Trust     string          `json:"trust"`  // trusted, changed, untrusted; "" outside a workspace
-	Query     string          `json:"query"`  // "starts", or the reason why a query would not; "" outside a workspace
+	Traces    *otel.Plan      `json:"traces"`   // null = no traces are sent
+	Trust     string          `json:"trust"`    // trusted, changed, untrusted; "" outside a workspace
+	Query     string          `json:"query"`    // "starts", or the reason why a query would not; "" outside a workspace
+	Findings  []lint.Finding  `json:"findings"` // those of jp check
 
 	Errors []string `json:"errors"`
 }
@@ -83,7 +85,7 @@ func NewDoctor(g *Group) *cli.Command {
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
 		About: "Shows how much of a tool's sandbox this system can enforce, whether the store is " +
 			"sound and what file system it is on, whether the workspace is trusted, whether a " +
-			"query would start in it, which config files of yours are read, which providers have " +
+			"query would start in it and what else `jp check` finds, which config files of yours are read, which providers have " +
 			"a key (not the key), what the terminal can do, and where traces are sent, if " +
 			"anywhere. Changes nothing and connects to nothing. The status is 1 if something is " +
 			"broken. A system that cannot enforce the whole sandbox is not broken: the setting " +
@@ -95,7 +97,7 @@ func NewDoctor(g *Group) *cli.Command {
 			if err := g.writeExamined(e); err != nil {
 				return err
 			}
-			if len(e.Errors) > 0 {
+			if len(e.Errors) > 0 || e.Trust == "trusted" && e.Query != "starts" { // without trust nothing is broken yet
 				return exit.Quiet(exit.Failed)
 			}
 			return nil
@@ -109,7 +111,7 @@ func (g *Group) examine(ctx context.Context) examined {
 		OS:      runtime.GOOS + "/" + runtime.GOARCH,
 		Sandbox: sandbox{LandlockABI: can.LandlockABI, Seccomp: can.Seccomp, IOUring: runtime.GOOS == "linux" && !can.Seccomp, Missing: append([]string{}, can.Missing...)},
 		Adopts:  proc.Adopts(), Providers: []providerKey{},
-		Store: storeAt{State: "none"}, Config: []string{}, Keys: []string{}, Errors: []string{},
+		Store: storeAt{State: "none"}, Config: []string{}, Keys: []string{}, Findings: []lint.Finding{}, Errors: []string{},
 	}
 	fail := func(err error) { e.Errors = append(e.Errors, err.Error()) }
 	switch st, err := g.WS.Store(ctx); {
@@ -156,13 +158,14 @@ func (g *Group) examine(ctx context.Context) examined {
 			e.Trust = j.Status()
 		}
 		e.Query = "starts"
-		for i, err := range g.Env.Startable(ctx) {
-			if i == 0 {
-				e.Query = console.Explain(err).Message
+		if src, judged, err := g.Review.Judged(ctx); err != nil {
+			fail(err)
+		} else {
+			l := lint.New(ctx, g.WS, g.Env, src, judged.Files)
+			if problems := l.All(ctx); len(problems) > 0 {
+				e.Query = console.Explain(problems[0]).Message
 			}
-			if e.Trust == "trusted" { // otherwise nothing is broken yet
-				fail(err)
-			}
+			e.Findings = l.Findings()
 		}
 	}
 	if otel.Asked(g.Con.Getenv) {
@@ -288,6 +291,9 @@ func (g *Group) writeExamined(e examined) error {
 			wording.Either(e.Terminal.UTF8, "UTF-8", "no UTF-8"), wording.Either(e.Terminal.Answer, "can be asked", "cannot be asked")))
 		if t := e.Traces; t != nil {
 			row("traces", wording.Either(t.URL == "", "not sent", t.URL+wording.Either(t.Content, ", with the text of messages", "")))
+		}
+		for _, f := range e.Findings {
+			row("check", f.String())
 		}
 		for _, text := range e.Errors {
 			row("broken", text)

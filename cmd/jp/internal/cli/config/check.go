@@ -17,8 +17,8 @@ func NewCheck(g *Group) *cli.Command {
 		About: "Checks everything that `jp profile check` and `jp tool check` check. Then it " +
 			"prepares a query up to its first request to the model: a new one, and one that " +
 			"continues the session's active conversation. This checks the config of all layers, " +
-			"the model and its key, every tool, the profiles that the query may name, and the " +
-			"files that JP_RECORD and JP_REPLAY name. Each finding is a line: file:line: key: " +
+			"models and their keys, every tool, skills, the entries of MCP servers, the profiles " +
+			"that the query may name, and the files that JP_RECORD and JP_REPLAY name. Each finding is a line: file:line: key: " +
 			"reason. Without a finding the status is 0, and `jp query` would start. Status 2 means " +
 			"that there are findings.\n\n" +
 			"It asks, changes and sends nothing, and runs no program of a tool or server. If an " +
@@ -35,10 +35,6 @@ func runCheck(ctx context.Context, g *Group) error {
 		return err
 	}
 	l := lint.New(ctx, g.WS, g.Env, src, judged.Files)
-	l.Agents()
-	l.AllTools()
-	for _, err := range g.Env.Startable(ctx) {
-		l.AddStart(err)
-	}
-	return l.Report(g.Con)
+	l.All(ctx)
+	return l.Report(g.Con, "nothing is wrong, and a query would start")
 }

@@ -41,5 +41,5 @@ func runProfileCheck(ctx context.Context, g *Group, args []string) error {
 			return err
 		}
 	}
-	return l.Report(g.Con)
+	return l.Report(g.Con, "nothing is wrong")
 }

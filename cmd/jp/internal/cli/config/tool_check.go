@@ -39,5 +39,5 @@ func runToolCheck(ctx context.Context, g *Group, directives []profiles.Directive
 	} else if err := l.ToolsUnder(directives); err != nil {
 		return err
 	}
-	return l.Report(g.Con)
+	return l.Report(g.Con, "nothing is wrong")
 }
