@@ -40,6 +40,7 @@
 //	                elsewhere a folder with one locked file per conversation
 //	slots           slots: on Linux locks on the bytes from offset 2048 times the
 //	                root's id on, elsewhere a folder for each root with files
+//	stops           locks of those who ask for the end of a run, as in runs
 //	workspace.json  whose store this is, for Locate
 //
 // # The file

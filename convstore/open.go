@@ -8,6 +8,7 @@ import (
 // base is the folder of a store and the bbolt file in it. Transactions begin here.
 type base struct {
 	db.Base
+	stops *file.Stops // shared with copies of this base
 }
 
 // patiently returns a base that waits for the store as a run does.

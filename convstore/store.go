@@ -41,7 +41,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{View{f: &base{in}}}, nil
+	return &Store{View{f: &base{in, in.NewStops()}}}, nil
 }
 
 // Path returns the path of the store's file. It need not exist.

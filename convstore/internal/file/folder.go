@@ -32,6 +32,7 @@ const (
 	GateName       = "gate"           // turnstile in front of StoreName's lock
 	RunsName       = "runs"           // holds the run locks
 	slotsName      = "slots"          // holds the slots
+	stopsName      = "stops"          // holds a lock for each run that shall be stopped
 	WorkspaceName  = "workspace.json" // workspace that the conversations belong to
 )
 

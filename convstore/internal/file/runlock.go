@@ -36,12 +36,15 @@ func (e *BusyError) Error() string {
 
 // TakeRun takes a run lock without waiting, or fails with a *BusyError.
 func (f *Folder) TakeRun(id int64) (*os.File, error) {
-	file, err := f.tryRun(id)
+	file, err := f.try(RunsName, id)
 	if err == errHeld {
 		return nil, &BusyError{Run: id, Holder: f.RunHolder(id)}
 	}
 	return file, err
 }
+
+// ProbeRuns returns what reports which run locks are held.
+func (f *Folder) ProbeRuns() (*RunProbe, error) { return f.probe(RunsName) }
 
 // DropRun releases the run locks of a descriptor, of which no other process needs a copy, and
 // closes it.

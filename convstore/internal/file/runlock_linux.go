@@ -3,13 +3,15 @@ package file
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// One file has all run locks: the lock of a conversation is an OFD lock on one byte, at the offset
+// One file has all run locks, another one what asks for stops: the lock of a conversation is an OFD lock on one byte, at the offset
 // of its id. The file stays empty; the kernel can lock bytes beyond its end.
 
 func wholeByte(kind int16, id int64) *unix.Flock_t {
@@ -24,10 +26,10 @@ func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
 	}
 }
 
-// tryRun takes the run lock of a conversation without waiting. If another process holds it, it
-// returns errHeld.
-func (f *Folder) tryRun(id int64) (*os.File, error) {
-	file, err := OpenOwn(f.Path(RunsName), os.O_RDWR|os.O_CREATE)
+// try takes the lock of a conversation in the file of this name without waiting. If another process
+// holds it, it returns errHeld.
+func (f *Folder) try(name string, id int64) (*os.File, error) {
+	file, err := OpenOwn(f.Path(name), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, f.SystemError(err)
 	}
@@ -42,20 +44,29 @@ func (f *Folder) tryRun(id int64) (*os.File, error) {
 	return nil, f.SystemError(os.NewSyscallError("fcntl", err))
 }
 
+// makeStops makes the file of stops.
+func (f *Folder) makeStops() error {
+	file, err := OpenOwn(f.Path(stopsName), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
 // unlockRuns releases every run lock of a descriptor, also for processes that have a copy of it.
 func unlockRuns(file *os.File) error {
 	return ofd(file, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: unix.SEEK_SET})
 }
 
-// RunProbe reports which run locks are held, without taking any.
+// RunProbe reports which locks of conversations are held, without taking any.
 type RunProbe struct {
 	f    *Folder
 	file *os.File // nil if no lock was ever taken
 	all  map[int64]struct{}
 }
 
-func (f *Folder) ProbeRuns() (*RunProbe, error) {
-	file, err := OpenOwn(f.Path(RunsName), os.O_RDONLY)
+func (f *Folder) probe(name string) (*RunProbe, error) {
+	file, err := OpenOwn(f.Path(name), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &RunProbe{f: f}, nil
 	}
@@ -71,8 +82,8 @@ func (p *RunProbe) Close() {
 	}
 }
 
-// Held reports whether the run lock of a conversation is held. After ReadAll it returns what
-// ReadAll found.
+// Held reports whether the lock of a conversation is held. After ReadAll it returns what ReadAll
+// found.
 func (p *RunProbe) Held(id int64) (bool, error) {
 	if p.all != nil {
 		_, ok := p.all[id]
@@ -124,6 +135,16 @@ func (p *RunProbe) ReadAll() error {
 	}
 	p.all = all
 	return nil
+}
+
+// All returns the ids of all locks that are held, in order.
+func (p *RunProbe) All() ([]int64, error) {
+	if p.all == nil {
+		if err := p.ReadAll(); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(p.all)), nil
 }
 
 // conflict returns a lock within first to last that others hold, or nil.

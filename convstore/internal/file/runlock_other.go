@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,15 +22,13 @@ import (
 // lockName returns the name of a lock's file, which is the conversation's id.
 func lockName(id int64) string { return "jp-c" + strconv.FormatInt(id, 10) }
 
-func (f *Folder) runPath(id int64) string { return filepath.Join(f.Path(RunsName), lockName(id)) }
-
-// tryRun takes the run lock of a conversation without waiting. If another process holds it, it
-// returns errHeld.
-func (f *Folder) tryRun(id int64) (*os.File, error) {
-	if err := os.MkdirAll(f.Path(RunsName), 0o700); err != nil {
+// try takes the lock of a conversation in the folder of this name without waiting. If another
+// process holds it, it returns errHeld.
+func (f *Folder) try(name string, id int64) (*os.File, error) {
+	if err := os.MkdirAll(f.Path(name), 0o700); err != nil {
 		return nil, f.SystemError(err)
 	}
-	file, err := OpenOwn(f.runPath(id), os.O_RDWR|os.O_CREATE)
+	file, err := OpenOwn(filepath.Join(f.Path(name), lockName(id)), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, f.SystemError(err)
 	}
@@ -44,26 +44,53 @@ func (f *Folder) tryRun(id int64) (*os.File, error) {
 	return nil, err
 }
 
+// makeStops does nothing: the folder of stops is looked into again and again.
+func (f *Folder) makeStops() error { return nil }
+
 // unlockRuns releases the run lock of a descriptor, also for processes that have a copy of it.
 func unlockRuns(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
-// RunProbe reports which run locks are held.
-type RunProbe struct{ f *Folder }
+// RunProbe reports which locks of conversations are held.
+type RunProbe struct{ dir string }
 
-func (f *Folder) ProbeRuns() (*RunProbe, error) { return &RunProbe{f}, nil }
+func (f *Folder) probe(name string) (*RunProbe, error) { return &RunProbe{f.Path(name)}, nil }
 
 func (p *RunProbe) Close() {}
 
 // ReadAll does nothing: without OFD locks many locks cannot be read at once.
 func (p *RunProbe) ReadAll() error { return nil }
 
+// All returns the ids of all locks that are held, in order.
+func (p *RunProbe) All() (ids []int64, err error) {
+	entries, err := os.ReadDir(p.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), "jp-c")
+		id, err := strconv.ParseInt(digits, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		held, err := p.Held(id)
+		if err != nil {
+			return nil, err
+		}
+		if held {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
 func (p *RunProbe) Held(id int64) (bool, error) {
-	file, err := OpenOwn(p.f.runPath(id), os.O_RDONLY)
+	file, err := OpenOwn(filepath.Join(p.dir, lockName(id)), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, p.f.SystemError(err)
+		return false, err
 	}
 	defer file.Close()
 	err = Flock(file, unix.LOCK_SH|unix.LOCK_NB)
@@ -71,7 +98,7 @@ func (p *RunProbe) Held(id int64) (bool, error) {
 		return true, nil
 	}
 	if err != nil {
-		return false, p.f.SystemError(os.NewSyscallError("flock", err))
+		return false, os.NewSyscallError("flock", err)
 	}
 	return false, nil
 }

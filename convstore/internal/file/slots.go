@@ -102,7 +102,7 @@ func (p *Slot) Release() error {
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
-	p.f.wakeSlots()
+	p.f.wake(slotsName)
 	return err
 }
 
@@ -113,9 +113,9 @@ const (
 	slotPoll = 20 * time.Millisecond
 )
 
-// pollSlots waits until it is time to look again.
-func pollSlots(ctx context.Context) error {
-	t := time.NewTimer(slotPoll)
+// pause waits for d.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -1,0 +1,159 @@
+package file
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+)
+
+// Stops is how one process asks another to end a run. Who asks holds a lock: the one of the
+// conversation in the file of stops. Who runs it watches that file. So a request names no process,
+// needs no process that listens, and is gone with the process that asks. Nobody asks for it who
+// may not write into the store's folder.
+//
+// Stops has the runs of this process. Safe for concurrent use.
+type Stops struct {
+	f *Folder
+
+	mu       sync.Mutex
+	runs     map[*stoppable]struct{}
+	requests *RunProbe          // nil while nothing is watched
+	end      context.CancelFunc // ends the goroutine that watches, which closes requests
+}
+
+// stoppable is a run of this process.
+type stoppable struct {
+	id  int64
+	ask func() // nil = it was asked to end
+}
+
+// NewStops returns the Stops of this process. It watches nothing before there is a run.
+func (f *Folder) NewStops() *Stops {
+	return &Stops{f: f, runs: map[*stoppable]struct{}{}}
+}
+
+// stopPoll is how often the requests are read without notifications, and stopLook with them.
+const (
+	stopLook = time.Second
+	stopPoll = 100 * time.Millisecond
+)
+
+// On calls ask, once and from another goroutine, if somebody asks for the end of the run of a
+// conversation before off is called. A request that was there before counts.
+func (s *Stops) On(id int64, ask func()) (off func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests == nil {
+		if err := s.f.makeStops(); err != nil { // nobody can watch a file that is not there
+			return nil, s.f.SystemError(err)
+		}
+		if s.requests, err = s.f.probe(stopsName); err != nil {
+			return nil, err
+		}
+		var ctx context.Context
+		ctx, s.end = context.WithCancel(context.Background())
+		go s.watch(ctx, s.requests)
+	}
+	r := &stoppable{id, ask}
+	s.runs[r] = struct{}{}
+	s.pass(r, s.requests)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.runs, r)
+		if len(s.runs) == 0 && s.requests != nil {
+			s.end()
+			s.requests = nil
+		}
+	}, nil
+}
+
+// watch passes requests on until ctx ends.
+func (s *Stops) watch(ctx context.Context, requests *RunProbe) {
+	defer requests.Close()
+	changes := s.f.watch(stopsName)
+	if changes != nil {
+		defer changes.Close()
+	}
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		for r := range s.runs {
+			s.pass(r, requests)
+		}
+		s.mu.Unlock()
+		if awaitChange(ctx, changes, stopLook, stopPoll) != nil {
+			_ = pause(ctx, stopPoll)
+		}
+	}
+}
+
+// pass asks a run to end if there is a request for it.
+func (s *Stops) pass(r *stoppable, requests *RunProbe) {
+	if r.ask == nil {
+		return
+	}
+	if held, err := requests.Held(r.id); err == nil && held {
+		go r.ask()
+		r.ask = nil
+	}
+}
+
+// Stop asks for the end of the run of a conversation, and waits for it. It reports false if nobody
+// runs it. With an error the run has not ended: a *BusyError after within.
+func (f *Folder) Stop(ctx context.Context, id int64, within time.Duration) (ran bool, err error) {
+	limit, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var request *os.File
+	defer func() {
+		if request != nil {
+			_ = DropRun(request)
+		}
+	}()
+	err = f.awaitRun(limit, id, func() error {
+		ran = true
+		if request != nil {
+			return nil
+		}
+		var err error
+		if request, err = f.try(stopsName, id); err == errHeld { // somebody else asks for it, now
+			return nil
+		}
+		f.wake(stopsName)
+		return err
+	})
+	if err != nil && limit.Err() != nil && ctx.Err() == nil {
+		err = &BusyError{Run: id, Holder: f.RunHolder(id), Waited: within}
+	}
+	return ran, err
+}
+
+// AwaitRun waits until nobody holds the run lock of a conversation.
+func (f *Folder) AwaitRun(ctx context.Context, id int64) error {
+	return f.awaitRun(ctx, id, func() error { return nil })
+}
+
+// runPoll is how often a wait for the end of a run looks. Nobody is told of it who is not its
+// parent.
+const runPoll = 20 * time.Millisecond
+
+// awaitRun is AwaitRun that calls held each time it finds the lock held.
+func (f *Folder) awaitRun(ctx context.Context, id int64, held func() error) error {
+	for {
+		probe, err := f.ProbeRuns()
+		if err != nil {
+			return err
+		}
+		is, err := probe.Held(id)
+		probe.Close()
+		if err != nil || !is {
+			return err
+		}
+		if err := held(); err != nil {
+			return err
+		}
+		if err := pause(ctx, runPoll); err != nil {
+			return err
+		}
+	}
+}
