@@ -23,6 +23,7 @@ import (
 	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/cli/mcp"
 	"jp/cmd/jp/internal/cli/query"
+	"jp/cmd/jp/internal/cli/running"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/editor"
@@ -107,6 +108,7 @@ func (a *app) care() *care.Group {
 func (a *app) commands() []*cli.Command {
 	cares := a.care()
 	configs := &config.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
+	runs := &running.Group{Con: a.con, WS: a.ws, Tree: a.tree}
 	return []*cli.Command{
 		care.NewInit(cares),
 		care.NewTrust(cares),
@@ -121,6 +123,9 @@ func (a *app) commands() []*cli.Command {
 		config.New(configs),
 		care.NewUsage(cares),
 		care.NewTrace(cares),
+		running.NewPs(runs),
+		running.NewStop(runs),
+		running.NewWait(runs),
 		care.NewStore(cares),
 		config.NewCheck(configs),
 		care.NewDoctor(cares),

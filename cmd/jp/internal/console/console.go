@@ -45,6 +45,7 @@ type Console struct {
 	Progress *term.Progress // of the command; nil = none
 	quit     chan os.Signal // receives SIGQUIT while nobody else does; nil = EndAtQuit was not called
 	InTool   bool           // the command line came from a jp inside a tool: nobody is asked, nothing is paged
+	Called   bool           // another jp started this one, and asks it with SIGINT to end
 
 	LogDefault string // path of the log in the user's config, once that was read; "" = none
 	Last       func() // called at the end of a process that is ended by force; nil = nothing

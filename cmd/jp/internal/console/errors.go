@@ -176,6 +176,8 @@ func explainSentinel(r *Report, err error) bool {
 		r.is("no_workspace", exit.NotFound, "`jp init` makes one here; --workspace PATH names another")
 	case errors.Is(err, convstore.ErrGone):
 		r.is("store_gone", exit.Failed, "put it back where it was; nothing was written anywhere else")
+	case errors.Is(err, convstore.ErrStopped):
+		r.is("stopped", exit.Interrupted, "")
 	case errors.Is(err, convstore.ErrReadOnly):
 		r.is("read_only", exit.Usage, "--no-persist forbids writing")
 	case errors.Is(err, term.ErrNobody), errors.Is(err, tools.ErrNobody):

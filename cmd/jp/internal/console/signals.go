@@ -54,8 +54,8 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		// A signal that nohup, or a shell without job control, has set to be ignored stays ignored;
-		// Notify would undo that.
-		if !signal.Ignored(s) {
+		// Notify would undo that. Where another jp started this one, SIGINT comes only from that.
+		if !signal.Ignored(s) || c.Called && s == syscall.SIGINT {
 			signal.Notify(signals, s)
 		}
 	}

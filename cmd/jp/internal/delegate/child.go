@@ -55,14 +55,26 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	f := &follower{
 		watch: p.watch, caller: p.caller, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now(),
 	}
+	whole := ctx // that of the caller, which goes on if only this child is stopped
+	ctx, stopOne := context.WithCancelCause(ctx)
+	defer stopOne(nil)
+	off, err := p.ledger.scope.OnStop(res, func() { stopOne(convstore.ErrStopped) })
+	if err != nil {
+		p.warn("%s cannot be stopped by itself: %v", child, err)
+	} else {
+		defer off()
+	}
 	slot, err := p.slots.take(ctx, del, func() {
 		p.follow(ctx, Step{Phase: stream.Queued, Delegation: del})
 		f.report(stream.Queued)
 	})
 	if err != nil {
 		e := unstarted()
-		if ctx.Err() == nil {
+		switch {
+		case ctx.Err() == nil:
 			e = ending{State: convstore.StateError, Reason: err.Error()}
+		case whole.Err() == nil:
+			e.Reason, err = byPerson+" before it started", nil
 		}
 		f.end(e.State, e.Reason)
 		err = errors.Join(err, p.ledger.settle(ctx, res, &e))
@@ -98,7 +110,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		return outcome{}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}
 	p.checkpoint(Settled)
-	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(ctx)
+	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(whole)
 }
 
 // processEnd is how the process of a child ended.

@@ -122,6 +122,9 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 	if errors.Is(end.Cause, context.DeadlineExceeded) && state == convstore.StateCancelled {
 		state, reason = convstore.StateTimeout, "the deadline passed"
 	}
+	if errors.Is(end.Cause, convstore.ErrStopped) && state == convstore.StateCancelled {
+		reason = byPerson
+	}
 	if runErr != nil && end.Cause == nil {
 		// for example because something of it is still running
 		worse(convstore.StateError, runErr.Error())
@@ -129,12 +132,17 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 	return state, reason
 }
 
+// byPerson is the reason of a sub-agent that was stopped by itself, while its caller goes on.
+const byPerson = "a person stopped it"
+
 // fromExit returns the state that a wait status means by itself.
 func fromExit(end proc.Exit) (convstore.State, string) {
 	deadline := errors.Is(end.Cause, context.DeadlineExceeded)
 	switch {
 	case deadline && (end.Signal != 0 || end.Code != 0):
 		return convstore.StateTimeout, "the deadline passed"
+	case errors.Is(end.Cause, convstore.ErrStopped) && (end.Signal != 0 || end.Code != 0):
+		return convstore.StateCancelled, byPerson
 	case end.Cause != nil && (end.Signal != 0 || end.Code != 0):
 		return convstore.StateCancelled, "stopped by its caller"
 	case end.Signal != 0:
@@ -157,7 +165,8 @@ func fromExit(end proc.Exit) (convstore.State, string) {
 	return convstore.StateError, fmt.Sprintf("exit %d", end.Code)
 }
 
-// exitsOf lists the exit statuses that agree with a state that a child reports.
+// exitsOf lists the exit statuses that agree with a state that a child reports. The first is that of
+// ExitOf.
 var exitsOf = map[convstore.State][]exit.Status{
 	convstore.StateOK:        {exit.OK},
 	convstore.StateEmpty:     {exit.Failed},
@@ -167,7 +176,15 @@ var exitsOf = map[convstore.State][]exit.Status{
 	convstore.StatePartial:   {exit.Limit},
 	convstore.StateBudget:    {exit.Limit},
 	convstore.StateTimeout:   {exit.Deadline},
-	convstore.StateCancelled: {exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
+	convstore.StateCancelled: {exit.Interrupted, exit.Hangup, exit.Quit, exit.Terminated},
+}
+
+// ExitOf returns the exit status for a turn that ended in this state, as far as the state says it.
+func ExitOf(s convstore.State) exit.Status {
+	if statuses := exitsOf[s]; len(statuses) > 0 {
+		return statuses[0]
+	}
+	return exit.Failed
 }
 
 func agrees(end proc.Exit, s convstore.State) bool {

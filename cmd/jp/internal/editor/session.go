@@ -163,6 +163,9 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	}
 	defer r.Close(ctx)
 	v.run = r
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	defer r.OnStop(abandon)()
 	ctx, cancel, _ := r.WithDeadline(ctx)
 	defer cancel()
 	defer func() {

@@ -69,6 +69,24 @@ func (r *Run) Providers() model.Providers { return r.env.Providers(r.Resolved.Co
 // Resumes reports whether the run asks nothing new and resumes the open turn.
 func (r *Run) Resumes() bool { return r.req.Task.Text == "" }
 
+// OnStop calls stop with the cause if a person stops this run with `jp stop`, until off is called. A
+// sub-agent is stopped by the process that started it.
+func (r *Run) OnStop(stop func(cause error)) (off func()) {
+	if r.locked == nil || r.remove != nil {
+		return func() {}
+	}
+	return onStop(r.env, r.locked, stop)
+}
+
+func onStop(env *Env, log *convstore.Log, stop func(cause error)) (off func()) {
+	off, err := log.OnStop(func() { stop(convstore.ErrStopped) })
+	if err != nil {
+		env.Con.Warn("`jp stop` cannot stop this run: %v", err)
+		return func() {}
+	}
+	return off
+}
+
 // Activate makes the conversation the session's active one.
 func (r *Run) Activate(ctx context.Context) error {
 	session := r.env.WS.Session()

@@ -18,6 +18,9 @@ type Session struct {
 	Resolved *profiles.Resolved     // config of the implicit layers
 	Conv     convstore.Conversation // conversation that Begin made; zero before Begin
 	Log      *convstore.Log         // nil before Begin
+
+	stop func(cause error) // ends the command
+	off  func()            // see onStop; nil before Begin
 }
 
 // Delegating runs f with a session whose config is that of the implicit layers. Signals end ctx.
@@ -34,8 +37,13 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	if _, err := env.WS.Gate.Pass(ctx); err != nil {
 		return err
 	}
-	s := &Session{site: at}
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	s := &Session{site: at, stop: abandon}
 	defer func() {
+		if s.off != nil {
+			s.off()
+		}
 		if s.Log != nil {
 			_ = s.Log.Close()
 		}
@@ -87,6 +95,7 @@ func (s *Session) begin(ctx context.Context, n convstore.New, events ...convstor
 	if s.Log, err = s.Store.Lock(ctx, s.Conv.ID); err != nil {
 		return err
 	}
+	s.off = onStop(s.env, s.Log, s.stop)
 	return s.Log.Append(ctx, events...)
 }
 

@@ -93,6 +93,9 @@ func runCompact(ctx context.Context, g *Group, o compactOptions, word string) er
 		return err
 	}
 	defer r.Close(ctx)
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	defer r.OnStop(abandon)()
 	ag, err := r.Agent(ctx)
 	if err != nil {
 		return err

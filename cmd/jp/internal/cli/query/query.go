@@ -188,6 +188,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	g.Env.Con.Called = inherited.Wire != nil
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // Run.Finish closes it first and returns the error
 	ctx, stop := g.Env.Con.WithSignals(ctx, host.Kill)
@@ -239,6 +240,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		return err
 	}
 	defer r.Close(ctx)
+	defer r.OnStop(abandon)()
 	ctx, cancel, bounded := r.WithDeadline(ctx)
 	defer cancel()
 	if bounded {
