@@ -1,20 +1,26 @@
 package console
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"jp/tools/files"
+	"jp/tools/proc"
 )
 
 // logFile is the trace log. The first record opens its file, so that a command which logs nothing
 // makes no file. The zero value logs nothing; it is safe for concurrent use.
 type logFile struct {
-	path func() string // "" = nowhere
-	std  io.Writer     // for the path "-"
+	path  func() string // "" = nowhere
+	std   io.Writer     // for the path "-"
+	state string        // the state folder; "" = none
 
 	mu     sync.Mutex
 	opened bool
@@ -39,29 +45,51 @@ func (l *logFile) Write(p []byte) (int, error) {
 }
 
 func (l *logFile) open() {
-	path := l.path()
-	switch path {
+	switch path := l.path(); path {
 	case "":
-		return
 	case "-":
 		l.w = l.std
-		return
-	}
-	if os.MkdirAll(filepath.Dir(path), 0o700) != nil {
-		return
-	}
-	if info, err := os.Stat(path); err == nil {
-		if !info.Mode().IsRegular() {
-			return // opening a FIFO would wait for a reader
-		}
-		if info.Size() > logMax {
-			_ = os.Rename(path, path+".1")
+	default:
+		if f, err := openLog(path, l.state); err == nil {
+			l.file, l.w = f, f
 		}
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err == nil {
-		l.file, l.w = f, f
+}
+
+// openLog opens a log for appending. In its folder a tool may write, and this process may write
+// everywhere: so it follows no link that a tool can have made. No tool makes one on the way to the
+// state folder.
+func openLog(path, state string) (*os.File, error) {
+	var links proc.Links
+	own := false
+	if state != "" {
+		links.Closed, own = []string{state}, files.Inside(state, path)
 	}
+	if !own {
+		real, err := links.Resolve(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		path = real
+	}
+	folder, name := filepath.Split(path)
+	err := os.MkdirAll(folder, 0o700)
+	if err == nil && own {
+		folder, err = filepath.EvalSymlinks(folder)
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir, err := proc.OpenRoot(filepath.Clean(folder))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	if info, err := dir.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() > logMax {
+		_ = dir.Rename(name, name+".1")
+	}
+	f, _, err := files.OpenRegular(dir, name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, files.NoLink)
+	return f, err
 }
 
 // Close closes the file if one was opened.
@@ -79,7 +107,7 @@ func (l *logFile) Close() error {
 // Logger returns the trace log: warnings and errors always, more with -v.
 func (c *Console) Logger() *slog.Logger {
 	if c.Log.path == nil {
-		c.Log.path, c.Log.std = c.LogPath, c.IO.Err
+		c.Log.path, c.Log.std, c.Log.state = c.LogPath, c.IO.Err, c.StateDir()
 	}
 	level := slog.LevelInfo
 	if c.Globals.Verbose > 0 {
