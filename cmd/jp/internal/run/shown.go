@@ -195,7 +195,13 @@ func Loosens(b profiles.Brought) bool {
 	case strings.HasPrefix(key, "assistant.request."):
 		none := v == int64(0) || v == "0s" || v == "0"
 		return above(v, own) || none && strings.Contains(key, "timeout")
-	case strings.HasPrefix(key, "delegation."), key == "conversation.max_turns", key == "conversation.tools.parallel":
+	case key == "conversation.context_window": // 0 = no limit
+		return v == int64(0) || own != int64(0) && above(v, own)
+	case key == "conversation.compact.window": // 0 = that of the model
+		return v == int64(0) || above(v, own)
+	case key == "conversation.compact.mode":
+		return v == "off"
+	case strings.HasPrefix(key, "delegation."), key == "conversation.max_turns", key == "conversation.tools.parallel", key == "conversation.compact.threshold":
 		return above(v, own)
 	}
 	return false
