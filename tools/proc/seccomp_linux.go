@@ -47,7 +47,8 @@ const newestCall = unix.SYS_RSEQ_SLICE_YIELD
 
 // filter returns a program that refuses, with EPERM, system calls that reach into other processes
 // or into the kernel, and new namespaces. Without network it also refuses every way to a socket,
-// except to a connected pair of Unix stream sockets, which cannot be connected to anything else.
+// except to a connected pair of Unix stream sockets, which cannot be connected to anything else, and
+// takes no name that another program may want.
 // System calls of another ABI, whose numbers mean something else, end the process. Without watch
 // the tool cannot see what happens in folders: inotify does not ask which folders the tool may
 // list.
@@ -79,7 +80,7 @@ func filter(network, watch bool) []unix.SockFilter {
 		refused = append(refused, watches...)
 	}
 	if !network {
-		refused = append(refused, unix.SYS_SOCKET, unix.SYS_CONNECT)
+		refused = append(refused, unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND)
 	}
 	for _, nr := range refused {
 		f = append(f, jump(unix.BPF_JEQ, nr, 0, 1), ret(refuse))

@@ -32,7 +32,7 @@ never    add_key request_key keyctl mq_open mq_unlink
 never    settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname
 never    io_uring_setup io_uring_enter io_uring_register
 
-network  socket connect
+network  socket connect bind
 watch    inotify_init inotify_init1
 absent   clone3
 
@@ -47,7 +47,7 @@ always   mknodat name_to_handle_at newfstatat open openat openat2 readlink readl
 always   rmdir setxattr setxattrat stat statfs statx symlink symlinkat truncate unlink unlinkat uselib utime utimensat utimes
 always   kill pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo tgkill tkill
 # Open descriptors.
-always   accept accept4 bind cachestat close close_range copy_file_range dup dup2 dup3 fadvise64 fallocate fanotify_mark fchdir fchmod
+always   accept accept4 cachestat close close_range copy_file_range dup dup2 dup3 fadvise64 fallocate fanotify_mark fchdir fchmod
 always   fchown fdatasync fgetxattr flistxattr flock fremovexattr fsetxattr fstat fstatfs fsync ftruncate getdents getdents64
 always   getpeername getsockname getsockopt inotify_add_watch inotify_rm_watch listen lseek mq_getsetattr mq_notify mq_timedreceive
 always   mq_timedsend pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv recvfrom recvmmsg recvmsg sendfile sendmmsg
