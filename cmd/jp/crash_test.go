@@ -21,9 +21,9 @@ import (
 )
 
 // crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names, and hangs at
-// the point which $JP_HANG_AT names, after it has made the file hung in TMPDIR. There it has half a
-// second to end when its time is up, and makes the file heard once a signal has reached it: a second
-// signal that is sent earlier could come as one with the first, or before it.
+// the point which $JP_HANG_AT names, after it has made the file hung in TMPDIR, until that file is
+// gone. There it has half a second to end when its time is up, and makes the file heard once a signal
+// has reached it: a second signal that is sent earlier could come as one with the first, or before it.
 func crash() {
 	temp := os.Getenv("TMPDIR")
 	if os.Getenv("JP_HANG_AT") != "" {
@@ -40,8 +40,14 @@ func crash() {
 			select {}
 		}
 		if point == os.Getenv("JP_HANG_AT") {
-			_ = os.WriteFile(filepath.Join(temp, "hung"), nil, 0o600)
-			select {}
+			hung := filepath.Join(temp, "hung")
+			_ = os.WriteFile(hung, nil, 0o600)
+			for {
+				if _, err := os.Lstat(hung); err != nil {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
 		}
 	}))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,13 +33,7 @@ func TestHungRunEnds(t *testing.T) {
 			t.Parallel()
 			s := killSite(t)
 			cmd, out := s.start([]string{"JP_HANG_AT=" + tt.point}, append([]string{"jp-crash", "query", "--new", "quick"}, tt.args...)...)
-			made := func(name string) func() bool {
-				return func() bool {
-					_, err := os.Lstat(filepath.Join(s.home, name))
-					return err == nil
-				}
-			}
-			s.eventually("the hanging run", made("hung"))
+			s.eventually("the hanging run", s.made("hung"))
 			free := func() {}
 			if tt.busy {
 				free = s.lock()
@@ -48,7 +43,7 @@ func TestHungRunEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				if i == 0 {
-					s.eventually("the first signal", made("heard"))
+					s.eventually("the first signal", s.made("heard"))
 				}
 			}
 			_ = cmd.Wait()
@@ -66,6 +61,58 @@ func TestHungRunEnds(t *testing.T) {
 			}
 			s.gone()
 		})
+	}
+}
+
+// TestStoppedBeforeItsProcess: a sub-agent that has a slot, and whose run is stopped before there is a process of it, was cancelled.
+// It has not failed.
+func TestStoppedBeforeItsProcess(t *testing.T) {
+	s := killSite(t)
+	path := filepath.Join(s.home, "lines")
+	lines, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"jp-crash", "query", "--new", "-F", "stream-json", "quick"}, Dir: s.dir,
+		Env: append(s.environ(), "JP_HANG_AT=reserved"), Stdout: lines,
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines.Close()
+	s.eventually("the hanging run", s.made("hung"))
+	free := s.lock() // the wire needs the store
+	if err := os.Remove(filepath.Join(s.home, "hung")); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("a slot", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), `"phase":"started"`)
+	})
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the signal", s.made("heard"))
+	free()
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 130 {
+		t.Errorf("exit = %d, want 130", got)
+	}
+	all := s.all()
+	if d := s.delegations(all["quick"].ID)[all["quick one"].ID.String()]; d.State != "cancelled" {
+		t.Errorf("record = %s, want cancelled", dump(d))
+	}
+	if got := all["quick one"].Status; got != "cancelled" {
+		t.Errorf("status = %s, want cancelled", got)
+	}
+}
+
+// made returns whether a file of that name is in TMPDIR.
+func (s *site) made(name string) func() bool {
+	return func() bool {
+		_, err := os.Lstat(filepath.Join(s.home, name))
+		return err == nil
 	}
 }
 

@@ -136,7 +136,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	environ := p.environ(ctx, run)
 	served, err := own.serve(timed, res, r, environ)
 	if err != nil {
-		return processEnd{err: err, exit: proc.Exit{Code: -1}}
+		return processEnd{err: err, exit: proc.Exit{Code: -1, Cause: context.Cause(timed)}}
 	}
 	stdin, asJSON := p.stdin(r)
 	said := &messageWriter{tail: tailWriter{limit: 4 << 10}}

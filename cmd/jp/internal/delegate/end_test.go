@@ -53,6 +53,8 @@ func TestVerdict(t *testing.T) {
 		{"result worse", proc.Exit{}, nil, ended("ok"), said("error"), "error"},
 		{"unknown claim", proc.Exit{}, nil, ended("ok"), said("splendid"), "lost"},
 		{"not started", proc.Exit{Code: -1}, errors.New("exec: no such file"), nil, nil, "error"},
+		{"stopped before it was started", proc.Exit{Code: -1, Cause: cancel}, cancel, nil, nil, "cancelled"},
+		{"late before it was started", proc.Exit{Code: -1, Cause: deadline}, deadline, nil, nil, "timeout"},
 		{"no key, before a turn", proc.Exit{Code: 8}, nil, nil, nil, "error"},
 		{"mismatch, before a turn", proc.Exit{Code: 6}, nil, nil, nil, "refused"},
 		{"late, before a turn", proc.Exit{Code: 124}, nil, nil, nil, "timeout"},
