@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"os"
 	"os/exec"
@@ -95,6 +96,72 @@ func TestUnreadBatch(t *testing.T) {
 		if got, want := cmd.ProcessState.ExitCode(), 128+int(sig); got != want || strings.Count(stderr.String(), "nobody reads it") != 1 {
 			t.Errorf("%v: exit = %d, want %d; stderr:\n%s", sig, got, want, stderr.String())
 		}
+	}
+}
+
+// TestReaderLeaves: a run whose lines can no longer be written is ended in order, with its sub-agents. It does not go on for nobody.
+func TestReaderLeaves(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		full  bool   // the disk is full; else the reader leaves
+		until string // what the reader reads before it leaves
+		exit  int
+		asked int // calls of the main agent's model
+	}{
+		{"before the first line", false, "", 141, 0},
+		{"while sub-agents work", false, `"phase":"started"`, 141, 1},
+		{"a full disk", true, "", 1, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			profile := "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/m.toml\"\n"
+			s := newSite(t, map[string]string{
+				".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n[delegation]\nprofiles = [\"agent/r\"]\n" +
+					"[conversation.tools.jp_batch_query]\nrun = \"unattended\"\n",
+				".jp/config/agent/r.toml": profile,
+				"m.toml": "[[rule]]\nquery = \"hang\"\nhang = true\n[[rule]]\nquery = \"quick\"\ntext = \"an answer\"\n[[rule]]\nround = 1\n" +
+					"tool_calls = [{ name = \"jp_batch_query\", arguments = { max_parallel = 1, queries = [{ config = \"agent/r\", query = \"quick\" }, { config = \"agent/r\", query = \"hang\" }] } }]\n",
+			})
+			r, w, err := os.Pipe()
+			if tt.full {
+				w, err = os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.until == "" {
+				r.Close()
+			}
+			var stderr bytes.Buffer
+			cmd := &exec.Cmd{
+				Path: "/proc/self/exe", Args: []string{"jp", "query", "--new", "--title", "caller", "-F", "stream-json", "q"}, Dir: s.dir, Env: s.environ(),
+				Stdout: w, Stderr: &stderr,
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			if tt.until != "" {
+				for in := bufio.NewScanner(r); in.Scan() && !strings.Contains(in.Text(), tt.until); {
+				}
+				r.Close()
+			}
+			over := make(chan error, 1)
+			go func() { over <- cmd.Wait() }()
+			s.eventually("jp to end", func() bool { return len(over) > 0 })
+			if got := cmd.ProcessState.ExitCode(); got != tt.exit {
+				t.Errorf("exit = %d, want %d\n%s", got, tt.exit, stderr.String())
+			}
+			caller, asked := s.all()["caller"], 0
+			for _, ev := range s.events(caller.ID) {
+				if _, ok := ev.Body.(convstore.ModelCall); ok {
+					asked++
+				}
+			}
+			if caller.Status != "cancelled" || asked != tt.asked {
+				t.Errorf("status = %s with %d calls of the model, want cancelled with %d", caller.Status, asked, tt.asked)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,8 @@
 package show
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -65,6 +67,8 @@ type Options struct {
 	Partial bool // show parts of a message as they come
 	Asks    bool // a client answers questions about tools
 	Client  *Client
+	// Unread ends the run: a line could not be written, and nobody reads those that would come.
+	Unread context.CancelCauseFunc
 }
 
 // Client is a program that reads the lines of several runs; nil = there is none.
@@ -184,7 +188,14 @@ func (s *Show) Stop() {
 	s.tree.Close()
 }
 
-func (s *Show) write(l stream.Line) { s.failed(s.lines.Write(l)) }
+// write writes a line from any goroutine.
+func (s *Show) write(l stream.Line) {
+	err := s.lines.Write(l)
+	s.failed(err)
+	if errors.Is(err, term.ErrClosed) || errors.As(err, new(*term.OutError)) {
+		s.o.Unread(err)
+	}
+}
 
 // failed keeps the first error of stdout.
 func (s *Show) failed(err error) {
@@ -313,7 +324,7 @@ func (s *Show) compacted(c convstore.Compaction) {
 // delegation shows news of a sub-agent. The Delegator calls it from any goroutine.
 func (s *Show) delegation(d *stream.Delegation) {
 	if s.lines != nil {
-		_ = s.lines.Write(d) // the writer keeps its first error, and returns it for the result
+		s.write(d)
 		return
 	}
 	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
@@ -354,7 +365,7 @@ func (s *Show) last(r *stream.Result) error {
 	}
 	switch {
 	case s.lines != nil:
-		s.write(r)
+		s.failed(s.lines.Write(r)) // there is no run to end any more
 	case s.con.JSON():
 		return WriteResult(s.con, r)
 	case s.live != nil && s.shown:

@@ -16,12 +16,12 @@ func (s *Show) Waits() run.Waits {
 		Begin: func(_ context.Context, r model.Retrying) {
 			s.Aside(func() { s.con.Note("%s", waitText(r)) })
 			if s.lines != nil {
-				_ = s.lines.Write(&stream.Wait{ConversationID: s.run.Conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
+				s.write(&stream.Wait{ConversationID: s.run.Conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}
 		},
 		End: func(context.Context) {
 			if s.lines != nil {
-				_ = s.lines.Write(&stream.Wait{ConversationID: s.run.Conv.ID.String()})
+				s.write(&stream.Wait{ConversationID: s.run.Conv.ID.String()})
 			}
 		},
 	}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -183,8 +184,8 @@ func (o *options) limits() (line string) {
 }
 
 // showOptions returns what is shown of a run, and to whom.
-func (o *options) showOptions() show.Options {
-	s := show.Options{Partial: o.heads.partial}
+func (o *options) showOptions(unread context.CancelCauseFunc) show.Options {
+	s := show.Options{Partial: o.heads.partial, Unread: unread}
 	if c := o.client; c != nil {
 		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != stream.ModeDontAsk
 		s.Client = &show.Client{

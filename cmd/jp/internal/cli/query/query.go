@@ -230,7 +230,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		return err
 	}
 	defer g.Env.Tape.Remove()
-	s := show.New(g.Env.Con, o.showOptions())
+	s := show.New(g.Env.Con, o.showOptions(abandon))
 	req.Aside, req.Waits = s.Aside, s.Waits()
 	if o.client != nil && o.heads.prompt.Set {
 		req.Asker = clientAsker{client: o.client}
