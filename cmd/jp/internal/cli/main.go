@@ -179,7 +179,7 @@ func (a *app) around(s command.Spec, path string, run func() error) error {
 	a.con.IO = a.con.OpenIO()
 	a.ws.Gate.TakesNone = slices.ContainsFunc(s.Flags, func(o *command.Option) bool { return o.Name == "no-cfg" })
 	patient := func() error { return a.con.Patiently(s, path, run) }
-	if s.Paged {
+	if s.Paged && (s.Follows == nil || !*s.Follows) {
 		return a.con.Paged(patient)
 	}
 	return patient()

@@ -32,8 +32,10 @@ type Spec struct {
 	Exits    []exit.Status // beside 0, 1, 2 and 141, which every command can end with
 	Examples []string      // command lines that start with jp; a test reads them
 
-	Paged bool // its output on a terminal goes through the pager
-	Slow  bool // may take longer than a second without a word: a line on the terminal says so. Paged implies it
+	Paged bool // its output on a terminal goes through the pager, unless Follows is set
+	// Follows is a flag with which the output goes on while something runs; nil = there is none.
+	Follows *bool
+	Slow    bool // may take longer than a second without a word: a line on the terminal says so. Paged implies it
 
 	Run  func(ctx context.Context, args []string) error // nil in a group
 	Subs []*cli.Command                                 // of a group

@@ -73,8 +73,7 @@ func (t *Trace) Text(w *bufio.Writer, s *term.IO) {
 		fmt.Fprintln(w, text)
 	}
 	line(term.Line(strings.TrimSpace(t.ID.String() + "  " + t.Title)))
-	line(fmt.Sprintf("%s  %s  %s tokens  %s  %s  %s  %s", t.Status, elapsed(t.until.Sub(t.Start)), term.Count(t.Tokens), dollars(t.CostUSD),
-		wording.Plural(t.Delegations, "delegation"), wording.Plural(t.ModelCalls, "model call"), wording.Plural(t.ToolCalls, "tool call")))
+	line(t.Sum())
 	labels := t.labels(s.UTF8)
 	longest := labelLeast
 	for _, l := range labels {
@@ -126,6 +125,12 @@ func (t *Trace) Text(w *bufio.Writer, s *term.IO) {
 			line(strings.Repeat(" ", min(4+3*span.depth, l.label)) + term.Line(span.Reason))
 		}
 	}
+}
+
+// Sum is a line about all of the trace.
+func (t *Trace) Sum() string {
+	return fmt.Sprintf("%s  %s  %s tokens  %s  %s  %s  %s", t.Status, elapsed(t.until.Sub(t.Start)), term.Count(t.Tokens), dollars(t.CostUSD),
+		wording.Plural(t.Delegations, "delegation"), wording.Plural(t.ModelCalls, "model call"), wording.Plural(t.ToolCalls, "tool call"))
 }
 
 // labels draws the tree: branch, name, and what it is about.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
@@ -89,6 +90,52 @@ func (p *passage) events(ctx context.Context, view convstore.View) iter.Seq2[con
 				if !yield(e, err) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// followEvery is how often a conversation that is followed is read again.
+const followEvery = 200 * time.Millisecond
+
+// eventsOf is events or, with follow, those events and all that come until the run has ended. It
+// calls shown before it waits.
+func (p *passage) eventsOf(ctx context.Context, view convstore.View, follow bool, shown func() error) iter.Seq2[convstore.Event, error] {
+	if !follow {
+		return p.events(ctx, view)
+	}
+	return func(yield func(convstore.Event, error) bool) {
+		var last convstore.Event
+		for {
+			c, err := view.Get(ctx, p.id) // first, because a run stores its last events before it ends
+			if err != nil {
+				yield(last, err)
+				return
+			}
+			if uint64(c.Events) > last.Seq {
+				for e, err := range p.events(ctx, view) {
+					if err == nil && e.Seq <= last.Seq {
+						continue
+					}
+					if !yield(e, err) || err != nil {
+						return
+					}
+					last = e
+				}
+				p.ranges = []convstore.Range{{First: last.Turn}}
+			}
+			if c.Status != convstore.StatusRunning && c.Status != convstore.StatusQueued {
+				return
+			}
+			if err := shown(); err != nil {
+				yield(last, err)
+				return
+			}
+			select {
+			case <-time.After(followEvery):
+			case <-ctx.Done():
+				yield(last, context.Cause(ctx))
+				return
 			}
 		}
 	}

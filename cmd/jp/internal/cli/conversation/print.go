@@ -23,6 +23,7 @@ type printOptions struct {
 	rootID command.Maybe[string]
 	turns  turns.Flags
 	style  string
+	follow bool
 }
 
 func newPrintCommand(g *Group) *cli.Command {
@@ -37,13 +38,17 @@ func newPrintCommand(g *Group) *cli.Command {
 			"On a terminal, or with --format text-pretty, the model's Markdown is formatted and " +
 			"fitted to the width. In a pipe it is printed as the model wrote it.\n\n" +
 			"A line of `jp conversation grep` names the turn in which it was found. So you can " +
-			"pipe such lines to `jp conversation print -`. Without ID: the active conversation.",
+			"pipe such lines to `jp conversation print -`. Without ID: the active conversation.\n\n" +
+			"--follow prints what is said until the run ends, a message when it is complete; --last " +
+			"chooses where it begins. A conversation that does not run is printed.",
 		Flags: append(flags,
 			command.String(&o.turns.Turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
 			command.Choice(&o.style, "style", "STYLE", []string{turns.User, turns.Chat, turns.Brief, turns.Full}, "user, chat, brief (default) or full").Alias("s"),
+			command.Bool(&o.follow, "follow", "go on until the run has ended"),
 		),
-		Max:   -1,
-		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},
+		Follows: &o.follow,
+		Max:     -1,
+		Exits:   []exit.Status{exit.NotFound, exit.Scope, exit.Busy},
 		Examples: []string{
 			"jp conversation print --last",
 			"jp conversation grep is_retryable | jp conversation print -",
@@ -66,6 +71,9 @@ func runPrint(ctx context.Context, g *Group, o printOptions, words []string) err
 	if err != nil {
 		return err
 	}
+	if o.follow && (len(passages) != 1 || o.turns.Turn.Set || o.turns.First.Set) {
+		return exit.Usagef("print: --follow takes one conversation, and neither --turn nor --first")
+	}
 	var cs []convstore.Conversation
 	for _, p := range passages {
 		c, err := view.Get(ctx, p.id)
@@ -75,7 +83,7 @@ func runPrint(ctx context.Context, g *Group, o printOptions, words []string) err
 		cs = append(cs, c)
 	}
 	if g.Con.JSON() {
-		return g.printEvents(ctx, view, passages)
+		return g.printEvents(ctx, view, passages, o.follow)
 	}
 	return g.Con.Text(func(w *bufio.Writer) error {
 		for i, c := range cs {
@@ -84,7 +92,7 @@ func runPrint(ctx context.Context, g *Group, o printOptions, words []string) err
 				fmt.Fprintln(w)
 			}
 			p.Heading("# ", strings.TrimSpace(c.ID.String()+"  "+term.Line(c.Title)))
-			for e, err := range passages[i].events(ctx, view) {
+			for e, err := range passages[i].eventsOf(ctx, view, o.follow, w.Flush) {
 				if err != nil {
 					return err
 				}
@@ -108,11 +116,11 @@ func (g *Group) scope(ctx context.Context, rootID command.Maybe[string]) (convst
 }
 
 // printEvents writes the events as JSON, each with the id of its conversation.
-func (g *Group) printEvents(ctx context.Context, view convstore.View, passages []passage) error {
+func (g *Group) printEvents(ctx context.Context, view convstore.View, passages []passage, follow bool) error {
 	return g.Con.Text(func(w *bufio.Writer) error {
 		out := console.List{W: w, Format: g.Con.Format()}
 		for _, p := range passages {
-			for e, err := range p.events(ctx, view) {
+			for e, err := range p.eventsOf(ctx, view, follow, w.Flush) {
 				if err != nil {
 					return err
 				}
