@@ -88,7 +88,7 @@ func (c *Choices) conversations(ctx context.Context, word string) []command.Cand
 		return nil
 	}
 	out := []command.Candidate{
-		{Word: ".", Text: "this session's active conversation"},
+		{Word: ".", Text: "this terminal's active conversation"},
 		{Word: "previous", Text: "the one that was active before"},
 		{Word: "recent", Text: "latest activity"},
 		{Word: "newest", Text: "created last"},

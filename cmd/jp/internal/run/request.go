@@ -17,7 +17,7 @@ import (
 // Request says which conversation to open, what to ask, and what differs from the stored config of
 // the conversation.
 type Request struct {
-	ID      command.Maybe[string] // conversation to continue; "new" = a new one; not set = the session's active one, else a new one
+	ID      command.Maybe[string] // conversation to continue; "new" = a new one; not set = the terminal's active one, else a new one
 	New     bool
 	Fork    command.Maybe[int]    // turns to keep of the target, which is forked first; -1 = all
 	RootID  command.Maybe[string] // conversation that the target is below, or that delegates a new one

@@ -87,7 +87,7 @@ func onStop(env *Env, log *convstore.Log, stop func(cause error)) (off func()) {
 	return off
 }
 
-// Activate makes the conversation the session's active one.
+// Activate makes the conversation the terminal's active one.
 func (r *Run) Activate(ctx context.Context) error {
 	session := r.env.WS.Session()
 	if session == "" || r.env.Con.Globals.NoPersist {

@@ -16,7 +16,7 @@ import (
 )
 
 // Startable does everything that a query does before its first request, but makes and changes no
-// conversation: for a new query, and for one that goes on with the session's active conversation.
+// conversation: for a new query, and for one that goes on with the terminal's active conversation.
 // It returns the errors at which they stop, each once, and those of the profiles that they may
 // name; nil if both would start. It asks nobody and starts no program.
 func (env *Env) Startable(ctx context.Context) []error {
@@ -83,7 +83,7 @@ func reason(err error) error {
 	return err
 }
 
-// tryActive tries a query that goes on with the session's active conversation, if there is one. It
+// tryActive tries a query that goes on with the terminal's active conversation, if there is one. It
 // says nothing twice of a conversation that has the config of the new one that was tried.
 func (env *Env) tryActive(ctx context.Context, fresh *opening) (problems []error) {
 	id, err := env.Target(ctx, Request{})

@@ -20,8 +20,8 @@ func (w *Workspace) Session() string {
 	return terminalSession()
 }
 
-// ErrNoSession is the error of --activate where there is no session.
-func ErrNoSession() error {
-	return exit.Usagef("--activate: this process belongs to no session").
-		WithHint("it has no terminal; set JP_SESSION to a name of your choice")
+// ErrNoTerminal is the error of --activate where there is no terminal.
+func ErrNoTerminal() error {
+	return exit.Usagef("--activate: this process has no terminal").
+		WithHint("set JP_SESSION to a name of your choice")
 }

@@ -25,8 +25,8 @@ func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, erro
 	case ".", "active", "previous":
 		session := w.Session()
 		if session == "" {
-			return 0, exit.NotFoundf("conversation %q: this process belongs to no session", word).
-				WithHint("it has no terminal; set JP_SESSION, or give an id")
+			return 0, exit.NotFoundf("conversation %q: this process has no terminal", word).
+				WithHint("give an id, or set JP_SESSION")
 		}
 		active, previous, err := st.Active(ctx, session)
 		if err != nil {
@@ -34,7 +34,7 @@ func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, erro
 		}
 		id := wording.Either(word == "previous", previous, active)
 		if id == 0 {
-			return 0, exit.NotFoundf("conversation %q: this session has none", word).
+			return 0, exit.NotFoundf("conversation %q: this terminal has none", word).
 				WithHint("`jp conversation ls` lists all; `jp query` makes one and activates it")
 		}
 		return id, nil

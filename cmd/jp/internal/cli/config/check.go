@@ -16,7 +16,7 @@ func NewCheck(g *Group) *cli.Command {
 		Name: "check", Summary: "find out whether a query would start here, and check config, profiles and tools",
 		About: "Checks everything that `jp profile check` and `jp tool check` check. Then it " +
 			"prepares a query up to its first request to the model: a new one, and one that " +
-			"continues the session's active conversation. This checks the config of all layers, " +
+			"continues the terminal's active conversation. This checks the config of all layers, " +
 			"models and their keys, every tool, skills, the entries of MCP servers, the profiles " +
 			"that the query may name, and the files that JP_RECORD and JP_REPLAY name. Each finding is a line: file:line: key: " +
 			"reason. Without a finding the status is 0, and `jp query` would start. Status 2 means " +

@@ -37,7 +37,7 @@ func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "conversation", Aliases: []string{"c"},
 		Summary: "make, list, read, search, change and remove conversations",
-		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this session's active one), previous " +
+		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this terminal's active one), previous " +
 			"(the one before), recent (latest activity) and newest (made last). - reads ids from stdin.",
 		Subs: []*cli.Command{
 			newNewCommand(g), newForkCommand(g), newListCommand(g), newShowCommand(g), newPrintCommand(g), newGrepCommand(g),

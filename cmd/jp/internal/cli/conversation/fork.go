@@ -38,7 +38,7 @@ func newForkCommand(g *Group) *cli.Command {
 		About: "The child holds the turns of its source that the flags choose, by default all of " +
 			"them. It has the config of its source; --cfg adds to that. Ids are printed one per " +
 			"line, in the order of the sources. JSON formats print an array.",
-		Flags: append(flags, command.Bool(&o.activate, "activate", "make the child this session's active conversation; only with one source")),
+		Flags: append(flags, command.Bool(&o.activate, "activate", "make the child this terminal's active conversation; only with one source")),
 		Min:   1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
@@ -92,7 +92,7 @@ func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error
 	case o.activate && len(ids) > 1:
 		return exit.Usagef("--activate: only one conversation can be active, and there are %d sources", len(ids))
 	case o.activate && g.WS.Session() == "":
-		return workspace.ErrNoSession()
+		return workspace.ErrNoTerminal()
 	}
 
 	// Everything is checked before anything is made.

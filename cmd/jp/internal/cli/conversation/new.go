@@ -31,7 +31,7 @@ func newNewCommand(g *Group) *cli.Command {
 			"conversation does not. No model is called.",
 		Flags: append(flags,
 			command.String(&o.parent, "parent", "ID", "let the conversation ID delegate it, within the limits of ID"),
-			command.Bool(&o.activate, "activate", "make it this session's active conversation"),
+			command.Bool(&o.activate, "activate", "make it this terminal's active conversation"),
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{`jp conversation new --title "Release notes" --cfg agent/researcher`},
@@ -49,7 +49,7 @@ func runNew(ctx context.Context, g *Group, o newOptions) error {
 		return err
 	}
 	if o.activate && g.WS.Session() == "" {
-		return workspace.ErrNoSession()
+		return workspace.ErrNoTerminal()
 	}
 	create := newRoot
 	if o.parent.Set {

@@ -13,10 +13,10 @@ import (
 
 func newUseCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
-		Name: "use", Summary: "choose this session's active conversation", Args: "[ID]",
+		Name: "use", Summary: "choose this terminal's active conversation", Args: "[ID]",
 		About: "Makes ID the active conversation, which jp query continues, and prints its id. " +
-			"Without ID it prints the id of the active conversation. Every session has its own. " +
-			"$JP_SESSION names the session; without it the session is the terminal. `jp " +
+			"Without ID it prints the id of the active conversation. Every terminal has its own. " +
+			"$JP_SESSION, a name of your choice, takes the place of the terminal. `jp " +
 			"conversation use previous` switches back and forth.",
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
@@ -28,8 +28,8 @@ func newUseCommand(g *Group) *cli.Command {
 func runUse(ctx context.Context, g *Group, words []string) error {
 	session := g.WS.Session()
 	if session == "" {
-		return exit.Usagef("conversation use: this process belongs to no session").
-			WithHint("it has no terminal; set JP_SESSION to a name of your choice")
+		return exit.Usagef("conversation use: this process has no terminal").
+			WithHint("set JP_SESSION to a name of your choice")
 	}
 	word := "active"
 	if len(words) > 0 {

@@ -92,7 +92,7 @@ func (o *options) flags() []*command.Option {
 			command.String(&o.title, "title", "T", "the title of the new conversation").Alias("name"),
 			command.Bool(&o.hidden, "hidden", "hide the new conversation from listings"),
 			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let the new conversation expire after DURATION (default: one day)"),
-			command.Bool(&o.noActivate, "no-activate", "do not make the conversation this session's active one"),
+			command.Bool(&o.noActivate, "no-activate", "do not make the conversation this terminal's active one"),
 		),
 		command.Group("the request",
 			command.List(&o.attach, "attachment", "REF", "add to the request: a file, a folder, an https address, cmd:LINE or jp:ID[:TURNS]").Alias("a"),

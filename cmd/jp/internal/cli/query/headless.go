@@ -86,7 +86,7 @@ func (o *options) translate() error {
 	case h.recent:
 		o.id = command.Given("recent")
 	case h.fork:
-		return exit.Usagef("--fork-session: needs --resume or --continue").WithHint("--fork forks this session's active conversation")
+		return exit.Usagef("--fork-session: needs --resume or --continue").WithHint("--fork forks this terminal's active conversation")
 	}
 	if o.headless() && !o.id.Set && !o.fork.Set && !o.rootID.Set {
 		o.fresh = true // a script does not depend on the active conversation

@@ -41,7 +41,7 @@ func New(g *Group) *cli.Command {
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",
-		About: "Asks the conversation that --id names. Without --id it asks this session's active " +
+		About: "Asks the conversation that --id names. Without --id it asks this terminal's active " +
 			"conversation, or a new one if there is none or conversation.default is new. Text " +
 			"from a pipe is appended to the " +
 			"words. Without words, that text is the query. Without words and without a pipe, jp " +
