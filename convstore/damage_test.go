@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -271,6 +272,38 @@ func TestCheckNotices(t *testing.T) {
 	}
 	if err := storeOf(t, sample).Check(t.Context()); err != nil {
 		t.Errorf("the sample itself: %v", err)
+	}
+}
+
+// TestFreeInUse: where a page in use counts as free, or as longer than it is, nothing is written.
+func TestFreeInUse(t *testing.T) {
+	sample := sampleStore(t)
+	p, err := page.Open(bytes.NewReader(sample), int64(len(sample)))
+	if err != nil || p.Free == 0 {
+		t.Fatalf("the sample has %+v free, %v, want some", p, err)
+	}
+	order, free := binary.NativeEndian, map[uint64]bool{p.Freelist: true}
+	list := sample[p.Freelist*p.PageSize+page.HeaderSize:][:8*p.Free]
+	for at := 0; at < len(list); at += 8 {
+		free[order.Uint64(list[at:])] = true
+	}
+	check := func(what string, id uint64, wrong []byte) {
+		s := storeOf(t, wrong)
+		var damaged *DamagedError
+		if _, err := s.Create(t.Context(), New{}); !errors.As(err, &damaged) || !bytes.Equal(mustRead(t, s.Path()), wrong) {
+			t.Errorf("page %d %s: Create = %v, want a *DamagedError and the same file", id, what, err)
+		}
+	}
+	for id := uint64(2); id < p.High; id += 1 + uint64(order.Uint32(sample[id*p.PageSize+12:])) {
+		if free[id] {
+			continue
+		}
+		wrong := bytes.Clone(sample)
+		order.PutUint64(wrong[p.Freelist*p.PageSize+page.HeaderSize:], id)
+		check("is free", id, wrong)
+		wrong = bytes.Clone(sample)
+		wrong[id*p.PageSize+12]++ // how many pages more it takes
+		check("is too long", id, wrong)
 	}
 }
 

@@ -27,6 +27,8 @@ type Base struct {
 
 	Free  int64        // number of free bytes in the file from which on a writer gets a notice
 	Freed *atomic.Bool // that notice was given
+
+	sound *atomic.Bool // the pages were found fit to be written
 }
 
 // Options say how to open a store's file.
@@ -44,7 +46,7 @@ type Options struct {
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
-	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), Free: defaultFree, Freed: new(atomic.Bool)}
+	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
 	}
@@ -90,6 +92,9 @@ func (h *Handle) Abandon() {
 
 // open waits for the store's lock, shared or, to write, exclusive, and opens the file. It may
 // panic; the caller recovers. Then h may be set in part.
+//
+// bbolt trusts its list of free pages and the lengths in its pages. Where a bit of them is wrong, a
+// commit writes over pages in use. So each process checks them before it writes for the first time.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
 	var refused error
@@ -102,6 +107,10 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 				return nil, refused
 			}
 			pages, err := page.Inspect(h.File)
+			if err == nil && write && !f.sound.Load() {
+				err = pages.CheckUse(h.File)
+				f.sound.Store(err == nil)
+			}
 			if err != nil {
 				h.File.Close()
 				return nil, &DamagedError{Path: f.StorePath(), Err: err}
