@@ -125,16 +125,15 @@ func (c Config) intercept(req *http.Request, next func(*http.Request) (*http.Res
 		return nil, c.statusError(resp.StatusCode, resp.Header, readError(resp))
 	}
 	resp.Body = &limitedBody{ReadCloser: resp.Body, left: c.MaxBytes, config: c, touch: touch}
-	// Some servers send no type, or text/plain. Only what is certainly something else is rejected.
+	// Some servers send no type, or a wrong one. Only what is certainly something else is rejected.
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if kind == "text/html" {
-		readError(resp)
-		return nil, c.notStream(resp, kind)
-	}
-	if kind == "application/json" {
+	if kind == "text/html" || kind == "application/json" {
 		body := bufio.NewReader(resp.Body)
 		if !startsEvents(body) {
 			defer resp.Body.Close()
+			if kind == "text/html" && !startsObject(body) {
+				return nil, c.notStream(resp, kind) // a page, which costs nothing
+			}
 			return nil, c.unstreamed(ctx, resp, kind, body)
 		}
 		resp.Body = struct {

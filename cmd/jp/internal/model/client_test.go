@@ -115,6 +115,7 @@ func TestNotAStream(t *testing.T) {
 		{"application/json; charset=utf-8", `{"id":"x","choices":[{"message":{"content":"hi"}}]}`, "stream (200): answered with application/json, not with an event stream"},
 		// it is one
 		{"application/json", "data: {\"choices\":[]}\n\n", "stream: the reply broke off"},
+		{"text/html", "data: {\"choices\":[]}\n\n", "stream: the reply broke off"},
 		{"text/html", `<html>`, "stream (200): answered with text/html, not with an event stream"},
 		{"text/plain", "hello", "stream: the reply broke off"},
 		{"text/event-stream", "", "stream: the reply broke off"},
