@@ -281,7 +281,7 @@ func TestHostileSubagent(t *testing.T) {
 			`{"event_id":"t6","type":"tool_call_request","id":"c6","name":"guest","arguments":{}},` +
 			`{"event_id":"t7","type":"tool_call_request","id":"c7","name":"jp_conversation_grep","arguments":{}}]}}` + "\n"
 		leaf = `{"id":"c1","name":"jp_query","arguments":{"config":"agent/leaf","query":"leaf"}}`
-		ask  = `{"n":2,"begin":{"left":{"tokens":null,"cost_nano":500000000},"call":{"model":"script/leaf.toml","usage":{"input_tokens":1},"cost_nano":0}}}` + "\n" + `{"n":3,"ask":{"request":{"messages":[{"role":"user","content":[{"text":"q"}]}]}}}` + "\n"
+		ask  = `{"n":2,"begin":{"left":{"tokens":null,"cost_nano":500000000},"call":{"model":"script/leaf.toml","usage":{"input_tokens":50,"output_tokens":32768},"cost_nano":0}}}` + "\n" + `{"n":3,"ask":{"request":{"messages":[{"role":"user","content":[{"text":"q"}]}]}}}` + "\n"
 		none = `{"event_id":"m1","type":"model_call","model":"script/leaf.toml","cost_nano":0,"usage":{"input_tokens":0}}`
 		end  = `,{"event_id":"z1","type":"chat_response","message":"done"},{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n"
 	)

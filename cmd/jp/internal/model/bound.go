@@ -69,6 +69,13 @@ func (m *Meter) Learn(r Request, u convstore.Usage) {
 	m.counted = max(u.Input+u.CacheRead+u.CacheWrite, m.bound/leastShare)
 }
 
+// LeastBound returns the least that any Meter bounds the input of a request by, whatever it has
+// learned.
+func LeastBound(r Request) int64 {
+	var m Meter
+	return m.bounds(piecesOf(r), nil).Tokens / leastShare
+}
+
 // scaled returns a bound, made larger where the model counted more tokens than the bound of its
 // latest request allowed.
 func (m *Meter) scaled(tokens int64) int64 {

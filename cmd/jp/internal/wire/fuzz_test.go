@@ -79,12 +79,12 @@ func FuzzServe(f *testing.F) {
 	}, "\n") + "\n"
 	f.Add([]byte(whole))
 	asks := []string{
-		`{"n":1,"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}}`,
+		`{"n":1,"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":10,"output_tokens":20}}}}`,
 		`{"n":2,"get":true}`, `{"n":3,"gate":{"left":1}}`, `{"n":4,"gate":{"limited":true,"wait":1}}`, `{"cancel":3}`,
-		`{"n":5,"ask":{"request":{"messages":[{"role":"user","content":[{"text":"q"}]}],"tools":[{"name":"x"}]}}}`, `{"taken":{"n":5,"bytes":100}}`,
+		`{"n":5,"ask":{"request":{"MaxTokens":20,"messages":[{"role":"user","content":[{"text":"q"}]}],"tools":[{"name":"x"}]}}}`, `{"taken":{"n":5,"bytes":100}}`,
 		`{"n":6,` + appending(event("e3", convstore.ModelCall{Model: "m/child"})) + `}`,
-		`{"n":7,"begin":{"left":{"tokens":993,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}}`, `{"n":8,"get":true}`,
-		`{"n":9,"ask":{"keep":1,"same":true,"request":{}}}`, `{"cancel":9}`,
+		`{"n":7,"begin":{"left":{"tokens":993,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":10,"output_tokens":20}}}}`, `{"n":8,"get":true}`,
+		`{"n":9,"ask":{"keep":1,"same":true,"request":{"MaxTokens":20}}}`, `{"cancel":9}`,
 		`{"n":10,` + appending(event("e4", convstore.TurnEnd{State: "error"})) + `}`,
 	}
 	for i := range asks {

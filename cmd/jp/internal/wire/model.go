@@ -117,6 +117,7 @@ type attempts struct {
 
 	mu      sync.Mutex
 	call    *convstore.Call      // call that was begun; nil = none, or it was asked
+	capped  bool                 // whether its output counts against a limit
 	cancel  context.CancelFunc   // ends the attempt that runs; nil = none does
 	ended   chan struct{}        // closed when the latest attempt has ended; nil = there was none
 	heard   *convstore.ModelCall // record of the latest attempt; nil = it used nothing, or its record is stored
@@ -128,22 +129,44 @@ type attempts struct {
 
 var (
 	errNotBegun = &FrameError{"a model is asked once for each call that was begun"}
+	errBeyond   = &FrameError{"a model is asked for more than the call that was begun"}
 	errClosed   = errors.New("the call of the model was closed")
 )
 
-// begin opens a call. It reports whether the gate is open for its first attempt.
-func (t *attempts) begin(c *convstore.Call) (open bool) {
+// begin opens a call, with what is left in the account. It reports whether the gate is open for its
+// first attempt.
+func (t *attempts) begin(c *convstore.Call, left convstore.Budget) (open bool) {
 	var pass model.Pass
 	if open = t.Gate == nil; !open {
 		pass, open = t.Gate.Look()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.call = c
+	t.call, t.capped = c, left.Tokens != nil || left.CostNano != nil && t.cost(0, 1) > 0
 	if open { // else it may have waited already
 		t.pass = &pass
 	}
 	return open
+}
+
+// cost returns the least that the bound of a call with so many tokens costs; 0 = its price is not
+// known.
+func (t *attempts) cost(in, out int64) int64 {
+	if t.Info.Price == nil {
+		return 0
+	}
+	return t.Info.Price.Most(model.Bound{Tokens: in}, out)
+}
+
+// cheap reports whether a call costs less than its tokens.
+func (t *attempts) cheap(c *convstore.Call) bool {
+	return t.Stream != nil && c.CostNano != nil && *c.CostNano < t.cost(c.Usage.Input, c.Usage.Output)
+}
+
+// beyond reports whether a request may use more than the call that was begun; t.mu is held.
+func (t *attempts) beyond(r model.Request) bool {
+	out := int64(t.Info.Output(r.MaxTokens))
+	return r.MaxTokens < 0 || r.MaxTokens == 0 && t.capped || out > t.call.Usage.Output || model.LeastBound(r) > t.call.Usage.Input
 }
 
 // close closes the call that is open. It returns when no attempt of it runs.
@@ -221,6 +244,10 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	defer t.mu.Unlock()
 	if t.call == nil || t.call.Model != t.Info.ID || t.cancel != nil || t.Stream == nil {
 		t.server.work.Go(func() { answered(answer{}, errNotBegun) })
+		return nil
+	}
+	if t.beyond(r) {
+		t.server.work.Go(func() { answered(answer{}, errBeyond) })
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(t.ctx)

@@ -43,7 +43,9 @@ func says(err error, parts ...model.Part) model.Stream {
 // beginCall begins a call of the model, with these events.
 func beginCall(t testing.TB, c *Conn, events ...convstore.Event) {
 	t.Helper()
-	no(t, c.Begin(t.Context(), func(convstore.Account) *convstore.Call { return &convstore.Call{Model: "m/child"} }, events...))
+	no(t, c.Begin(t.Context(), func(convstore.Account) *convstore.Call {
+		return &convstore.Call{Model: "m/child", Usage: convstore.Usage{Input: 1 << 20, Output: 32 << 10}}
+	}, events...))
 }
 
 // hear takes all parts of a reply, with what was said in one piece.
@@ -124,7 +126,7 @@ func TestAskErrors(t *testing.T) {
 
 // TestAskRefused: a model is asked once for each call that was begun, and no other model is asked.
 func TestAskRefused(t *testing.T) {
-	const begin = `"begin":{` + `%s,"left":{"tokens":null,"cost_nano":null},"call":{"model":"%s","usage":{"input_tokens":1}}}`
+	const begin = `"begin":{` + `%s,"left":{"tokens":null,"cost_nano":null},"call":{"model":"%s","usage":{"input_tokens":1,"output_tokens":32768}}}`
 	start := events(event("e1", convstore.TurnStart{}))
 	for name, tt := range map[string]struct {
 		before []string // requests
@@ -136,6 +138,9 @@ func TestAskRefused(t *testing.T) {
 		"asked before":   {[]string{fmt.Sprintf(begin, start, "m/child"), `"ask":{"request":{}}`}, `"ask":{"request":{}}`, "asked once"},
 		"ended":          {[]string{fmt.Sprintf(begin, start, "m/child"), appending(event("e2", convstore.ModelCall{Model: "m/child"}))}, `"ask":{"request":{}}`, "asked once"},
 		"withdrawn":      {[]string{fmt.Sprintf(begin, start, "m/child"), `"begin":{"left":{"tokens":null,"cost_nano":null}}`}, `"ask":{"request":{}}`, "asked once"},
+		"more output":    {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"request":{"MaxTokens":32769}}`, "asked for more"},
+		"less than zero": {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"request":{"MaxTokens":-1}}`, "asked for more"},
+		"more input":     {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"request":{"Messages":[{"Role":"user","Content":[{"Text":"` + strings.Repeat("word ", 20) + `"}]}]}}`, "asked for more"},
 		"what it had":    {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"keep":1,"request":{}}`, "never sent"},
 		"less than none": {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"keep":-1,"request":{}}`, "never sent"},
 	} {
@@ -152,6 +157,47 @@ func TestAskRefused(t *testing.T) {
 			r.n++
 			r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, tt.ask))
 			broken(t, r.end(), tt.want)
+		})
+	}
+}
+
+// TestAskWithinLimits: where the account has a limit, a request says how much may be answered, and
+// its call costs what its tokens cost.
+func TestAskWithinLimits(t *testing.T) {
+	const begin = `"begin":{"left":{"tokens":%s,"cost_nano":%s},"call":{"model":"m/child","usage":{"input_tokens":1,"output_tokens":10},"cost_nano":%d}}`
+	for name, tt := range map[string]struct {
+		begin, ask string
+		want       string // "" = it is asked
+	}{
+		"asked":            {fmt.Sprintf(begin, "1000", "1000", 86), `"ask":{"request":{"MaxTokens":10}}`, ""},
+		"without a number": {fmt.Sprintf(begin, "1000", "1000", 86), `"ask":{"request":{}}`, "asked for more"},
+		"too cheap":        {fmt.Sprintf(begin, "1000", "1000", 85), `"ask":{"request":{"MaxTokens":10}}`, "costs less"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{Tokens: new(int64(1000)), CostNano: new(int64(1000))})
+			o := f.modelled(says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 1, Output: 1}}, model.Part{Stop: model.StopEnd}), nil)
+			o.Model.Info.Price = &model.Price{Input: 6, Output: 8}
+			r := serve(t, o).raw()
+			r.n = 1
+			r.ask(started())
+			r.n++
+			r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, tt.begin))
+			if tt.want == "costs less" {
+				broken(t, r.end(), tt.want)
+				return
+			}
+			for f := r.read(); f.Answer == nil; f = r.read() {
+			}
+			r.n++
+			r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, tt.ask))
+			if tt.want != "" {
+				broken(t, r.end(), tt.want)
+				return
+			}
+			for f := r.read(); f.Answer == nil || f.Answer.Error != nil; f = r.read() {
+			}
+			no(t, r.close())
 		})
 	}
 }
@@ -176,7 +222,7 @@ func TestAskSlow(t *testing.T) {
 			yield(model.Part{Stop: model.StopEnd}, nil)
 		}
 	}, nil)).raw()
-	r.ask(`"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":null,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}`)
+	r.ask(`"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":null,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1,"output_tokens":32768}}}`)
 	r.n++
 	ask := r.n
 	r.send(fmt.Sprintf(`{"n":%d,"ask":{"request":{}}}`, ask))
@@ -362,9 +408,9 @@ func TestGate(t *testing.T) {
 func TestHeard(t *testing.T) {
 	const (
 		begin = `"begin":{"left":null,"call":null}`
-		call  = `"begin":{"left":{"tokens":1000,"cost_nano":1000},"call":{"model":"m/child","usage":{"input_tokens":1},"cost_nano":1}}`
-		later = `"begin":{"left":{"tokens":993,"cost_nano":950},"call":{"model":"m/child","usage":{"input_tokens":1},"cost_nano":1}}`
-		ask   = `"ask":{"request":{}}`
+		call  = `"begin":{"left":{"tokens":1000,"cost_nano":1000},"call":{"model":"m/child","usage":{"input_tokens":1,"output_tokens":10},"cost_nano":86}}`
+		later = `"begin":{"left":{"tokens":993,"cost_nano":950},"call":{"model":"m/child","usage":{"input_tokens":1,"output_tokens":10},"cost_nano":86}}`
+		ask   = `"ask":{"request":{"MaxTokens":10}}`
 	)
 	used := func(in, out, cost int64) convstore.ModelCall {
 		return convstore.ModelCall{Model: "m/child", Usage: convstore.Usage{Input: in, Output: out}, CostNano: &cost}
@@ -447,7 +493,7 @@ func TestHeardLate(t *testing.T) {
 			}
 		},
 		"begins before": func(r *raw) {
-			r.send(`{"n":4,"begin":{"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}}`)
+			r.send(`{"n":4,"begin":{"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1,"output_tokens":10}}}}`)
 			for f := r.read(); f.Answer == nil || f.Answer.N != 4; f = r.read() {
 			}
 			r.send(`{"n":5,` + appending(event("z", convstore.TurnEnd{State: convstore.StateError})) + `}`)
@@ -473,8 +519,8 @@ func TestHeardLate(t *testing.T) {
 				}
 			}), nil)).raw()
 			r.n = 1
-			r.ask(`"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1}}}`)
-			r.send(`{"n":3,"ask":{"request":{}}}`)
+			r.ask(`"begin":{` + events(event("e1", convstore.TurnStart{})) + `,"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1,"output_tokens":10}}}`)
+			r.send(`{"n":3,"ask":{"request":{"MaxTokens":10}}}`)
 			for f := r.read(); f.Parts == nil; f = r.read() {
 			}
 			then(r)

@@ -332,11 +332,12 @@ func (s *server) begin(f fromChild, size int) error {
 func (s *server) beginCall(b begun) (a answer, err error) {
 	t, reason := s.turn, ""
 	var call *convstore.Call
+	var left convstore.Budget
 	s.attempts.close()
 	err = t.store(s.ctx, b.Events, func(events []convstore.Event) error {
 		events = append(events, s.attempts.unsaid()...)
 		return s.owner.Log.Begin(s.ctx, func(acc convstore.Account) *convstore.Call {
-			a, reason, call = answer{}, "", nil
+			a, reason, call, left = answer{}, "", nil, acc.Left
 			if a.Stale = b.Left == nil || !same(*b.Left, acc.Left); a.Stale {
 				a.Account = &acc
 				return nil
@@ -354,7 +355,7 @@ func (s *server) beginCall(b begun) (a answer, err error) {
 		err = &FrameError{reason}
 	}
 	if err == nil && call != nil {
-		a.Open = s.attempts.begin(call)
+		a.Open = s.attempts.begin(call, left)
 	}
 	return a, err
 }

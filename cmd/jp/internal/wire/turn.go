@@ -223,6 +223,8 @@ func (t *turn) fits(c *convstore.Call, a convstore.Account) string {
 		return "a call of a model that is replayed, and is not, or the other way round"
 	case left.Tokens != nil && c.Usage.Tokens() > *left.Tokens, left.CostNano != nil && c.CostNano != nil && *c.CostNano > *left.CostNano:
 		return "a call of a model that may use more than is left"
+	case t.model.cheap(c):
+		return "a call of a model that costs less than its tokens"
 	case left.CostNano != nil && c.CostNano == nil && (a.Limits != nil && a.Limits.Strict || t.owner.Priced != nil && t.owner.Priced(c.Model)):
 		return "a call of a model without its cost, which is limited"
 	}
