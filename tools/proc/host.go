@@ -76,6 +76,9 @@ type Spec struct {
 	// Stop is a command, the program's name first, that runs once a Launcher had to be killed, in
 	// the same folder and environment and for at most five times the Grace. nil is none.
 	Stop []string
+	// End ends the stdin of a Launcher, if its Stdin is an *os.File: by closing the other end of the
+	// pipe, of which nobody else may have a copy. It may be called more than once.
+	End func()
 	// Grace is the time between the interrupt and the kill, and of a launcher also the time between
 	// the end of its stdin and the interrupt. 0 is that of Options. An agent needs more than the
 	// programs below it.
@@ -258,7 +261,7 @@ func (h *Host) complete(spec *Spec) error {
 	if spec.Kind != Tool && spec.Socket != nil {
 		return errors.New("program: a socket is for a tool")
 	}
-	if _, given := spec.Stdin.(*os.File); spec.Kind == Launcher && (spec.Stdin == nil || given) {
+	if _, file := spec.Stdin.(*os.File); spec.Kind == Launcher && (spec.Stdin == nil || file && spec.End == nil) {
 		return errors.New("program: a launcher needs a stdin that jp can end")
 	}
 	if spec.Kind != Launcher && len(spec.Stop) > 0 {
@@ -367,7 +370,11 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 			done = nil
 			grace := spec.Grace
 			if spec.Kind == Launcher { // its guard counts the time, with jp or without
-				streams.in.Close()
+				if spec.End != nil {
+					spec.End()
+				} else {
+					streams.in.Close()
+				}
 				grace = lastStep*grace + spec.killWait()
 			}
 			r.interrupt()

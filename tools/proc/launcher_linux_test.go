@@ -37,6 +37,7 @@ func TestLauncherEnds(t *testing.T) {
 		out, words         string // stdout after "ready", what the stop command wrote to a file
 	}{
 		{name: "end of stdin, no signal", script: "trap 'echo signal' INT; echo ready; cat; echo ended; exit 3", want: Exit{Code: 3}, out: "ended\n"},
+		{name: "end of stdin, a pipe of the caller", script: "trap 'echo signal' INT; echo ready; cat; echo ended; exit 3", want: Exit{Code: 3}, out: "ended\n"},
 		{name: "stopped, end of stdin", script: "echo ready; kill -STOP $$; cat; echo ended", want: Exit{}, out: "ended\n"},
 		{name: "SIGINT", script: "exec " + self("settle") + " 4", grace: 50 * time.Millisecond, want: Exit{Code: 4}, out: "settled\n"},
 		{name: "killed", script: "trap '' INT; sleep 1000 & echo ready; while :; do sleep 1000; done", stop: `echo $A $0 >"$WORDS"`, grace: time.Second,
@@ -60,6 +61,14 @@ func TestLauncherEnds(t *testing.T) {
 				Stdin: open, Stdout: w, Stderr: w, Grace: tt.grace}
 			if tt.stop != "" {
 				spec.Stop = []string{"/bin/sh", "-c", tt.stop}
+			}
+			if strings.HasSuffix(tt.name, "of the caller") {
+				theirs, ours, err := os.Pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer theirs.Close()
+				spec.Stdin, spec.End = theirs, func() { ours.Close() }
 			}
 			started := make(chan int, 1)
 			spec.Started = func(pid int) { started <- pid }
