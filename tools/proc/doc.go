@@ -18,11 +18,12 @@
 // and exits.
 //
 // A [Launcher] is a program outside of jp's trust like a tool, such as ssh or srun, which starts
-// something elsewhere and ends it when it is ended itself. Its stdin and stdout are pipes of jp's,
-// and nothing confines it. It is ended by the end of its stdin; a grace later by SIGINT; a grace
-// later it is killed, and then Spec.Stop runs. Its guard counts the time, so that all of this
-// happens without jp too. An srun that is killed at once leaves its task running. One that a signal
-// has ended therefore also has the grace for the processes that it left.
+// something elsewhere and ends it when it is ended itself. Its stdin and stdout are pipes of
+// jp's, and nothing confines it. It is ended by the end of its stdin; a grace later by SIGINT; a
+// grace later it is killed. Where a signal has ended it, Spec.Stop runs. Its guard counts the
+// time, so that all of this happens without jp too. An srun that is killed at once leaves its
+// task running. One that a signal has ended therefore also has the grace for the processes that
+// it left.
 //
 //	jp ──┬── guard ──── tool ──┬── its child
 //	     │     └─ orphans of the tool, wherever they went

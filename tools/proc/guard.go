@@ -271,14 +271,14 @@ func (k *keeper) collectAll() {
 // orphanLimit bounds the last sweep of a guard without a jp. After that nobody would sweep.
 const orphanLimit = time.Minute
 
-// finish ends what is left, runs the stop command of a launcher that had to be killed, and reports.
+// finish ends what is left, runs the stop command of a launcher that a signal has ended, and reports.
 func (k *keeper) finish(o order) {
-	if k.done && noChildren() {
+	killed := k.grace > 0 && (!k.done || k.status.Signaled())
+	if k.done && !killed && noChildren() {
 		k.report(append(k.exit(), report{what: "empty"})...)
 		return
 	}
 	k.report(k.exit()...)
-	killed := k.grace > 0 && (!k.done || k.status.Signaled())
 	if killed {
 		k.report(report{what: "killed"})
 	}

@@ -73,8 +73,8 @@ type Spec struct {
 	// Socket is given to a Tool as its descriptor 3; see Pair. nil is none. It stays open here.
 	Socket *os.File
 	Kind   Kind
-	// Stop is a command, the program's name first, that runs once a Launcher had to be killed, in
-	// the same folder and environment and for at most five times the Grace. nil is none.
+	// Stop is a command, the program's name first, that runs if a Launcher had to be killed or was
+	// ended by another signal, in the same folder and environment and for at most five times the Grace. nil is none.
 	Stop []string
 	// End ends the stdin of a Launcher, if its Stdin is an *os.File: by closing the other end of the
 	// pipe, of which nobody else may have a copy. It may be called more than once.
@@ -102,8 +102,8 @@ type Exit struct {
 	// bytes. The kernel includes the memory of the process that started it, a guard or this jp:
 	// smaller values do not show.
 	MaxRSS int64
-	// Killed says that a Launcher did not end when it was asked to, so that what it started may run
-	// on elsewhere; Stop is then what went wrong with Spec.Stop, nil if nothing did.
+	// Killed says that a signal has ended a Launcher, here or elsewhere, so that what it started may
+	// run on; Stop is then what went wrong with Spec.Stop, nil if nothing did.
 	Killed bool
 	Stop   error
 }

@@ -125,16 +125,17 @@ func TestLauncherLeaves(t *testing.T) {
 	}{
 		{"nothing", "echo out", 0, Exit{}, "out\n"},
 		{"a child", "(sleep 1000; echo late) & echo out", time.Hour, Exit{}, "out\n"},
-		{"crashed", "kill -KILL $$", time.Hour, Exit{Code: -1, Signal: syscall.SIGKILL}, ""},
-		{"crashed, a child that ends", "(sleep 0.2; echo told) & kill -KILL $$", time.Hour, Exit{Code: -1, Signal: syscall.SIGKILL}, "told\n"},
-		{"crashed, a child that stays", "sleep 1000 & kill -KILL $$", 10 * time.Millisecond, Exit{Code: -1, Signal: syscall.SIGKILL, Killed: true}, ""},
+		{"crashed", "kill -KILL $$", time.Hour, Exit{Code: -1, Signal: syscall.SIGKILL, Killed: true}, "stopped\n"},
+		{"crashed, a child that ends", "(sleep 0.2; echo told) & kill -KILL $$", time.Hour, Exit{Code: -1, Signal: syscall.SIGKILL, Killed: true}, "told\nstopped\n"},
+		{"crashed, a child that stays", "sleep 1000 & kill -KILL $$", time.Second, Exit{Code: -1, Signal: syscall.SIGKILL, Killed: true}, "stopped\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			env, entry := mark(t)
 			open, _ := io.Pipe()
 			var out bytes.Buffer
-			exit, err := host(t).Run(t.Context(), Spec{Kind: Launcher, Path: "/bin/sh", Args: []string{"sh", "-c", tt.script}, Env: env, Stdin: open, Stdout: &out, Grace: tt.grace})
+			exit, err := host(t).Run(t.Context(), Spec{Kind: Launcher, Path: "/bin/sh", Args: []string{"sh", "-c", tt.script}, Env: env, Stdin: open, Stdout: &out, Stderr: &out, Grace: tt.grace,
+				Stop: []string{"/bin/sh", "-c", "echo stopped >&2"}})
 			exit.Duration, exit.MaxRSS = 0, 0
 			if exit != tt.want || err != nil || out.String() != tt.out {
 				t.Errorf("Run = %+v, %v, said %q, want %+v, %q", exit, err, &out, tt.want, tt.out)
