@@ -77,6 +77,16 @@ func (l Links) Resolve(path string) (string, error) {
 	return at, nil
 }
 
+// OpenFolder opens the folder path, and follows the links that l follows. What is written in it is in
+// that folder, whatever becomes of its path.
+func (l Links) OpenFolder(path string) (*os.Root, error) {
+	path, err := l.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	return OpenRoot(path)
+}
+
 // OpenRoot opens the folder path, which has no symbolic links. It fails if it has one by now.
 func OpenRoot(path string) (*os.Root, error) {
 	root, err := os.OpenRoot(path)

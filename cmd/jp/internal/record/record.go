@@ -24,6 +24,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/tools/files"
+	"jp/tools/proc"
 )
 
 // A Tape records or replays the runs of this process, as a part of a tree of runs. All processes of
@@ -41,9 +42,10 @@ type Tape struct {
 	trail  *script.Trail
 	replay *script.Script // recording that is replayed; nil = this run is recorded
 
-	main   bool   // whether this is the first run
-	record string // file to make; "" = none
-	named  string // file to make or to replay, as the person named it
+	main   bool     // whether this is the first run
+	record string   // file to make; "" = none
+	into   *os.Root // its folder, open from the beginning; nil = none
+	named  string   // file to make or to replay, as the person named it
 
 	mu     sync.Mutex
 	part   *os.File // nil until the first line
@@ -74,12 +76,19 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 	if err != nil {
 		return nil, err
 	}
-	top := filepath.Join(con.StateDir(), "tapes")
-	if err := os.MkdirAll(top, 0o700); err != nil {
-		return nil, err
+	if t.record != "" { // its folder is that of now: a tool may put a link there
+		links := proc.Links{Closed: []string{con.StateDir()}}
+		if t.into, err = links.OpenFolder(filepath.Dir(t.record)); err != nil {
+			return nil, exit.Usagef("--record %s: cannot be made: %v", record, files.Reason(err))
+		}
 	}
-	dropOld(top)
-	if t.dir, err = os.MkdirTemp(top, "tape-"); err != nil { // 0700
+	top := filepath.Join(con.StateDir(), "tapes")
+	if err = os.MkdirAll(top, 0o700); err == nil {
+		dropOld(top)
+		t.dir, err = os.MkdirTemp(top, "tape-") // 0700
+	}
+	if err != nil {
+		t.Remove()
 		return nil, err
 	}
 	if data != nil {
@@ -307,7 +316,10 @@ func (t *Tape) Remove() {
 	if t.part != nil {
 		_ = t.part.Close()
 	}
-	if t.main {
+	if t.into != nil {
+		_ = t.into.Close()
+	}
+	if t.main && t.dir != "" {
 		if err := os.RemoveAll(t.dir); err != nil {
 			t.con.Warn("%v", err)
 		}

@@ -75,7 +75,7 @@ func (t *Tape) write(ctx context.Context) error {
 		_, err = script.ParseRecording(t.record, data) // a recording must be readable again
 	}
 	if err == nil {
-		err = files.Make(t.record, data)
+		err = files.MakeIn(t.into, filepath.Base(t.record), data, 0o600)
 	}
 	if err != nil {
 		return fail(err)
