@@ -28,8 +28,9 @@ type earlier struct {
 	rows   map[int]struct{ at, size int64 } // rows in the file, by the index of their query
 	stored map[int]convstore.Delegation     // answers that are only in the store, likewise
 	read   func(convstore.Delegation) (delegate.Row, error)
-	below  convstore.ID // conversation of the latest earlier run; 0 = none was found
-	line   string       // with --root-id: prefix of the latest run and those that it resumed; "" = none was found
+	below  convstore.ID    // conversation of the latest earlier run; 0 = none was found
+	spent  convstore.Spend // what the earlier runs have used
+	line   string          // with --root-id: prefix of the latest run and those that it resumed; "" = none was found
 }
 
 func (e *earlier) known(index int) bool {
@@ -342,7 +343,11 @@ func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller 
 		if line := b.earlier.line; line != "" && b.lineOf(del.Call) != line {
 			continue
 		}
-		if index < 0 || index >= b.total || del.Caller != caller || del.State != convstore.StateOK || b.earlier.known(index) {
+		if index < 0 || index >= b.total || del.Caller != caller {
+			continue
+		}
+		b.earlier.spent = b.earlier.spent.Add(del.Total)
+		if del.State != convstore.StateOK || b.earlier.known(index) {
 			continue
 		}
 		word := del.Child.String()
@@ -359,6 +364,17 @@ func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller 
 	}
 }
 
+// lessSpent takes what the earlier runs have used off the limits of the flags, which are those of the
+// whole batch.
+func (b *batch) lessSpent() {
+	left := convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}.Minus(convstore.Budget{Tokens: new(b.earlier.spent.Tokens()), CostNano: &b.earlier.spent.CostNano})
+	for flag, n := range map[**int64]*int64{&b.o.tokens.Value: left.Tokens, &b.o.cost.Value: left.CostNano} {
+		if *flag != nil {
+			*flag = new(max(*n, 0))
+		}
+	}
+}
+
 // dropAnswered removes the answered queries from those to run.
 func (b *batch) dropAnswered() error {
 	rest := b.items[:0:0]
@@ -369,6 +385,7 @@ func (b *batch) dropAnswered() error {
 		}
 	}
 	b.items = rest
+	b.lessSpent()
 	b.env.Con.Note("%d of %d queries were answered before", b.total-len(rest), b.total)
 	return nil
 }
