@@ -79,7 +79,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 				a.request, a.err = d.catalog.request(run, itemCall(call, cmp.Or(it.Number, i+1)), tool, arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 				})
-				a.Want, a.Batch, a.place = most, new(Batch), i // rows are reported in this order
+				a.Want, a.Batch, a.place = most, new(Batch), i+1 // rows are reported in this order
 				a.line(last)
 			}
 			go func() {

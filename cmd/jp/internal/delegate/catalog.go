@@ -38,7 +38,7 @@ type request struct {
 	overrides []string
 	schema    *schema.Answer // form of the answer; nil = free text
 	context   string         // query for the child's context tool; "" = none
-	place     int            // place among those that wait to start; lower ones are first
+	place     int            // place among the calls of its caller, from 1: lower ones start first; 0 = none
 }
 
 // arguments are those of a call of jp_query, and an item of jp_batch_query.

@@ -53,7 +53,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	child := del.Child
 	p.checkpoint(Reserved)
 	f := &follower{
-		watch: p.watch, caller: p.caller, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now(),
+		watch: p.watch, caller: p.caller, child: child, call: del.Call, place: r.place, profile: del.Profile, title: r.Title, begun: time.Now(),
 	}
 	whole := ctx // that of the caller, which goes on if only this child is stopped
 	ctx, stopOne := context.WithCancelCause(ctx)
@@ -245,6 +245,7 @@ type follower struct {
 	caller   convstore.ID
 	child    convstore.ID
 	call     string
+	place    int
 	profile  string
 	title    string
 	begun    time.Time
@@ -296,7 +297,7 @@ func (f *follower) emit(phase, status, reason string) {
 	f.watch(&stream.Delegation{
 		Phase: phase, ConversationID: f.child.String(), ParentID: f.caller.String(), CallID: f.call,
 		Profile: f.profile, Title: f.title, Tool: f.tool, Status: status, Reason: reason,
-		Tokens: f.tokens, CostUSD: f.cost, ElapsedMS: time.Since(f.begun).Milliseconds(),
+		Tokens: f.tokens, CostUSD: f.cost, ElapsedMS: time.Since(f.begun).Milliseconds(), Place: f.place,
 	})
 }
 

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/stream"
@@ -105,7 +106,8 @@ type Delegator struct {
 	lanes    *lanes
 	slots    *treeSlots
 	runner   *runner
-	recalled sync.Map // ids of calls that were answered from a run that had ended
+	placed   atomic.Int64 // calls that were admitted so far
+	recalled sync.Map     // ids of calls that were answered from a run that had ended
 }
 
 // Run is a child that is about to start.
@@ -212,6 +214,7 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 	var from []int // index in asked of each of together
 	for i := range asked {
 		a := &asked[i]
+		a.place = int(d.placed.Add(1))
 		a.line(last)
 		if a.err == nil && a.after == nil {
 			together, from = append(together, a.request), append(from, i)

@@ -83,7 +83,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 func (d *Delegator) showDenied(a admission) {
 	l := &stream.Delegation{
 		Phase: stream.Ended, ParentID: d.scope.Caller().String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
-		Status: string(convstore.StateError), Reason: a.err.Error(),
+		Status: string(convstore.StateError), Reason: a.err.Error(), Place: a.place,
 	}
 	if refused(a.err) {
 		l.Status = string(convstore.StateRefused)

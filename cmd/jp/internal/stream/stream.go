@@ -175,6 +175,8 @@ type Delegation struct {
 	Tokens         int64  `json:"tokens"`
 	CostUSD        *USD   `json:"cost_usd"`
 	ElapsedMS      int64  `json:"elapsed_ms"`
+
+	Place int `json:"-"` // place among the calls of its caller; 0 = not known
 }
 
 // Text returns what the sub-agent does, in a few words.

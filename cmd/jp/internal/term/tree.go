@@ -24,7 +24,7 @@ type Tree struct {
 
 	mu     sync.Mutex
 	nodes  map[string]*node
-	order  []*node // sub-agents in the order in which they came
+	order  []*node // sub-agents in the order in which they came, those of one caller in that of the calls
 	region region  // its lines on the screen
 	closed bool
 }
@@ -64,7 +64,7 @@ func (t *Tree) Update(d *stream.Delegation) {
 	if n == nil {
 		n = &node{}
 		t.nodes[key] = n
-		t.order = append(t.order, n)
+		t.order = slices.Insert(t.order, t.place(d), n)
 	}
 	before := n.last
 	n.last, n.at = *d, t.now()
@@ -85,6 +85,18 @@ func (t *Tree) Update(d *stream.Delegation) {
 		return
 	}
 	t.draw(true)
+}
+
+// place returns the index of a new sub-agent in the order: before those of the same caller that were
+// called later.
+func (t *Tree) place(d *stream.Delegation) int {
+	at := slices.IndexFunc(t.order, func(n *node) bool {
+		return d.Place > 0 && n.last.ParentID == d.ParentID && n.last.Place > d.Place
+	})
+	if at < 0 {
+		return len(t.order)
+	}
+	return at
 }
 
 // idle reports whether every sub-agent has ended.

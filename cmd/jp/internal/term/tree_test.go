@@ -48,6 +48,28 @@ func (s *screen) Write(p []byte) (int, error) {
 // print is what somebody else writes.
 func (s *screen) print(line string) { s.lines = append(s.lines, line) }
 
+// TestTreeCallOrder: sub-agents of one caller stand in the order of the calls, whichever begins first.
+func TestTreeCallOrder(t *testing.T) {
+	var s screen
+	tree := NewTree(&IO{Err: &s, ErrTTY: true, Width: 60}, TreeOptions{Now: func() time.Time { return time.Unix(0, 0) }, Tick: make(chan time.Time)})
+	for _, d := range []stream.Delegation{
+		{ConversationID: "3", Title: "three", Place: 3}, {ConversationID: "1", Title: "one", Place: 1},
+		{ConversationID: "12", ParentID: "1", Title: "below two", Place: 2}, {ConversationID: "2", Title: "two", Place: 2},
+		{ConversationID: "11", ParentID: "1", Title: "below one", Place: 1}, {ConversationID: "9", Title: "no place"},
+	} {
+		d.Phase, d.Profile = stream.Running, "p"
+		tree.Update(&d)
+	}
+	var got []string
+	for _, line := range s.lines {
+		got = append(got, line[strings.LastIndex(line, "  ")+2:])
+	}
+	if want := []string{"one", "below one", "below two", "two", "three", "no place"}; !slices.Equal(got, want) {
+		t.Errorf("rows %q, want %q", got, want)
+	}
+	tree.Close()
+}
+
 func TestTreeOnATerminal(t *testing.T) {
 	var s screen
 	now := time.Unix(1000, 0)

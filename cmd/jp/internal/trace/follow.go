@@ -60,17 +60,19 @@ func (t *Trace) Lines(w *bufio.Writer, io *term.IO, news []*Span) {
 		}
 		head := padLeft("+"+elapsed(s.news().Sub(t.Start)), timeWidth+1) + "  "
 		state := pad(term.Cut(term.Line(s.State), stateWidth, io.UTF8), stateWidth)
-		rest := strings.Repeat("  ", s.depth) + term.Line(s.label(io.UTF8))
+		why := ""
 		if s.Reason != "" && s.State != "ok" {
-			rest += ": " + term.Line(s.Reason)
+			why = ": " + term.Line(s.Reason)
 		}
-		least := timeWidth + 1 + 2 + stateWidth + gap + labelLeast
-		middle := padLeft(tokens, tokensWidth) + padLeft(took, timeWidth+gap)
-		if io.Width <= 0 || io.Width >= least+term.Width(middle)+gap {
-			rest = middle + "  " + rest
+		middle := padLeft(tokens, tokensWidth) + padLeft(took, timeWidth+gap) + "  "
+		room := io.Width - timeWidth - 1 - 2 - stateWidth - gap
+		if io.Width > 0 && room < term.Width(middle)+labelLeast {
+			middle = ""
 		}
-		if io.Width > 0 {
-			rest = term.Cut(rest, max(1, io.Width-timeWidth-1-2-stateWidth-gap), io.UTF8)
+		text := middle + strings.Repeat("  ", s.depth)
+		rest := text + term.Line(s.label(io.UTF8, false)) + why
+		if io.Width > 0 && term.Width(rest) > room {
+			rest = term.Cut(text+term.Line(s.label(io.UTF8, true))+why, max(room, 1), io.UTF8)
 		}
 		fmt.Fprintln(w, strings.TrimRight(head+paint(state, color(s), io.Color)+"  "+rest, " "))
 	}

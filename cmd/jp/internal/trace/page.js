@@ -22,7 +22,7 @@
   };
   const count = (n) => n.toLocaleString("en-US");
   const plural = (n, noun) => count(n) + " " + noun + (n === 1 ? "" : "s");
-  const dollars = (usd) => usd === null ? "unknown" : usd === 0 ? "$0" : usd < 0.01 ? "$" + usd.toPrecision(2) : "$" + usd.toFixed(2);
+  const dollars = (usd) => usd === null ? "unknown" : "$" + usd.toFixed(9).replace(/\.?0+$/, "");
   const elapsed = (ms) => {
     if (ms < 1) return ms.toFixed(2) + "ms";
     if (ms < 1000) return Math.round(ms) + "ms";
@@ -96,6 +96,11 @@
       row.setAttribute("aria-expanded", open.has(span.id));
     }
     name.append(twist, make("span", "mark"), make("b", "", span.name), make("span", "about", about(span)));
+    if (span.reason && tone(span)) {
+      const why = make("span", "why", span.reason);
+      why.title = clean(span.reason);
+      name.append(why);
+    }
     const state = make("div", "state", span.kind === "model_call" && span.state === "ok" ? "" : span.state);
     const tokens = make("div", "number tokens", span.tokens ? count(span.tokens) : "");
     const time = make("div", "number", elapsed(span.duration_ms));

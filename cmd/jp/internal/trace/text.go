@@ -74,7 +74,7 @@ func (t *Trace) Text(w *bufio.Writer, s *term.IO) {
 	}
 	line(term.Line(strings.TrimSpace(t.ID.String() + "  " + t.Title)))
 	line(t.Sum())
-	labels := t.labels(s.UTF8)
+	labels, short := t.labels(s.UTF8, false), t.labels(s.UTF8, true)
 	longest := labelLeast
 	for _, l := range labels {
 		longest = max(longest, term.Width(l))
@@ -100,6 +100,9 @@ func (t *Trace) Text(w *bufio.Writer, s *term.IO) {
 	for i, span := range t.Spans {
 		label := labels[i]
 		if s.Width > 0 {
+			if term.Width(label) > l.label {
+				label = short[i]
+			}
 			label = term.Cut(label, l.label, s.UTF8)
 		}
 		var b strings.Builder
@@ -133,8 +136,9 @@ func (t *Trace) Sum() string {
 		wording.Plural(t.Delegations, "delegation"), wording.Plural(t.ModelCalls, "model call"), wording.Plural(t.ToolCalls, "tool call"))
 }
 
-// labels draws the tree: branch, name, and what it is about.
-func (t *Trace) labels(utf8 bool) []string {
+// labels draws the tree: branch, name, and what it is about. In short labels sub-agents have no id and
+// the last word of their profile: what they are about differs.
+func (t *Trace) labels(utf8, short bool) []string {
 	out := make([]string, 0, len(t.Spans))
 	indents := map[*Span]string{nil: ""}
 	last := map[*Span]*Span{}
@@ -147,19 +151,22 @@ func (t *Trace) labels(utf8 bool) []string {
 			branch, deeper = term.Branch(last[s.parent] == s, utf8)
 		}
 		indents[s] = indents[s.parent] + deeper
-		out = append(out, indents[s.parent]+branch+term.Line(s.label(utf8)))
+		out = append(out, indents[s.parent]+branch+term.Line(s.label(utf8, short)))
 	}
 	return out
 }
 
 // label is a span in a few words, from a model or a tool in part.
-func (s *Span) label(utf8 bool) string {
+func (s *Span) label(utf8, short bool) string {
 	switch s.Kind {
 	case Turn:
 		return s.Name + " " + firstLine(s.Input, utf8)
 	case ToolCall:
 		return s.Name + " " + firstLine(s.Input, utf8)
 	case Delegation:
+		if short {
+			return s.Name[strings.LastIndexByte(s.Name, '/')+1:] + " " + firstLine(s.Input, utf8)
+		}
 		text := s.Name + " " + s.Conversation.String()
 		if s.Run.Removed {
 			text += " (removed)"

@@ -15,6 +15,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/stream"
@@ -32,6 +33,9 @@ const (
 
 // MaxText is how many bytes of each text a span keeps.
 const MaxText = 4096
+
+// maxReason is how many bytes of a tool's error are the reason of its span.
+const maxReason = 300
 
 // Trace is the timeline of a conversation and of everything it delegated.
 type Trace struct {
@@ -76,7 +80,9 @@ type Span struct {
 	Run          *Run            `json:"delegation,omitempty"`
 
 	depth      int
-	callerTurn int // of a delegation
+	called     time.Time // when the tool was called; zero = it is no call, or the call was not found
+	seq        uint64    // place of the call among the events
+	callerTurn int       // of a delegation
 	parent     *Span
 	children   []*Span
 	until      time.Time // where its bar ends
@@ -236,7 +242,8 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 			at.holder.Output, at.holder.OutputBytes = cut(string(body.Data))
 		}
 	case convstore.ModelCall:
-		s := b.add(at.holder, at.Conversation, ev, Span{Kind: ModelCall, Name: body.Model, State: modelState(body.Stop), Stop: body.Stop})
+		s := b.add(at.holder, at.Conversation, ev, Span{Kind: ModelCall, Name: body.Model, Stop: body.Stop})
+		s.State, s.Reason = modelState(body.Stop)
 		s.Start = ev.Time.Add(-max(0, body.Duration))
 		if at.holder != nil && s.Start.Before(at.holder.Start) {
 			s.Start = at.holder.Start
@@ -249,6 +256,7 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 		s := b.byCall[call{at.ID, body.ID}]
 		if s == nil {
 			s = b.add(at.holder, at.Conversation, ev, Span{Kind: ToolCall, Name: body.Name, Start: ev.Time})
+			s.called, s.seq = ev.Time, ev.Seq
 			s.Input, s.InputBytes = cut(string(body.Arguments))
 			s.State = "interrupted"
 			if s.until = ev.Time; at.Status == convstore.StatusRunning {
@@ -256,6 +264,7 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 			}
 		} else if !b.ordered[s] {
 			b.ordered[s] = true
+			s.called, s.seq = ev.Time, ev.Seq
 			s.Run.Tool = body.Name
 			if s.Run.Removed {
 				s.Input, s.InputBytes = cut(string(body.Arguments))
@@ -273,6 +282,7 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 			s.State = "ok"
 			if body.IsError {
 				s.State = "error"
+				s.Reason = firstOf(body.Text)
 			}
 			s.Output, s.OutputBytes = cut(body.Text)
 			s.end(ev.Time)
@@ -311,16 +321,33 @@ func (b *builder) add(parent *Span, c convstore.Conversation, ev convstore.Event
 	return &s
 }
 
-// modelState returns the state of a call by its stop reason. A call that was lost with its process
-// was charged in full. A call that was cut off, or an attempt that was repeated, is an error.
-func modelState(stop string) string {
+// began returns the time that orders a span among those beside it: a delegation is reserved after
+// other calls of the same reply may have been refused.
+func (s *Span) began() time.Time {
+	if s.called.IsZero() {
+		return s.Start
+	}
+	return s.called
+}
+
+// modelState returns the state of a call by its stop reason, and what that means if it is not ok. A
+// call that was lost with its process was charged in full.
+func modelState(stop string) (state, reason string) {
 	switch stop {
 	case convstore.StopLost:
-		return string(convstore.StateLost)
-	case "cut", "broken":
-		return string(convstore.StateError)
+		return string(convstore.StateLost), "its process ended before the reply did"
+	case "cut":
+		return string(convstore.StateError), "the reply was cut off"
+	case "broken":
+		return string(convstore.StateError), "the reply broke off, and was asked for again"
 	}
-	return string(convstore.StateOK)
+	return string(convstore.StateOK), ""
+}
+
+// firstOf returns the first line of a result that says what went wrong.
+func firstOf(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return brief.Prefix(strings.TrimPrefix(line, "error: "), maxReason)
 }
 
 // end closes a span, not before its start.
@@ -362,7 +389,7 @@ func (b *builder) trace() *Trace {
 	var all Span
 	var walk func(list []*Span, depth int)
 	walk = func(list []*Span, depth int) {
-		slices.SortStableFunc(list, func(a, b *Span) int { return a.Start.Compare(b.Start) })
+		slices.SortStableFunc(list, func(a, b *Span) int { return cmp.Or(a.began().Compare(b.began()), cmp.Compare(a.seq, b.seq)) })
 		for _, s := range list {
 			s.depth = depth
 			t.Spans = append(t.Spans, s)

@@ -190,10 +190,10 @@ func TestBuildRunning(t *testing.T) {
 	want := []string{
 		"turn turn 1 running ended=false 9000",
 		"model_call p/main ok ended=true 900",
-		"tool_call jp_query running ended=false 8000",
 		"delegation agent/r running ended=false 7900",
 		"model_call p/small ok ended=true 1000",
 		"tool_call fs_read_file running ended=false 6700",
+		"tool_call jp_query running ended=false 8000",
 	}
 	if !slices.Equal(lines, want) || got.End != nil {
 		t.Errorf("spans\n%s\nwant\n%s\nend %v", strings.Join(lines, "\n"), strings.Join(want, "\n"), got.End)
@@ -225,6 +225,37 @@ func TestBuildHostileTimes(t *testing.T) {
 	}
 }
 
+// TestCallOrder: calls are in their order, although one that is refused has no delegation, and others
+// have one that was reserved later.
+func TestCallOrder(t *testing.T) {
+	tr := newTree("x")
+	events := tr.events[rootID]
+	refused := func(id string) convstore.Event {
+		return convstore.Event{ID: id, Turn: 1, Time: at(1000), Body: convstore.ToolCall{ID: id, Name: "jp_query", Arguments: []byte("{}")}}
+	}
+	i := slices.IndexFunc(events, func(e convstore.Event) bool { b, ok := e.Body.(convstore.ToolCall); return ok && b.ID == "c2" })
+	events = slices.Insert(events, i, refused("no"))
+	events = slices.Insert(events, i+3, convstore.Event{ID: "end", Turn: 1, Time: at(1050), Body: convstore.ToolResult{ID: "no", Text: "error: refused: too many\nmore", IsError: true}})
+	for n := range events {
+		events[n].Seq = uint64(n + 1)
+	}
+	tr.events[rootID] = events
+	built, err := Build(tr.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range built.Spans {
+		if s.depth == 1 && s.TurnNumber == 1 {
+			got = append(got, s.Kind+" "+s.Reason)
+		}
+	}
+	want := []string{"model_call ", "delegation ", "tool_call refused: too many", "delegation ", "model_call "}
+	if !slices.Equal(got[:2], want[:2]) || got[2] != want[2] || len(got) < 4 {
+		t.Errorf("calls in the order %q, want %q", got, want)
+	}
+}
+
 func TestBuildFailsWithTheEvents(t *testing.T) {
 	tr := newTree("x")
 	broken := errors.New("broken")
@@ -238,8 +269,8 @@ func TestBuildFailsWithTheEvents(t *testing.T) {
 
 func TestModelState(t *testing.T) {
 	for stop, want := range map[string]string{"": "ok", "end_turn": "ok", "tool_use": "ok", "lost": "lost", "cut": "error", "broken": "error"} {
-		if got := modelState(stop); got != want {
-			t.Errorf("modelState(%q) = %s, want %s", stop, got, want)
+		if got, why := modelState(stop); got != want || (why == "") != (got == "ok") {
+			t.Errorf("modelState(%q) = %s, %q, want %s and a reason unless it is ok", stop, got, why, want)
 		}
 	}
 }
