@@ -509,7 +509,7 @@ func TestResultOfBrokenStore(t *testing.T) {
 	for _, format := range []string{"json", "stream-json"} {
 		fifo := s.gate()
 		store, aside := s.store.Path(), s.store.Path()+".aside"
-		cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "query", "-p", "-F", format, "wait"}, Dir: s.dir, Env: s.environ()}
+		cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "query", "-p", "--output-format", format, "wait"}, Dir: s.dir, Env: s.environ()}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

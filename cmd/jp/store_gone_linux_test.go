@@ -20,7 +20,7 @@ func TestAnswerNotStored(t *testing.T) {
 		stdout string
 	}{
 		{"text", nil, "what was paid for\n"},
-		{"json", []string{"-F", "json"}, `"is_error":true,`},
+		{"json", []string{"--output-format", "json"}, `"is_error":true,`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -62,6 +62,7 @@ func New(env Env) *Console {
 // Globals are the flags that every command takes.
 type Globals struct {
 	Format         string
+	Elsewhere      bool // --output-format: JSON has the words of other agent programs too
 	Quiet          bool
 	Verbose        int
 	logFile        command.Maybe[string]
@@ -88,8 +89,15 @@ func Formats() []string {
 
 func (c *Console) GlobalFlags() []*command.Option {
 	g := &c.Globals
+	elsewhere := command.Choice(&g.Format, "output-format", "FORMAT", Formats(), "the same; in json and stream-json results have the keys of other agent programs too")
+	take := elsewhere.Take
+	elsewhere.Take = func(s string, given bool) error {
+		g.Elsewhere = true
+		return take(s, given)
+	}
 	return []*command.Option{
-		command.Choice(&g.Format, "format", "FORMAT", Formats(), "form of stdout: "+strings.Join(Formats(), ", ")).Alias("F", "output-format"),
+		command.Choice(&g.Format, "format", "FORMAT", Formats(), "form of stdout: "+strings.Join(Formats(), ", ")).Alias("F"),
+		elsewhere,
 		command.Bool(&g.Quiet, "quiet", "print only errors on stderr").Alias("q"),
 		command.Count(&g.Verbose, "verbose", "print more on stderr; repeat for even more").Alias("v"),
 		command.String(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, else a file below $XDG_STATE_HOME)"),

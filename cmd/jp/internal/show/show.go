@@ -91,7 +91,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	s.run, s.agent = r, ag
 	people, quiet := !s.con.JSON(), s.con.Globals.Quiet
 	if s.con.Format() == console.FormatStream {
-		s.lines = stream.NewWriter(console.Escaping{Writer: s.con.IO.Out}, r.Conv.ID.String())
+		s.lines = stream.NewWriter(console.Escaping{Writer: s.con.IO.Out}, session(s.con, r.Conv.ID.String()))
 	}
 	if people && !quiet {
 		// The spinner runs until the model sends something. A question of a tool comes later.
@@ -153,9 +153,11 @@ func (s *Show) start(c convstore.Conversation, resume bool) {
 	set := s.agent.Loop.Tools.Set
 	init := &stream.Init{
 		ConversationID: c.ID.String(), Turn: s.turn, Model: s.agent.Loop.Model, Profile: s.run.Conv.Profile, Tools: set.Names(),
-		CWD: s.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.con.Interactive() || s.o.Asks, stream.ModeDefault, stream.ModeDontAsk), SlashCommands: []string{},
-		APIKeySource: wording.Either(s.agent.Info.KeyEnv == "", "none", wording.Either(s.agent.Info.KeyEnv == "ANTHROPIC_API_KEY", s.agent.Info.KeyEnv, "user")),
-		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
+		Surroundings: &stream.Surroundings{
+			CWD: s.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.con.Interactive() || s.o.Asks, stream.ModeDefault, stream.ModeDontAsk), SlashCommands: []string{},
+			APIKeySource: wording.Either(s.agent.Info.KeyEnv == "", "none", wording.Either(s.agent.Info.KeyEnv == "ANTHROPIC_API_KEY", s.agent.Info.KeyEnv, "user")),
+			OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
+		},
 	}
 	for _, skill := range s.agent.Skills {
 		init.Skills = append(init.Skills, skill.Name)
@@ -247,7 +249,7 @@ func (s *Show) message(m agent.Message) {
 		s.parts.End(&message)
 	}
 	if s.lines != nil {
-		s.write(&stream.Assistant{ConversationID: s.run.Conv.ID.String(), Text: m.Text, Usage: Usage(m.Usage), CostUSD: USD(m.Cost), Message: message})
+		s.write(&stream.Assistant{ConversationID: s.run.Conv.ID.String(), Text: m.Text, Usage: Usage(m.Usage), CostUSD: USD(m.Cost), Message: &message})
 	}
 }
 
@@ -277,9 +279,7 @@ func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	if s.lines != nil {
 		l := &stream.ToolResult{ConversationID: s.run.Conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
 		s.write(l)
-		if !s.run.Delegated { // the caller of a sub-agent reads the lines in jp's own form
-			s.write(stream.NewUser(l))
-		}
+		s.write(stream.NewUser(l))
 		return
 	}
 	line, _, _ := strings.Cut(r.Text, "\n")

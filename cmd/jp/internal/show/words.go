@@ -24,6 +24,9 @@ import (
 // Complete fills in the rest of a result. limit is the limit that stopped the run, failed the error
 // that it ends with.
 func Complete(r *stream.Result, limit agent.Limit, failed error) *stream.Result {
+	if r.Elsewhere == nil {
+		r.Elsewhere = &stream.Elsewhere{}
+	}
 	switch {
 	case r.Status == string(convstore.StateOK):
 		r.Subtype = stream.Success
@@ -136,10 +139,16 @@ func (s *Show) modelUsage(u Used) map[string]stream.ModelUsage {
 	return list
 }
 
+// session is what the lines of a run are encoded with: the conversation's id if --output-format asks
+// for the words of other agents, else nil.
+func session(con *console.Console, id string) *string {
+	return wording.Either(con.Globals.Elsewhere, &id, nil)
+}
+
 // WriteResult writes a result as the only document on stdout. It is the same as the last line of
 // stream-json.
 func WriteResult(con *console.Console, r *stream.Result) error {
-	b, err := stream.Encode(r, r.ConversationID)
+	b, err := stream.Encode(r, session(con, r.ConversationID))
 	if err != nil {
 		return err
 	}
@@ -180,7 +189,7 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) erro
 	r := &stream.Result{
 		ConversationID: s.run.Conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
 		Model: s.agent.Loop.Model, Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
-		SubCalls: s.agent.Sub.Calls(), PermissionDenials: s.agent.Denied(),
+		SubCalls: s.agent.Sub.Calls(), Elsewhere: &stream.Elsewhere{PermissionDenials: s.agent.Denied()},
 	}
 	if s.con.JSON() && !s.run.Delegated {
 		paid := s.used(ctx, out)

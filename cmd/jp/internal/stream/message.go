@@ -37,13 +37,18 @@ type APIUsage struct {
 // ResultUsage is Usage with the names of the Anthropic API where they differ.
 type ResultUsage struct {
 	Usage
+	*CacheNames
+}
+
+// CacheNames are the counts of Usage that the Anthropic API has other names for.
+type CacheNames struct {
 	CacheReadInputTokens     int64 `json:"cache_read_input_tokens"`
 	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
 }
 
 // NewResultUsage returns u under both names.
 func NewResultUsage(u Usage) ResultUsage {
-	return ResultUsage{Usage: u, CacheReadInputTokens: u.CacheReadTokens, CacheCreationInputTokens: u.CacheWriteTokens}
+	return ResultUsage{u, &CacheNames{u.CacheReadTokens, u.CacheWriteTokens}}
 }
 
 // Stop reasons of the Anthropic API.

@@ -13,10 +13,10 @@
 //	{"type":"delegation",...}                a change in a sub-agent, at any depth below
 //	{"type":"result",...}                    once, last; absent when the process was killed
 //
-// Each line also has session_id, the conversation of the run; parent_tool_use_id, the call of a
-// tool that a sub-agent works for, null for what the run itself does; and uuid, an id of the line.
-// With these, with message in assistant and user, and with the keys that result has under two
-// names, a program that was written for another agent's stream can read this one (message.go).
+// These are jp's own words. A stream for a program that was written for another agent's has more:
+// user and stream_event, keys in init, message in assistant, the Elsewhere of result, and in each
+// line session_id, the conversation of the run; parent_tool_use_id, the call of a tool that a
+// sub-agent works for, null for what the run itself does; and uuid, an id of the line.
 //
 // A published key is not removed. Readers ignore types and keys that they do not know.
 package stream
@@ -87,8 +87,11 @@ type Init struct {
 	Model          string   `json:"model"`
 	Profile        string   `json:"profile,omitempty"`
 	Tools          []string `json:"tools"`
+	*Surroundings
+}
 
-	// Keys that readers of other agents' streams need.
+// Surroundings are keys of init that readers of other agents' streams need.
+type Surroundings struct {
 	CWD            string         `json:"cwd"`
 	MCPServers     []ServerStatus `json:"mcp_servers"` // servers of the tools of this run
 	PermissionMode string         `json:"permissionMode"`
@@ -108,11 +111,11 @@ type ServerStatus struct {
 
 // Assistant is one complete message of the model. Text is "" where it only called tools.
 type Assistant struct {
-	ConversationID string  `json:"conversation_id"`
-	Text           string  `json:"text"`
-	Usage          Usage   `json:"usage"`
-	CostUSD        *USD    `json:"cost_usd"`
-	Message        Message `json:"message"`
+	ConversationID string   `json:"conversation_id"`
+	Text           string   `json:"text"`
+	Usage          Usage    `json:"usage"`
+	CostUSD        *USD     `json:"cost_usd"`
+	Message        *Message `json:"message,omitempty"` // the same in the form of the API, for readers of other agents' streams
 }
 
 // ToolCall is a call about to run.
@@ -206,18 +209,21 @@ type Result struct {
 	CostUSD    *USD            `json:"cost_usd"`
 	SubCalls   int             `json:"sub_calls"`
 	DurationMS int64           `json:"duration_ms"`
-
-	// The same under the names of other agents.
-	Subtype       string   `json:"subtype"` // Success or one of the errors
-	IsError       bool     `json:"is_error"`
-	Errors        []string `json:"errors,omitempty"` // what went wrong; nil with Success
-	NumTurns      int      `json:"num_turns"`        // number of replies of the model in this run
-	DurationAPIMS int64    `json:"duration_api_ms"`  // time of all replies together
-	StopReason    *string  `json:"stop_reason"`      // stop reason of the last reply; nil = it was cut off, or there was none
 	// TotalCostUSD includes sub-agents. It is absent where a price is unknown: readers expect a
 	// number, and would add null as 0.
-	TotalCostUSD      *USD                  `json:"total_cost_usd,omitempty"`
-	ModelUsage        map[string]ModelUsage `json:"modelUsage"` // by model, sub-agents included; not empty after a reply
+	TotalCostUSD *USD `json:"total_cost_usd,omitempty"`
+	*Elsewhere
+}
+
+// Elsewhere has the keys of a result that other agents have, the same numbers among them.
+type Elsewhere struct {
+	Subtype           string                `json:"subtype"` // Success or one of the errors
+	IsError           bool                  `json:"is_error"`
+	Errors            []string              `json:"errors,omitempty"` // what went wrong; nil with Success
+	NumTurns          int                   `json:"num_turns"`        // number of replies of the model in this run
+	DurationAPIMS     int64                 `json:"duration_api_ms"`  // time of all replies together
+	StopReason        *string               `json:"stop_reason"`      // stop reason of the last reply; nil = it was cut off, or there was none
+	ModelUsage        map[string]ModelUsage `json:"modelUsage"`       // by model, sub-agents included; not empty after a reply
 	PermissionDenials []PermissionDenial    `json:"permission_denials"`
 	StructuredOutput  json.RawMessage       `json:"structured_output,omitempty"`
 }
@@ -263,8 +269,10 @@ func (*Delegation) kind() string { return "delegation" }
 func (*Result) kind() string     { return "result" }
 func (*Other) kind() string      { return "" }
 
-// Encode returns the line as JSON with its newline, in the stream of a session.
-func Encode(l Line, session string) ([]byte, error) {
+// Encode returns the line as JSON with its newline. With a session, which is the id of a
+// conversation, the line has the words of other agents too. With nil it has only jp's own, and is
+// empty for a line that says nothing in these.
+func Encode(l Line, session *string) ([]byte, error) {
 	if o, ok := l.(*Other); ok {
 		var b bytes.Buffer
 		if err := json.Compact(&b, o.Raw); err != nil {
@@ -273,15 +281,21 @@ func Encode(l Line, session string) ([]byte, error) {
 		b.WriteByte('\n')
 		return b.Bytes(), nil
 	}
-	var of envelope
-	of.Type, of.SessionID, of.UUID = l.kind(), session, newUUID()
+	of := envelope{Type: l.kind()}
+	if session != nil {
+		of.Envelope = &Envelope{SessionID: *session, UUID: newUUID()}
+	} else if l = own(l); l == nil {
+		return nil, nil
+	}
 	switch l := l.(type) {
 	case *User:
 		of.UUID = cmp.Or(l.UUID, of.UUID)
 	case *Init:
 		of.Subtype = "init"
 	case *Delegation:
-		of.ParentToolUseID = &l.CallID
+		if session != nil {
+			of.ParentToolUseID = &l.CallID
+		}
 	}
 	head, err := json.Marshal(of)
 	if err != nil {
@@ -301,11 +315,37 @@ func Encode(l Line, session string) ([]byte, error) {
 
 // envelope begins every line.
 type envelope struct {
-	Type            string  `json:"type"`
-	Subtype         string  `json:"subtype,omitempty"`
+	Type    string `json:"type"`
+	Subtype string `json:"subtype,omitempty"`
+	*Envelope
+}
+
+// Envelope is what every line of other agents has.
+type Envelope struct {
 	SessionID       string  `json:"session_id"`
 	ParentToolUseID *string `json:"parent_tool_use_id"`
 	UUID            string  `json:"uuid"`
+}
+
+// own returns a line without what only other agents' readers need; nil if nothing is left.
+func own(l Line) Line {
+	switch l := l.(type) {
+	case *User, *Partial:
+		return nil
+	case *Init:
+		bare := *l
+		bare.Surroundings = nil
+		return &bare
+	case *Assistant:
+		bare := *l
+		bare.Message = nil
+		return &bare
+	case *Result:
+		bare := *l
+		bare.Elsewhere, bare.Usage.CacheNames = nil, nil
+		return &bare
+	}
+	return l
 }
 
 // newUUID returns a random UUID of version 4, as RFC 9562 has it.
@@ -367,18 +407,18 @@ func Decode(line []byte) (Line, error) {
 type Writer struct {
 	mu      sync.Mutex
 	w       io.Writer
-	session string
+	session *string
 	err     error
 }
 
-// NewWriter returns a Writer to w for the stream of a session, which is the id of a conversation.
-func NewWriter(w io.Writer, session string) *Writer { return &Writer{w: w, session: session} }
+// NewWriter returns a Writer to w; session is as in Encode.
+func NewWriter(w io.Writer, session *string) *Writer { return &Writer{w: w, session: session} }
 
 // Write writes one line. After an error every call returns that error, because w may have got half
 // a line.
 func (w *Writer) Write(l Line) error {
 	b, err := Encode(l, w.session)
-	if err != nil {
+	if err != nil || b == nil {
 		return err
 	}
 	w.mu.Lock()

@@ -8,12 +8,15 @@ import (
 	"testing"
 )
 
+var session = "jp-c1"
+
 func lines() []Line {
 	cost := USD(14200000)
+	message := NewMessage("e1", "m", "a <b>", StopToolUse, []ToolCall{{ID: "x", Name: "fs_read_file", Arguments: json.RawMessage(`{"path":"a"}`)}}, Usage{1, 2, 3, 4})
 	return []Line{
 		&Init{ConversationID: "jp-c1", Turn: 1, Model: "script/a.toml", Tools: []string{"fs_read_file"}},
 		&Assistant{ConversationID: "jp-c1", Text: "a <b> & \u2028", Usage: Usage{1, 2, 3, 4}, CostUSD: &cost,
-			Message: NewMessage("e1", "m", "a <b>", StopToolUse, []ToolCall{{ID: "x", Name: "fs_read_file", Arguments: json.RawMessage(`{"path":"a"}`)}}, Usage{1, 2, 3, 4})},
+			Message: &message},
 		&ToolCall{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Arguments: json.RawMessage(`{"path":"a"}`)},
 		&ToolResult{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Text: "line\nline", IsError: true, DurationMS: 3},
 		NewUser(&ToolResult{ID: "x", Text: "line\nline", IsError: true}),
@@ -26,7 +29,7 @@ func lines() []Line {
 
 func TestRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	w := NewWriter(&b, "jp-c1")
+	w := NewWriter(&b, &session)
 	for _, l := range lines() {
 		if err := w.Write(l); err != nil {
 			t.Fatal(err)
@@ -44,9 +47,37 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestOwnWords: without a session a line has each number once, and nothing that only other agents' readers need.
+func TestOwnWords(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b, nil)
+	cost := USD(14200000)
+	message := NewMessage("e1", "m", "a", StopEndTurn, nil, Usage{1, 2, 3, 4})
+	for _, l := range []Line{
+		&Init{ConversationID: "jp-c1", Turn: 1, Model: "m", Tools: []string{}, Surroundings: &Surroundings{CWD: "/"}},
+		&Assistant{ConversationID: "jp-c1", Text: "a", Usage: Usage{1, 2, 3, 4}, CostUSD: &cost, Message: &message},
+		NewUser(&ToolResult{ID: "x", Text: "line"}),
+		&Delegation{Phase: Queued, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "x", Profile: "p"},
+		&Result{ConversationID: "jp-c1", Turn: 1, Status: "ok", Result: "a", Model: "m", Usage: NewResultUsage(Usage{1, 2, 3, 4}), CostUSD: &cost, TotalCostUSD: &cost,
+			Elsewhere: &Elsewhere{Subtype: Success, NumTurns: 1}},
+	} {
+		if err := w.Write(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `{"type":"system","subtype":"init","conversation_id":"jp-c1","turn":1,"model":"m","tools":[]}
+{"type":"assistant","conversation_id":"jp-c1","text":"a","usage":{"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4},"cost_usd":0.0142}
+{"type":"delegation","phase":"queued","conversation_id":"jp-c2","parent_id":"jp-c1","call_id":"x","profile":"p","tokens":0,"cost_usd":null,"elapsed_ms":0}
+{"type":"result","conversation_id":"jp-c1","turn":1,"status":"ok","result":"a","model":"m","usage":{"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4},"cost_usd":0.0142,"sub_calls":0,"duration_ms":0,"total_cost_usd":0.0142}
+`
+	if b.String() != want {
+		t.Errorf("lines:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
 func TestSplitterTakesAnyPieces(t *testing.T) {
 	var b bytes.Buffer
-	w := NewWriter(&b, "jp-c1")
+	w := NewWriter(&b, &session)
 	for _, l := range lines() {
 		_ = w.Write(l)
 	}
@@ -96,7 +127,7 @@ func TestUSD(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, l := range lines() {
-		b, _ := Encode(l, "jp-c1")
+		b, _ := Encode(l, &session)
 		f.Add(b)
 	}
 	f.Add([]byte(`{"type":"system","subtype":"other"}`))
@@ -106,7 +137,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		enc, err := Encode(l, "jp-c1")
+		enc, err := Encode(l, &session)
 		if err != nil {
 			t.Fatalf("Encode after Decode(%q): %v", b, err)
 		}

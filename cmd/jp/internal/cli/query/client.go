@@ -442,7 +442,7 @@ func (c *client) writeFailed(err error) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, session).Write(show.Failed(session, err))
+	return stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, &session).Write(show.Failed(session, err))
 }
 
 // oneMessage reads the one message of a client whose output format is not stream-json. It refuses a

@@ -163,6 +163,9 @@ func (g *Group) run(ctx context.Context, o options) error {
 	if o.headless() {
 		g.Env.Con.Globals.NonInteractive = true
 	}
+	if o.input == inputStream || o.heads.partial {
+		g.Env.Con.Globals.Elsewhere = true // only programs for other agents do this
+	}
 	g.Env.WS.SetDirectives(o.directives)
 	if o.input == inputStream && g.Env.Con.Format() == console.FormatStream {
 		return g.converse(ctx, o)
