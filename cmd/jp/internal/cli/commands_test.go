@@ -164,3 +164,33 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 		})
 	}
 }
+
+// TestNamed: a command that is built without the others has the name under which it is found, and
+// the same help.
+func TestNamed(t *testing.T) {
+	whole := newApp(console.Env{})
+	for _, v := range whole.commands() {
+		a := newApp(console.Env{Args: []string{"jp", v.name}})
+		built := a.tree.Root.Command(v.name)
+		if built == nil || built.Name != v.name {
+			t.Errorf("%s: builds %+v", v.name, built)
+			continue
+		}
+		var alone, among bytes.Buffer
+		if err := a.tree.Help(&alone, 80, []*cli.Command{built}); err != nil {
+			t.Fatal(err)
+		}
+		if err := whole.tree.Help(&among, 80, []*cli.Command{whole.tree.Root.Command(v.name)}); err != nil {
+			t.Fatal(err)
+		}
+		if alone.String() != among.String() {
+			t.Errorf("%s: the help is\n%s, among all\n%s", v.name, &alone, &among)
+		}
+	}
+	all := len(whole.commands())
+	for word, want := range map[string]int{"query": 2, "version": 1, "help": all, "completion": all, "man": all, "c": all, "-q": all, "querry": all} {
+		if n := len(newApp(console.Env{Args: []string{"jp", word}}).tree.Root.Commands); n != want {
+			t.Errorf("jp %s: %d commands are built, want %d", word, n, want)
+		}
+	}
+}

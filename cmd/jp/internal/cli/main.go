@@ -6,7 +6,7 @@
 // and the positional arguments. It gets everything else from app: a console, and a workspace that
 // opens nothing before it has to. `jp version`, help and completion read no file.
 //
-// To add a command, add its constructor to commands, list its exit statuses and an example in its
+// To add a command, add its name and its constructor to commands, list its exit statuses and an example in its
 // Spec, and update docs/cli.md with `go generate`.
 package cli
 
@@ -82,8 +82,30 @@ func newAppFor(env console.Env, g *run.Guest) *app {
 	a.guest = g
 	a.tree = command.New("jp", "a command-line assistant whose sub-agents are processes")
 	a.tree.Around, a.tree.Hint = a.around, query.ForeignHint
-	a.tree.Add(a.con.GlobalFlags(), a.commands()...)
+	a.tree.Add(a.con.GlobalFlags(), named(a.commands(), env.Args)...)
 	return a
+}
+
+// verb is a command that is not built yet.
+type verb struct {
+	name  string
+	build func() *cli.Command
+}
+
+// named builds the command that is the first word of a command line, and that of --version. It
+// builds all where the first word is none, or one whose command looks at the others.
+func named(verbs []verb, args []string) (list []*cli.Command) {
+	word := ""
+	if len(args) > 1 && !slices.Contains([]string{"completion", "man", "help"}, args[1]) {
+		word = args[1]
+	}
+	alone := slices.ContainsFunc(verbs, func(v verb) bool { return v.name == word })
+	for _, v := range verbs {
+		if !alone || v.name == word || v.name == "version" {
+			list = append(list, v.build())
+		}
+	}
+	return list
 }
 
 // newAppAt returns jp at a console, without commands.
@@ -105,34 +127,47 @@ func (a *app) care() *care.Group {
 }
 
 // commands returns all commands, in the order of the help.
-func (a *app) commands() []*cli.Command {
+func (a *app) commands() []verb {
 	cares := a.care()
 	configs := &config.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
 	runs := &running.Group{Con: a.con, WS: a.ws, Tree: a.tree}
-	return []*cli.Command{
-		care.NewInit(cares),
-		care.NewTrust(cares),
-		query.New(&query.Group{Env: a.env, Tree: a.tree, Guest: a.guest}),
-		batch.New(a.env, a.tree),
-		conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}),
-		config.NewProfile(configs),
-		config.NewModel(configs),
-		config.NewTool(configs),
-		mcp.New(&mcp.Group{Env: a.env, Tree: a.tree}),
-		editor.New(a.env, a.tree, func(con *console.Console) *run.Env { return newAppAt(con).env }),
-		config.New(configs),
-		care.NewUsage(cares),
-		care.NewTrace(cares),
-		running.NewPs(runs),
-		running.NewStop(runs),
-		running.NewWait(runs),
-		care.NewStore(cares),
-		config.NewCheck(configs),
-		care.NewDoctor(cares),
-		care.NewVersion(cares),
-		care.NewCompletion(cares),
-		care.NewMan(cares),
-		care.NewHelp(cares),
+	ofCare := func(name string, build func(*care.Group) *cli.Command) verb {
+		return verb{name, func() *cli.Command { return build(cares) }}
+	}
+	ofConfig := func(name string, build func(*config.Group) *cli.Command) verb {
+		return verb{name, func() *cli.Command { return build(configs) }}
+	}
+	ofRunning := func(name string, build func(*running.Group) *cli.Command) verb {
+		return verb{name, func() *cli.Command { return build(runs) }}
+	}
+	return []verb{
+		ofCare("init", care.NewInit),
+		ofCare("trust", care.NewTrust),
+		{"query", func() *cli.Command { return query.New(&query.Group{Env: a.env, Tree: a.tree, Guest: a.guest}) }},
+		{"batch", func() *cli.Command { return batch.New(a.env, a.tree) }},
+		{"conversation", func() *cli.Command {
+			return conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest})
+		}},
+		ofConfig("profile", config.NewProfile),
+		ofConfig("model", config.NewModel),
+		ofConfig("tool", config.NewTool),
+		{"mcp", func() *cli.Command { return mcp.New(&mcp.Group{Env: a.env, Tree: a.tree}) }},
+		{"acp", func() *cli.Command {
+			return editor.New(a.env, a.tree, func(con *console.Console) *run.Env { return newAppAt(con).env })
+		}},
+		ofConfig("config", config.New),
+		ofCare("usage", care.NewUsage),
+		ofCare("trace", care.NewTrace),
+		ofRunning("ps", running.NewPs),
+		ofRunning("stop", running.NewStop),
+		ofRunning("wait", running.NewWait),
+		ofCare("store", care.NewStore),
+		ofConfig("check", config.NewCheck),
+		ofCare("doctor", care.NewDoctor),
+		ofCare("version", care.NewVersion),
+		ofCare("completion", care.NewCompletion),
+		ofCare("man", care.NewMan),
+		ofCare("help", care.NewHelp),
 	}
 }
 
