@@ -11,7 +11,6 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/spans"
-	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -36,7 +35,7 @@ func (s site) childEnviron(ctx context.Context) []string {
 // delegation returns the options of a Delegator for a run or session.
 func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convstore.Slot, special func(context.Context, string) (delegate.Special, error)) delegate.Options {
 	if s.tree == nil {
-		s.tree = &tree{providers: cfg.Providers, models: map[string]wire.Model{}}
+		s.tree = newTree(cfg.Providers)
 	}
 	return delegate.Options{
 		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -86,6 +88,22 @@ type tree struct {
 
 	mu     sync.Mutex
 	models map[string]wire.Model // models of sub-agents, by their config
+}
+
+func newTree(p profiles.Providers) *tree {
+	collectLate()
+	return &tree{providers: p, models: map[string]wire.Model{}}
+}
+
+// collectLate puts off the first collection of garbage of a root to a heap of 16 MiB, which few
+// reach. From then on the heap grows as it does by default.
+func collectLate() {
+	const usual = 100
+	if was := debug.SetGCPercent(4 * usual); was != usual { // somebody else has decided, or this did
+		debug.SetGCPercent(was)
+		return
+	}
+	runtime.AddCleanup(new([64]byte), func(percent int) { debug.SetGCPercent(percent) }, usual)
 }
 
 // model is delegate.Options.Model. Sub-agents with the same config share one.
