@@ -111,6 +111,17 @@ func (s *shop) build(out, pkg string) {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.b.Fatalf("build %s: %v\n%s", pkg, err, text)
 	}
+	// As make build leaves it: written at once, and not in the order of the linker.
+	program, err := os.ReadFile(out)
+	if err == nil {
+		err = os.WriteFile(out+".new", program, 0o700)
+	}
+	if err == nil {
+		err = os.Rename(out+".new", out)
+	}
+	if err != nil {
+		s.b.Fatal(err)
+	}
 }
 
 // storeDir returns the folder of the workspace's store.
