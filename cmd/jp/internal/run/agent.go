@@ -128,10 +128,14 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		skills = offerSkills(ag.Skills)
 	}
 	policy := tools.NewPolicy(ag.prompter())
+	around := spans.Call
+	if r.env.owner != nil {
+		around = onAll
+	}
 	loop := &agent.Loop{
 		Log: r.Log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
 		System: slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
-		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel, Around: spans.Call},
+		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel, Around: around},
 		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
 		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),

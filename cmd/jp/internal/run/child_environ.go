@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"slices"
 
 	"jp/cmd/jp/internal/agent"
@@ -25,11 +26,24 @@ func (s site) childEnviron(ctx context.Context) []string {
 	if say := s.env.WS.Gate.ForChild(); say != "" {
 		env = append(env, say)
 	}
-	env = append(env, "JP_STORE="+filepath.Dir(s.Store.Path()), "JP_NONINTERACTIVE=1")
+	env = append(env, "JP_STORE="+filepath.Dir(s.Store.Path()), "JP_NONINTERACTIVE=1", oneProcessor)
 	if p := s.env.Con.LogPath(); p != "" && p != "-" {
 		env = append(env, "JP_LOG_FILE="+p)
 	}
 	return env
+}
+
+// oneProcessor makes a sub-agent start on one processor: it waits more than it works, and has fewer
+// threads and less memory so. See onAll.
+const oneProcessor = "GOMAXPROCS=1"
+
+// onAll is tools.Executor.Around of a sub-agent: it takes all processors before the first tool
+// that works in its own process.
+func onAll(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, func(tools.Result)) {
+	if t.Source == tools.SourceBuiltin && runtime.GOMAXPROCS(0) == 1 {
+		runtime.SetDefaultGOMAXPROCS()
+	}
+	return spans.Call(ctx, t, c)
 }
 
 // delegation returns the options of a Delegator for a run or session.

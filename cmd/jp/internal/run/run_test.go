@@ -6,11 +6,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/tools"
 )
 
 // TestCloseUnmakes: a run that ends before its turn leaves no conversation behind that it has made, whether or not it came to
@@ -69,6 +71,21 @@ func TestUnsettledFreesLock(t *testing.T) {
 		end(&Run{site: site{Store: store, env: &Env{Con: &console.Console{IO: &term.IO{Err: io.Discard}}}}, scope: scope, hand: res[0], Conv: res[0].Child}, t.Context())
 		if res[0].LockFile() != nil {
 			t.Errorf("%s: the lock is held", name)
+		}
+	}
+}
+
+// TestOnAll: a sub-agent takes all processors for the tools that work in its own process, and for
+// no others.
+func TestOnAll(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, tt := range []struct {
+		source string
+		want   int
+	}{{tools.SourceLocal, 1}, {tools.SourceDelegation, 1}, {tools.SourceBuiltin, runtime.NumCPU()}} {
+		onAll(t.Context(), tools.Tool{Definition: tools.Definition{Source: tt.source}}, tools.Call{})
+		if n := runtime.GOMAXPROCS(0); n != tt.want {
+			t.Errorf("%s: %d processors, want %d", tt.source, n, tt.want)
 		}
 	}
 }
