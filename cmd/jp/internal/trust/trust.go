@@ -14,14 +14,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
-	"jp/tools/unseen"
 )
 
 // Gate is the way to the files of one workspace. It remembers what has passed, so that nobody is
@@ -301,14 +299,7 @@ func (j Judgement) Refusal() error {
 	if len(j.Changes) == 0 { // asked again, about more of the same files
 		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: nothing more was trusted", j.Files.Root)}).WithHint("%s", hint)
 	}
-	names := make([]string, 0, 4)
-	for _, c := range j.Changes[:min(len(j.Changes), 3)] {
-		names = append(names, unseen.Word(c.Path)+" ("+c.State+")")
-	}
-	if more := len(j.Changes) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	msg := fmt.Sprintf("workspace %s: not as it was trusted: %s", j.Files.Root, strings.Join(names, ", "))
+	msg := fmt.Sprintf("workspace %s: not as it was trusted: %s", j.Files.Root, listed(j.Changes))
 	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
 }
 
