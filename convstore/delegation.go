@@ -48,6 +48,10 @@ type Delegation struct {
 	// call may be made again.
 	Unstarted bool `json:"unstarted,omitzero"`
 
+	// Lease is how long its process, on another machine, may run on when the one that settles it has
+	// died; 0 = it runs on this machine.
+	Lease time.Duration `json:"lease,omitzero"`
+
 	// Replayed marks a delegation in which a recording answers: nothing is paid.
 	Replayed bool `json:"replayed,omitzero"`
 
@@ -148,6 +152,9 @@ type Outcome struct {
 	PID     int       // its process; 0 = none was started
 	Started time.Time // of that process
 	Ended   time.Time // zero = now
+	// Hold is how long a process of it may still run on another machine. Until then nobody can
+	// continue the conversation.
+	Hold time.Duration
 
 	unstarted bool // see Delegation
 }

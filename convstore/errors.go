@@ -63,10 +63,14 @@ type BusyError struct {
 	Holder string        // process that holds it; "" = not known
 	Reads  bool          // Holder only reads the store, and so keeps only writers out
 	Waited time.Duration // zero when nobody waited
+	Away   time.Duration // time for which another machine may still run the conversation; zero = none does
 }
 
 func (e *BusyError) Error() string {
 	msg := "store: busy"
+	if e.Away > 0 {
+		return fmt.Sprintf("conversation %s: may still run on another machine, for %v at most", e.ID, max(e.Away.Round(time.Second), time.Second))
+	}
 	if e.ID != 0 {
 		msg = fmt.Sprintf("conversation %s: running", e.ID)
 	}

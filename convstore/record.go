@@ -58,6 +58,9 @@ type record struct {
 	RunState  State  `json:"run_state,omitzero"`
 	RunReason string `json:"run_reason,omitzero"`
 
+	// Until then its last run may go on, on another machine.
+	Until time.Time `json:"until,omitzero"`
+
 	// The ledger of its present turn.
 	Limits *Limits  `json:"limits,omitempty"` // limits of the session, at the root of a ledger
 	Since  Spend    `json:"since,omitzero"`   // what it had spent before the turn began

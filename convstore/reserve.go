@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
@@ -92,7 +93,7 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 		return nil
 	})
 	if err != nil {
-		return nil, absent(err, s.root)
+		return nil, absent(s.settleAway(ctx, err), s.root)
 	}
 	return rs, nil
 }
@@ -279,6 +280,9 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		if rec, err = t.takeOver(c.ID, rec); err != nil {
 			return 0, nil, err
 		}
+		if err := t.away(c.ID, rec); err != nil {
+			return 0, nil, err
+		}
 		rec.Grant = &grant
 		if c.Config.JSON != nil {
 			if err := t.SaveConfig(c.ID, c.Config); err != nil {
@@ -349,7 +353,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	}
 	d.Unstarted = o.unstarted
 	var err error
-	if d.Own, d.Total, err = t.endRun(d); err != nil {
+	if d.Own, d.Total, err = t.endRun(d, o.Hold); err != nil {
 		return d, err
 	}
 	if d.Unstarted {
@@ -368,7 +372,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 
 // endRun ends the run of a delegation in the record of its child. It returns what the child itself
 // used and what it used with all below it: zero if the child was removed.
-func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
+func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err error) {
 	rec, err := t.Load(d.Child)
 	var gone *NotFoundError
 	switch {
@@ -389,6 +393,9 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 		total = own.Add(rec.Below)
 	}
 	rec.closeRun()
+	if rec.Until = (time.Time{}); hold > 0 {
+		rec.Until = t.Now.UTC().Add(hold)
+	}
 	// The conversation must show the same end as its delegation, even if the child could not store
 	// the end of its turn or never began one.
 	switch {
@@ -441,7 +448,7 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 // outcomeOf returns how a delegation ended that nobody settled: with the state of its turn if the
 // child stored the end of it, and lost otherwise.
 func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
-	lost := Outcome{State: StateLost, Reason: reasonLost}
+	lost := Outcome{State: StateLost, Reason: reasonLost, Hold: d.Lease}
 	rec, err := t.Load(d.Child)
 	var gone *NotFoundError
 	switch {
@@ -457,7 +464,7 @@ func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
 	case rec.Turns <= rec.Run.Turns || rec.TurnOpen || !rec.State.Terminal():
 		return lost, nil
 	}
-	return Outcome{State: rec.State, Reason: rec.Reason}, nil
+	return Outcome{State: rec.State, Reason: rec.Reason, Hold: d.Lease}, nil
 }
 
 // abandoned reports whether no process is left that could settle an open delegation: the run locks

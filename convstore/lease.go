@@ -1,0 +1,62 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"jp/convstore/internal/db"
+	"jp/convstore/internal/file"
+)
+
+// Lease records that the process of a reserved run is on another machine, where it may run on for so
+// long after this process. If this one dies without settling the run, nobody else can continue the
+// conversation before that time is over.
+func (s Scope) Lease(ctx context.Context, r *Reservation, lease time.Duration) error {
+	return s.f.write(ctx, func(t *tx) error {
+		d, err := t.delegation(r.Delegation.Root, r.Delegation.Number)
+		if err != nil {
+			return err
+		}
+		d.Lease = lease
+		return t.SaveDelegation(d)
+	})
+}
+
+// away returns a *BusyError while a process on another machine may still run the conversation.
+func (t *tx) away(id ID, r *record) error {
+	left := r.Until.Sub(t.Now)
+	if r.Until.IsZero() || left <= 0 {
+		return nil
+	}
+	return &BusyError{ID: id, Away: left}
+}
+
+// settleAway settles the run of a conversation because of which err is what away has returned. What
+// the transaction of err has settled was rolled back, and its time has to count from now.
+func (s Scope) settleAway(ctx context.Context, err error) error {
+	var busy *BusyError
+	if !errors.As(err, &busy) || busy.Away == 0 {
+		return err
+	}
+	settled := s.f.write(ctx, func(t *tx) error {
+		r, err := t.Load(busy.ID)
+		if err != nil {
+			return err
+		}
+		if r.Run == nil {
+			return db.ErrUnchanged
+		}
+		lock, err := t.TakeRun(int64(busy.ID))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.DropRun(lock) }()
+		_, err = t.takeOver(busy.ID, r)
+		return err
+	})
+	if held := (*BusyError)(nil); settled != nil && !errors.As(settled, &held) {
+		return settled
+	}
+	return err
+}
