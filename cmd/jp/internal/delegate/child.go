@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -36,6 +35,7 @@ type runner struct {
 	below       func(context.Context, Below) (Options, Arm, error)
 	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
 	model       func(context.Context, Below) wire.Model
+	place       func(context.Context, Below) (Place, error)
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)
@@ -97,6 +97,9 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	e := p.judge(lasting, del, r, end, f.result, f.bad)
 	e.Stderr, e.LastTool = end.stderr, f.lastTool
 	e.PID, e.Started = end.pid, f.begun
+	if far := (*EndError)(nil); errors.As(end.err, &far) {
+		e.Hold = far.Hold
+	}
 	err = p.ledger.settle(ctx, res, &e)
 	if err == nil {
 		// The store counts what is not in the stream: attempts that failed, summaries, a reply that
@@ -138,20 +141,24 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	if err != nil {
 		return processEnd{err: err, exit: proc.Exit{Code: -1, Cause: context.Cause(timed)}}
 	}
+	runner, err := p.at(timed, own.below, res)
+	if err != nil {
+		served.theirs.Close()
+		_ = served.end()
+		return processEnd{err: err, exit: proc.Exit{Code: -1}}
+	}
 	stdin, asJSON := p.stdin(r)
 	said := &messageWriter{tail: tailWriter{limit: 4 << 10}}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
-	end.exit, end.err = p.host.Run(served.ctx, proc.Spec{
-		Path: proc.Self(), Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Dir: p.dir, Env: environ,
-		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: said,
-		Lock: res.LockFile(), Wire: served.theirs, Kind: proc.Agent, Grace: grace,
-		Started: func(pid int) {
+	end.exit, end.err = runner.Run(served.ctx, Job{
+		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Environ: environ,
+		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile(), Wire: served.theirs,
+		Started: func(host string, pid int) {
 			end.pid = pid
-			served.theirs.Close() // or the end of the child's side would not show
 			at := del
 			at.PID = pid
 			p.follow(ctx, Step{Phase: stream.Started, Delegation: at})
-			p.log.Debug("process of a sub-agent started", "child", del.Child, "pid", pid, "profile", del.Profile)
+			p.log.Debug("process of a sub-agent started", "child", del.Child, "host", host, "pid", pid, "profile", del.Profile)
 			p.checkpoint(Running)
 		},
 	})
@@ -164,6 +171,18 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		p.log.Error("a sub-agent crashed", "child", del.Child, "pid", end.pid, "stacks", string(said.stacks))
 	}
 	return end
+}
+
+// at returns what runs the process of a sub-agent. The store knows then for how long it may run.
+func (p *runner) at(ctx context.Context, of Below, res *convstore.Reservation) (Runner, error) {
+	at, err := p.place(ctx, of)
+	switch {
+	case err != nil:
+		return nil, err
+	case at.Runner == nil:
+		return here{p.host, p.dir}, nil
+	}
+	return at.Runner, p.ledger.scope.Lease(ctx, res, at.Lease)
 }
 
 // judge decides the one terminal state of a child from three witnesses: the operating system (end),

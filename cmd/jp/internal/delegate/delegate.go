@@ -86,6 +86,9 @@ type Options struct {
 	// asked.
 	Model func(context.Context, Below) wire.Model
 
+	// Place returns where the process of a sub-agent runs; nil = all run here.
+	Place func(context.Context, Below) (Place, error)
+
 	// Follow is called at each step of a delegation, with the context of its call, from any
 	// goroutine; nil = nobody follows.
 	Follow func(context.Context, Step)
@@ -144,6 +147,9 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	if o.Model == nil {
 		o.Model = func(context.Context, Below) wire.Model { return wire.Model{Err: errNoModel} }
 	}
+	if o.Place == nil {
+		o.Place = func(context.Context, Below) (Place, error) { return Place{}, nil }
+	}
 	if o.Priced == nil {
 		o.Priced = func(string) bool { return false }
 	}
@@ -165,7 +171,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, model: o.Model, priced: o.Priced,
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, model: o.Model, place: o.Place, priced: o.Priced,
 		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
 	}
 	return d, nil

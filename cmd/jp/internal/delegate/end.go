@@ -32,6 +32,7 @@ type ending struct {
 	Started  time.Time
 	Stderr   string
 	LastTool string
+	Hold     time.Duration // time for which its process may still run on another machine
 
 	// why it did not get the context that was asked for; "" = it did, or none was asked for
 	NoContext string
@@ -80,6 +81,10 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 	if bad := (*wire.FrameError)(nil); errors.As(runErr, &bad) { // whatever else it says, and however we ended it
 		return convstore.StateError, "it broke the protocol: " + bad.Reason
 	}
+	far := (*EndError)(nil)
+	if errors.As(runErr, &far) && (far.State != convstore.StateLost || stored == nil || result == nil) {
+		return far.State, far.Reason
+	}
 	os, osReason := fromExit(end)
 	if stored == nil && result == nil {
 		switch {
@@ -115,6 +120,9 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 		worse(convstore.StateLost, "it reported an end that this version does not know")
 	default:
 		worse(convstore.State(result.Status), result.Reason)
+	}
+	if far != nil { // nobody knows how the process ended, but it has said all that it was to say
+		return state, reason
 	}
 	if !agrees(end, state) {
 		worse(os, osReason)

@@ -103,7 +103,7 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 // frees the run lock of the child: the next process that reads the delegation finds it lost.
 func (l *ledger) settle(ctx context.Context, res *convstore.Reservation, e *ending) error {
 	settled, err := l.scope.Settle(ctx, res, convstore.Outcome{
-		State: e.State, Reason: e.Reason, PID: e.PID, Started: e.Started, Ended: time.Now(),
+		State: e.State, Reason: e.Reason, PID: e.PID, Started: e.Started, Ended: time.Now(), Hold: e.Hold,
 	})
 	if err != nil {
 		l.warn("delegation %s: %v", res.Child.ID, err)

@@ -117,7 +117,7 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		var d *Delegator
 		if err == nil {
 			p, environ := o.runner, opt.Environ
-			opt.Slot, opt.Below, opt.Change, opt.Model, opt.Follow = o.slot, p.below, p.change, p.model, followCall
+			opt.Slot, opt.Below, opt.Change, opt.Model, opt.Place, opt.Follow = o.slot, p.below, p.change, p.model, p.place, followCall
 			opt.Environ = func(ctx context.Context, r Run) []string {
 				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
 			}
