@@ -164,6 +164,7 @@ func (a *app) commands() []verb {
 		ofCare("store", care.NewStore),
 		ofConfig("check", config.NewCheck),
 		ofCare("doctor", care.NewDoctor),
+		ofCare("worker", care.NewWorker),
 		ofCare("version", care.NewVersion),
 		ofCare("completion", care.NewCompletion),
 		ofCare("man", care.NewMan),

@@ -37,6 +37,15 @@ func IsSecret(name string) bool {
 	return secretName().MatchString(name) && !strings.HasPrefix(name, "JP_")
 }
 
+// SecretNames returns the names of the variables that hold secrets.
+func SecretNames(con *console.Console, ws *workspace.Workspace) ([]string, error) {
+	c, err := covers(con, ws)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Values(c.secrets)), nil
+}
+
 // covers returns a cover for the secrets of this environment: the keys of all providers, and
 // variables with the name of a secret.
 func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {

@@ -99,6 +99,9 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		far.set, err = arm(far.function)
 		ag.Sub = far
 	} else {
+		if err := r.choose(cfg, r.req.Launcher); err != nil {
+			return nil, err
+		}
 		var below convstore.Scope // zero without a conversation, when Startable only tries a query
 		if r.locked != nil {
 			below = r.locked.Below()

@@ -51,10 +51,15 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 	if s.tree == nil {
 		s.tree = newTree(cfg.Providers)
 	}
+	s.far.mu.Lock()
+	if s.far.table == nil { // that of the root, which flags may have changed
+		s.far.table = cfg.Launchers
+	}
+	s.far.mu.Unlock()
 	return delegate.Options{
 		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Model: s.model,
+		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Model: s.model, Place: s.place,
 		Placed: s.env.Tape.Put,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return spans.Environ(ctx, append(s.childEnviron(ctx), s.env.Tape.Environ(r.Call, r.Query)...))

@@ -26,7 +26,6 @@ import (
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
-	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/servers"
@@ -90,10 +89,8 @@ func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Pro
 	if err != nil {
 		return delegate.Profile{}, err
 	}
-	if l, err := r.RequireLauncher(); err != nil {
+	if _, err := r.RequireLauncher(); err != nil {
 		return delegate.Profile{}, err
-	} else if l != nil {
-		return delegate.Profile{}, exit.Refusedf("launcher %s: this jp starts sub-agents on its own machine only", r.Config.Launcher)
 	}
 	defs, err := env.Definitions(ctx, r)
 	if err == nil {

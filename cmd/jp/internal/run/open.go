@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/worker"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
@@ -48,7 +49,7 @@ func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, e
 
 // site returns this workspace with its store.
 func (env *Env) site(ctx context.Context, host *proc.Host) (s site, err error) {
-	s = site{env: env, Host: host}
+	s = site{env: env, Host: host, far: &far{pools: map[string]*worker.Pool{}}}
 	if s.Root, err = env.WS.Root(); err != nil {
 		return s, err
 	}

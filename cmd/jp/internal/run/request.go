@@ -40,6 +40,8 @@ type Request struct {
 	Task    Task
 	Unasked bool // reports whether a new conversation is made although nothing is asked yet
 
+	Launcher command.Maybe[string] // launcher of all sub-agents; "" = none; not set = as their profiles say
+
 	Wire io.ReadWriteCloser // connection to the jp that delegated this run; nil = no other jp did
 
 	Asker Asker        // person or client to ask in place of the terminal; nil = the terminal, if there is one

@@ -26,6 +26,7 @@ type site struct {
 	Host  *proc.Host       // host of the processes of the run
 
 	tree *tree // what all sub-agents share; nil = there are none
+	far  *far  // launchers; nil in a delegated run
 }
 
 // Run is a conversation that is open for one turn. Its lock is held and its config is resolved. If
@@ -125,6 +126,7 @@ func (r *Run) Close(ctx context.Context) {
 		r.hand = nil
 	}
 	r.releaseSlot()
+	r.far.close()
 	if r.tty != nil {
 		_ = r.tty.Close()
 	}
@@ -236,6 +238,7 @@ func (r *Run) WithDeadline(ctx context.Context) (_ context.Context, cancel conte
 // returns an error for processes that it could not stop; the answer is valid even then.
 func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 	r.env.Servers.Close()
+	r.far.close()
 	left = r.Host.Close()
 	if r.hand != nil {
 		r.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: r.Began, Ended: time.Now()})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
 	"jp/profiles"
@@ -40,6 +41,7 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	s := &Session{site: at, stop: abandon}
+	defer s.far.close()
 	defer func() {
 		if s.off != nil {
 			s.off()
@@ -56,6 +58,9 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	}
 	return f(ctx, s)
 }
+
+// Choose starts all sub-agents by the launcher of a flag, if that is given.
+func (s *Session) Choose(flag command.Maybe[string]) error { return s.choose(s.Resolved.Config, flag) }
 
 // Delegation returns the options of a Delegator for the conversation of scope.
 func (s *Session) Delegation(scope convstore.Scope) delegate.Options {

@@ -44,6 +44,7 @@ type options struct {
 	title    command.Maybe[string]
 	resume   command.Maybe[string]
 	shard    command.Maybe[string]
+	launcher command.Maybe[string]
 	tape     record.Options
 }
 
@@ -80,6 +81,7 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			command.Cost(&o.cost, "max-cost", "US dollars that all lines may cost together (default: delegation.max_cost_per_session)"),
 			command.String(&o.title, "title", "T", "the title of the new conversation"),
 			command.String(&o.shard, "shard", "I/N", "run only part I of N parts of the lines"),
+			run.LauncherFlag(&o.launcher),
 			command.String(&o.resume, "resume", "FILE", "earlier output of this batch: lines that are ok in it do not run again"),
 		}, record.Flags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
@@ -220,6 +222,9 @@ func start(ctx context.Context, env *run.Env, o options) error {
 			return err
 		}
 		if items, err = o.part(items); err != nil {
+			return err
+		}
+		if err := s.Choose(o.launcher); err != nil {
 			return err
 		}
 		to, replay, err := record.Files(env.Con, o.tape, text, o.profile.Value)

@@ -44,6 +44,7 @@ type options struct {
 	maxCost    command.Maybe[*int64] // nano-dollars
 	subTokens  command.Maybe[*int64] // limit of all sub-agents of a session
 	subCost    command.Maybe[*int64]
+	launcher   command.Maybe[string]
 	print      bool
 	schema     command.Maybe[string]
 	input      string
@@ -130,6 +131,7 @@ func (o *options) flags() []*command.Option {
 			command.Int(&o.maxDepth, "max-depth", "N", 0, "levels of sub-agents below this conversation, at most 5"),
 			command.Tokens(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
 			command.Cost(&o.subCost, "max-sub-cost", "US dollars that the sub-agents of this turn may cost together"),
+			run.LauncherFlag(&o.launcher),
 		),
 		command.Group("recordings", record.Flags(&o.tape)...),
 		command.Group("as in other agent programs", slices.Concat([]*command.Option{
@@ -143,7 +145,7 @@ func (o *options) request(plain int) run.Request {
 	r := run.Request{
 		ID: o.id, New: o.fresh, Fork: o.fork, RootID: o.rootID, Title: o.title, Hidden: o.hidden, Expires: o.tmp, Role: o.role,
 		Directives: o.directives, Toggles: o.toggles, Only: o.heads.only, Prompts: o.heads.prompts,
-		Bounds: convstore.Budget{Tokens: o.maxTokens.Value, CostNano: o.maxCost.Value}, Limits: o.limits(),
+		Bounds: convstore.Budget{Tokens: o.maxTokens.Value, CostNano: o.maxCost.Value}, Limits: o.limits(), Launcher: o.launcher,
 	}
 	if o.model.Set {
 		r.UseModel(o.model.Value)

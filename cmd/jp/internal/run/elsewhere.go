@@ -1,0 +1,124 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/worker"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/profiles/launch"
+)
+
+// far are the launchers of a run or session. Safe for concurrent use.
+type far struct {
+	chosen command.Maybe[string] // launcher of all sub-agents, which a person chose; "" = none
+
+	mu    sync.Mutex
+	table map[string]*profiles.Launcher // of the root; nil = no sub-agent was started
+	pools map[string]*worker.Pool       // by launcher
+}
+
+// LauncherFlag is the flag with which a person chooses where sub-agents run.
+func LauncherFlag(name *command.Maybe[string]) *command.Option {
+	return command.String(name, "launcher", "NAME", `start all sub-agents of this run by a launcher of your config; "" starts them here`)
+}
+
+// choose starts all sub-agents by the launcher of a flag, if that is given.
+func (s site) choose(cfg profiles.Config, flag command.Maybe[string]) error {
+	s.far.chosen = flag
+	if flag.Value == "" {
+		return nil
+	}
+	_, err := cfg.FindLauncher(flag.Value)
+	return err
+}
+
+// place is delegate.Options.Place. The config that the store has of a sub-agent names its launcher,
+// unless a person has chosen one.
+func (s site) place(ctx context.Context, of delegate.Below) (delegate.Place, error) {
+	r, err := s.configBelow(of)
+	if err != nil {
+		return delegate.Place{}, err
+	}
+	name := r.Config.Launcher
+	if s.far.chosen.Set {
+		name = s.far.chosen.Value
+	}
+	if name == "" {
+		return delegate.Place{}, nil
+	}
+	refuse := func(format string, args ...any) (delegate.Place, error) {
+		return delegate.Place{}, &delegate.EndError{State: convstore.StateRefused, Reason: fmt.Sprintf("launcher %s: ", name) + fmt.Sprintf(format, args...)}
+	}
+	if s.env.Tape != nil {
+		return refuse("a recording has only what runs on this machine")
+	}
+	defs, err := s.env.Definitions(ctx, r)
+	if err != nil {
+		return delegate.Place{}, err
+	}
+	for _, d := range defs {
+		if server, ok := d.MCP(); ok {
+			return refuse("the tool %s is of the MCP server %s, which runs on this machine only", d.Name, server)
+		}
+	}
+	p, err := s.pool(name)
+	if err != nil {
+		return delegate.Place{}, err
+	}
+	return delegate.Place{Runner: p, Lease: p.Lease()}, nil
+}
+
+// pool returns the connections of a launcher.
+func (s site) pool(name string) (*worker.Pool, error) {
+	s.far.mu.Lock()
+	defer s.far.mu.Unlock()
+	if p := s.far.pools[name]; p != nil {
+		return p, nil
+	}
+	l, err := profiles.Config{Launchers: s.far.table}.FindLauncher(name)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.env.Launch(name, l)
+	if err != nil {
+		return nil, err
+	}
+	o.Host = s.Host
+	p := worker.NewPool(o)
+	s.far.pools[name] = p
+	return p, nil
+}
+
+// Launch returns what a connection by a launcher needs, without a Host.
+func (env *Env) Launch(name string, l *profiles.Launcher) (o worker.Options, err error) {
+	o = worker.Options{Name: name, Launcher: l, Environ: env.Con.Env.Environ, Log: env.Con.Logger()}
+	if o.Dir, err = env.WS.Root(); err != nil {
+		return o, err
+	}
+	if o.Secrets, err = record.SecretNames(env.Con, env.WS); err != nil {
+		return o, err
+	}
+	o.Workspace, err = env.WS.Gate.Send(l.Workspace == launch.None)
+	return o, err
+}
+
+// close ends all connections. No sub-agent is running.
+func (f *far) close() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all sync.WaitGroup
+	for _, p := range f.pools {
+		all.Go(p.Close)
+	}
+	all.Wait()
+	clear(f.pools)
+}

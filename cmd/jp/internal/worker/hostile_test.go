@@ -1,0 +1,418 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/wire"
+	"jp/convstore"
+)
+
+// fake is a node that does not keep to the rules. do is called when a channel was opened.
+func fake(change func(*hello), do func(l *lines)) func() int {
+	return func() int {
+		l := newLines(os.Stdin, os.Stdout)
+		s, err := l.readStart()
+		if err != nil {
+			return 1
+		}
+		h := hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: s.Nonce, Build: "fake", Host: "gpu1"}
+		if change != nil {
+			change(&h)
+		}
+		if l.writeFirst(helloWord, h) != nil {
+			return 1
+		}
+		for {
+			m, err := l.next()
+			if err != nil {
+				return 1
+			}
+			if m.verb == verbOpen {
+				do(l)
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
+	}
+}
+
+// raw is a node that says a text when a channel was opened.
+func raw(text string) func() int {
+	return fake(nil, func(*lines) { _, _ = io.WriteString(os.Stdout, text) })
+}
+
+const exitLine = `1 exit 1 {"code":0,"duration":1}` + "\n"
+
+func init() {
+	for name, f := range map[string]func() int{
+		"old":        fake(func(h *hello) { h.Protocol = 7 }, nil),
+		"old-wire":   fake(func(h *hello) { h.Wire = 7 }, nil),
+		"nonce":      fake(func(h *hello) { h.Nonce = "another" }, nil),
+		"lacks":      fake(func(h *hello) { h.Lacks = []string{"a sandbox\x1b[2J"} }, nil),
+		"ok":         raw(exitLine),
+		"again":      raw("1 alive 0 1\n1 alive 0 1\n2 exit 1 {\"code\":0,\"duration\":1}\n2 exit 1 {}\n"),
+		"second":     raw("\njp-worker {\"protocol\":1}\n"),
+		"nonsense":   raw("Connection to gpu1 will be closed soon.\n"),
+		"gap":        raw("2 alive 0 1\n"),
+		"ghost":      raw("1 out 2 hi\n"),
+		"none":       raw("1 out 0 hi\n"),
+		"node-verb":  raw("1 open 1 {}\n"),
+		"unknown":    raw("1 sing 1 la\n"),
+		"credit":     raw("1 credit 1 wire 1\n"),
+		"credit-out": raw("1 credit 1 out 1\n"),
+		"pid":        raw("1 started 1 {\"pid\":-1}\n"),
+		"twice":      raw("1 started 1 {\"pid\":1}\n2 started 1 {\"pid\":2}\n"),
+		"no-exit":    raw("1 exit 1 none\n"),
+		"exit-twice": raw("1 exit 1 {\"code\":0,\"duration\":1}\n2 exit 1 {\"code\":0,\"duration\":1}\n"),
+		"chunk":      raw("1 wire 1 " + strings.Repeat("x", maxChunk+1) + "\n"),
+		"long":       raw("1 exit 1 " + strings.Repeat("x", maxLine) + "\n"),
+		"overrun": fake(nil, func(l *lines) {
+			for range 8 << 20 / maxChunk { // nobody reads the wire
+				_ = l.write(message{verb: streamWire, channel: 1, text: make([]byte, maxChunk)})
+			}
+		}),
+		"bye":  raw("1 bye 0 terminated\n"),
+		"dead": fake(nil, func(*lines) { os.Exit(0) }),
+		"mute": raw(""),
+		"alive": fake(nil, func(l *lines) { // and never says how the child has ended
+			for l.write(message{verb: verbAlive, text: l.mark()}) == nil {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}),
+	} {
+		launchers[name] = f
+	}
+}
+
+func (l *lines) mark() []byte { return fmt.Append(nil, l.sent+1) }
+
+// TestNodeBreaksRules runs a job on nodes that do not keep to the rules.
+func TestNodeBreaksRules(t *testing.T) {
+	const lost = "no word for 300ms from gpu1"
+	for _, tt := range []struct {
+		launcher string
+		state    convstore.State
+		want     string // reason; "" = the job ends with 0
+	}{
+		{"old", convstore.StateError, "launcher gpu: the worker on gpu1 speaks protocol 7, and this jp 1"},
+		{"old-wire", convstore.StateError, "launcher gpu: the sub-agents on gpu1 speak protocol 7, and this jp 1"},
+		{"nonce", convstore.StateError, "launcher gpu: the worker on gpu1 answers another jp"},
+		{"lacks", convstore.StateRefused, `launcher gpu: gpu1: its sandbox cannot enforce a sandbox\x1b[2J`},
+		{"ok", "", ""},
+		{"again", "", ""},
+		{"second", convstore.StateError, "a second worker has answered"},
+		{"nonsense", convstore.StateError, `"Connection to gpu1 will be closed soon.": not a line of a worker`},
+		{"gap", convstore.StateError, "line 2 after line 0"},
+		{"ghost", convstore.StateError, `"out" for channel 2, which is not open`},
+		{"none", convstore.StateError, `"1 out 0 hi": not a line of a worker`},
+		{"node-verb", convstore.StateError, `"open": not for an owner`},
+		{"unknown", convstore.StateError, `"sing": not for an owner`},
+		{"credit", convstore.StateError, `"credit" of channel 1: not allowed now`},
+		{"credit-out", convstore.StateError, `"credit" of channel 1: not allowed now`},
+		{"pid", convstore.StateError, `"started" of channel 1: not allowed now`},
+		{"twice", convstore.StateError, `"started" of channel 1: not allowed now`},
+		{"no-exit", convstore.StateError, `"exit" of channel 1: not allowed now`},
+		{"exit-twice", "", ""},
+		{"chunk", convstore.StateError, "32769 bytes of a stream in one line"},
+		{"long", convstore.StateError, "a line of more than 262144 bytes"},
+		{"overrun", convstore.StateError, `"wire" of channel 1: not allowed now`},
+		{"bye", convstore.StateLost, lost},
+		{"dead", convstore.StateLost, lost},
+		{"mute", convstore.StateLost, lost},
+	} {
+		t.Run(tt.launcher, func(t *testing.T) {
+			t.Parallel()
+			p := pool(t, tt.launcher, func(o *Options) { o.Launcher.Lease = 300 * time.Millisecond })
+			j := newJob(t, "echo")
+			exit, err := p.Run(t.Context(), j.Job)
+			if tt.want == "" {
+				if err != nil || exit.Code != 0 {
+					t.Fatalf("Run = %+v, %v", exit, err)
+				}
+				return
+			}
+			want := tt.want
+			if tt.state == convstore.StateError && !strings.HasPrefix(want, "launcher") {
+				want = "the worker on gpu1 broke the protocol: " + want
+			}
+			var end *delegate.EndError
+			if !errors.As(err, &end) || exit.Code != -1 || end.State != tt.state || end.Reason != want || end.Hold != 0 {
+				t.Errorf("Run = %+v, %v, want %s: %s", exit, err, tt.state, want)
+			}
+		})
+	}
+}
+
+// TestNodeNeverEnds stops a job of a node that does not say how it has ended.
+func TestNodeNeverEnds(t *testing.T) {
+	p := pool(t, "alive", func(o *Options) { o.Launcher.Lease = 300 * time.Millisecond })
+	p.stopWait = 100 * time.Millisecond
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("Ctrl-C")
+	time.AfterFunc(100*time.Millisecond, func() { cancel(why) }) // either before it was opened or later
+	exit, err := p.Run(ctx, newJob(t, "echo").Job)
+	var end *delegate.EndError
+	if errors.As(err, &end) && end.State != convstore.StateLost || exit.Cause != why {
+		t.Errorf("Run = %+v, %v", exit, err)
+	}
+}
+
+// TestHostKilled kills everything while a job runs: it does not wait for the lease.
+func TestHostKilled(t *testing.T) {
+	p := pool(t, "plain", func(o *Options) { o.Launcher.Lease = time.Hour })
+	j := newJob(t, "deaf")
+	j.Stdout = onText("waits\n", p.Host.Kill)
+	exit, err := p.Run(t.Context(), j.Job)
+	var end *delegate.EndError
+	if !errors.As(err, &end) || end.State != convstore.StateLost || end.Hold != time.Hour+slack || exit.Cause == nil {
+		t.Errorf("Run = %+v, %v", exit, err)
+	}
+}
+
+// TestSpread runs two jobs at once where there may be two workers.
+func TestSpread(t *testing.T) {
+	p := pool(t, "plain", func(o *Options) { o.Launcher.Workers = 2 })
+	var all sync.WaitGroup
+	for range 3 {
+		j := newJob(t, "wait")
+		ctx, cancel := context.WithCancel(t.Context())
+		all.Go(func() { _, _ = p.Run(ctx, j.Job) })
+		<-j.started
+		defer cancel()
+	}
+	p.mu.Lock()
+	var loads []int
+	for _, c := range p.conns {
+		loads = append(loads, c.load)
+	}
+	p.mu.Unlock()
+	if fmt.Sprint(loads) != "[2 1]" {
+		t.Errorf("jobs of the connections: %v", loads)
+	}
+	t.Cleanup(all.Wait)
+}
+
+// owner is a jp that does not keep to the rules, with a real Node.
+type owner struct {
+	*lines
+	in     *io.PipeWriter
+	result chan error
+	stop   context.CancelCauseFunc
+	hello  hello
+}
+
+func serve(t *testing.T, first string) *owner {
+	t.Helper()
+	p := pool(t, "", nil) // its workspace and its host
+	theirIn, in := io.Pipe()
+	out, theirOut := io.Pipe()
+	ctx, stop := context.WithCancelCause(t.Context())
+	o := &owner{lines: newLines(out, in), in: in, result: make(chan error, 1), stop: stop}
+	go func() {
+		err := Node{Stdin: theirIn, Stdout: theirOut, Host: p.Host, Environ: os.Environ(), Build: "test", Warn: t.Logf}.Serve(ctx)
+		theirOut.Close()
+		o.result <- err
+	}()
+	go func() {
+		if first == "" {
+			_ = o.writeFirst(startWord, start{Protocol: Protocol, Wire: wire.Protocol, Nonce: "n", Lease: 500 * time.Millisecond, Workspace: p.Workspace})
+		} else {
+			_, _ = io.WriteString(in, first)
+		}
+	}()
+	return o
+}
+
+// TestOwnerBreaksRules has owners that do not keep to the rules: the node ends itself, and has run
+// nothing that it may not.
+func TestOwnerBreaksRules(t *testing.T) {
+	const run = "1 go 0 \n2 open 1 {\"args\":[\"jp\",\"query\",\"deaf\"]}\n"
+	for _, tt := range []struct{ name, first, then, want string }{
+		{"no start", "hello\n", "", "the first line is not that of a jp which starts sub-agents"},
+		{"no lease", "start {}\n", "", "a lease of 0s"},
+		{"second start", "", "start {}\n", `"start {}": not a line of a worker`},
+		{"no go", "", "1 open 1 {}\n", `"open" before the word to go`},
+		{"silent", "", "1 go 0 \n", "no word for 500ms from the jp that started this worker"},
+		{"silent with a child", "", run, "no word for 500ms from the jp that started this worker"},
+		{"gap", "", run + "4 stop 1\n", "line 4 after line 2"},
+		{"no sub-agent", "", "1 go 0 \n2 open 1 {\"args\":[\"sh\",\"-c\",\"id\"]}\n", "a channel that is no sub-agent"},
+		{"NUL", "", "1 go 0 \n2 open 1 {\"args\":[\"jp\",\"query\",\"a\\u0000b\"]}\n", "a channel with a NUL byte"},
+		{"same channel", "", run + "3 open 1 {\"args\":[\"jp\",\"query\",\"deaf\"]}\n", "channel 1 after channel 1"},
+		{"later channel", "", run + "3 in 2 hi\n", `"in" for channel 2, which was not opened`},
+		{"overrun", "", run + "3 wire 1 " + strings.Repeat("x", maxChunk+1) + "\n", "32769 bytes of a stream in one line"},
+		{"stream", "", run + "3 out 1 hi\n", `"out": not for a node`},
+		{"credit", "", run + "3 credit 1 out 1\n", `"credit" of channel 1: not allowed now`},
+		{"credit of nothing", "", run + "3 credit 1 in 1\n", `"credit" of channel 1: not allowed now`},
+		{"ended", "", run + "3 end 1 in\n4 in 1 hi\n", `"in" of channel 1: not allowed now`},
+		{"heard", "", run + "3 heard 0 9\n", "an answer to nothing"},
+		{"bye", "", run + "3 bye 0 \n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := serve(t, tt.first)
+			if tt.first == "" {
+				h, err := o.readHello(func([]byte) {})
+				if err != nil || h.Nonce != "n" || h.Refused != "" {
+					t.Fatalf("hello = %+v, %v", h, err)
+				}
+				go func() { _, _ = io.Copy(io.Discard, o.lines.in) }()
+				go func() { _, _ = io.WriteString(o.in, tt.then) }()
+			}
+			got := ""
+			if err := <-o.result; err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("Serve: %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestOwnerGone closes the lines: the children end.
+func TestOwnerGone(t *testing.T) {
+	o := serve(t, "")
+	if _, err := o.readHello(func([]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	_ = o.write(message{verb: verbGo}, says(verbOpen, 1, opening{Args: []string{"jp", "query", "deaf"}}))
+	var pid int
+	for {
+		m, err := o.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.verb == verbStarted {
+			_, _ = fmt.Sscanf(string(m.text), `{"pid":%d}`, &pid)
+			break
+		}
+	}
+	o.in.Close()
+	if err := <-o.result; err != errOwnerGone {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("process %d: %v", pid, err)
+	}
+}
+
+// TestNodeTerminated ends a node in order: the owner is told how the child has ended, and then bye.
+func TestNodeTerminated(t *testing.T) {
+	o := serve(t, "")
+	if _, err := o.readHello(func([]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	_ = o.write(message{verb: verbGo}, says(verbOpen, 1, opening{Args: []string{"jp", "query", "wait"}}))
+	why := errors.New("terminated")
+	var said []string
+	for {
+		m, err := o.next()
+		if err != nil {
+			break
+		}
+		switch m.verb {
+		case verbAlive:
+			_ = o.write(message{verb: verbHeard, text: m.text})
+			continue
+		case streamOut:
+			o.stop(why)
+		case verbExit:
+			m.text, _, _ = bytes.Cut(m.text, []byte(`,"max_rss"`))
+		case verbStarted:
+			continue
+		}
+		said = append(said, fmt.Sprintf("%s %d %s", m.verb, m.channel, m.text))
+	}
+	if got, want := strings.Join(said, "\n"), "out 1 waits\nexit 1 {\"code\":130\nbye 0 terminated"; got != want {
+		t.Errorf("the node said\n%s\nwant\n%s", got, want)
+	}
+	if err := <-o.result; err != why {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// FuzzLines reads what another side may say, and writes what was read.
+func FuzzLines(f *testing.F) {
+	for _, s := range []string{
+		"", "\n", "1 go 0 \n", "1 open 1 {\"args\":[\"jp\"]}\n", "1 wire+ 1 {\"a\":\n2 wire 1 1}\n", "1 go 0\n1 go 0\n3 go 0\n", "01 go 0\n", "1 go+ 0\n", "1  0\n",
+		"1 credit 1 wire 5\n", "jp-worker {}\n", "1 out 1 \xff\x00\n", "18446744073709551616 go 0\n", "1 in 0 x\n", "1 in 1\n", "9223372036854775807 in 9223372036854775807 x\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l := newLines(bytes.NewReader(text), io.Discard)
+		var list []message
+		for {
+			m, err := l.next()
+			if err != nil {
+				if bad := (*LineError)(nil); err != io.EOF && !errors.As(err, &bad) {
+					t.Fatalf("next: %v", err)
+				}
+				break
+			}
+			m.text = bytes.Clone(m.text)
+			list = append(list, m)
+		}
+		var out bytes.Buffer
+		if err := newLines(nil, &out).write(list...); err != nil {
+			t.Fatal(err)
+		}
+		again := newLines(&out, io.Discard)
+		for _, want := range list {
+			m, err := again.next()
+			if err != nil || m.verb != want.verb || m.channel != want.channel || m.more != want.more || !bytes.Equal(m.text, want.text) {
+				t.Fatalf("%+v came again as %+v, %v", want, m, err)
+			}
+		}
+	})
+}
+
+// FuzzOwner lets a node say anything while a channel is open: whatever it is, the owner holds no more
+// of a stream than its window, and the job ends.
+func FuzzOwner(f *testing.F) {
+	for _, s := range []string{
+		"", exitLine, "1 out 1 hi\n2 err+ 1 hi\n3 exit 1 {}\n", "1 alive 0 1\n2 wire 1 x\n", "1 started 1 {\"pid\":3}\n2 credit 1 wire 3\n", "1 bye 0 x\n", "\njp-worker {}\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		defer w.Close()
+		p := NewPool(pool(t, "", nil).Options)
+		c := newConn(p)
+		c.host, c.lines, c.stdin, c.heard = "gpu1", newLines(bytes.NewReader(text), io.Discard), w, sinceBoot()
+		j := newJob(t, "echo")
+		_, ch, err := c.open(j.Job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := c.read()
+		for _, i := range []*inlet{ch.wireIn, ch.out, ch.eo} {
+			if i.room < 0 || len(i.held) > windows[i.stream] {
+				t.Fatalf("%s holds %d bytes", i.stream, len(i.held))
+			}
+		}
+		c.answered = -time.Hour
+		c.finish(why)
+		select {
+		case <-ch.exit:
+		case <-c.gone:
+		}
+	})
+}

@@ -1,0 +1,424 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"jp/cmd/jp/internal/wire"
+	"jp/tools/proc"
+)
+
+// Node is a machine that runs sub-agents for an owner elsewhere.
+type Node struct {
+	Stdin  io.Reader // lines of the owner
+	Stdout io.Writer
+	// Host runs the sub-agents. It is killed when the owner is gone and they do not end.
+	Host    *proc.Host
+	Environ []string // environment of this process
+	Build   string   // version of this program
+	Warn    func(format string, a ...any)
+}
+
+// Bounds of a node.
+const (
+	startWait  = time.Minute     // until the first line of the owner
+	endWait    = time.Second     // from the interrupt to the kill when the owner is gone
+	childGrace = 4 * time.Second // from the interrupt to the kill otherwise
+	drainWait  = 10 * time.Second
+	maxLive    = 1024
+)
+
+var (
+	errOwnerGone = errors.New("the jp that started this worker is gone")
+	errBye       = errors.New("the jp that started this worker has ended")
+)
+
+// Serve serves one owner to its end. Nothing that it started is left then. When ctx ends, the
+// sub-agents are stopped and the owner is told how each has ended. The error is the cause of ctx, or
+// says how the owner went away; nil = it said so.
+func (n Node) Serve(ctx context.Context) error {
+	s := &serving{Node: n, lines: newLines(n.Stdin, n.Stdout), live: map[uint64]*process{}, over: make(chan error, 2)}
+	var stop context.CancelCauseFunc
+	s.ctx, stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	dir, err := os.MkdirTemp("", "jp-worker-") // 0700
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			n.Warn("%v", err)
+		}
+	}()
+	begun := make(chan struct{})
+	go func() {
+		if err := s.begin(dir); err != nil {
+			s.over <- err
+			return
+		}
+		close(begun)
+		s.over <- s.read()
+	}()
+	late := time.NewTimer(startWait)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case err := <-s.over:
+		return err
+	case <-late.C:
+		return errors.New("no first line of a jp which starts sub-agents: a worker is started by jp, through a launcher")
+	case <-begun:
+	}
+	looked := time.NewTicker(tick(s.lease.length))
+	defer looked.Stop()
+	go s.ask()
+	for {
+		select {
+		case <-looked.C:
+			if s.lease.over() {
+				s.leave(stop, s.expired())
+				return s.expired()
+			}
+			continue
+		case err := <-s.over:
+			s.leave(stop, err)
+			if err == errBye {
+				return nil
+			}
+			return err
+		case <-ctx.Done():
+		}
+		break
+	}
+	// The owner is there and hears how each sub-agent ends.
+	cause := context.Cause(ctx)
+	stop(cause)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.telling.Wait()
+		_ = s.lines.write(message{verb: verbBye, text: []byte(plain(cause.Error(), maxText))})
+	}()
+	for {
+		select {
+		case <-ended:
+			return cause
+		case <-looked.C:
+			if !s.lease.over() {
+				continue
+			}
+		case <-s.over:
+		}
+		s.leave(stop, cause)
+		return cause
+	}
+}
+
+func (s *serving) expired() error {
+	return fmt.Errorf("no word for %v from the jp that started this worker", s.lease.length)
+}
+
+// serving is a Node with an owner.
+type serving struct {
+	Node
+	lines   *lines
+	lease   *lease
+	root    string          // workspace
+	environ []string        // variables for all sub-agents
+	ctx     context.Context // of all sub-agents
+	over    chan error      // how the owner went away
+	work    sync.WaitGroup  // processes
+	telling sync.WaitGroup  // the owner of them
+
+	mu   sync.Mutex
+	last uint64 // number of the latest channel
+	live map[uint64]*process
+	done bool // nothing is begun any more
+}
+
+// process is a channel with its process.
+type process struct {
+	stop          context.CancelCauseFunc
+	in, wireIn    *inlet
+	wire, out, eo *outlet
+	gone          chan struct{}  // closed by cut
+	told          sync.WaitGroup // the owner, that it runs
+}
+
+// begin reads the first line of the owner, answers it, and waits for the word to go.
+func (s *serving) begin(dir string) error {
+	first, err := s.lines.readStart()
+	switch {
+	case err == io.EOF:
+		return errOwnerGone
+	case err != nil:
+		return err
+	case first.Lease <= 0:
+		return broken("a lease of %v", first.Lease)
+	}
+	host, _ := os.Hostname() // "" is shown as such
+	h := hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: first.Nonce, Build: s.Build, Host: host, Lacks: proc.Enforceable().Missing}
+	if first.Protocol == Protocol && first.Wire == wire.Protocol { // else the owner ends it
+		if s.root, s.environ, err = first.Workspace.Lay(dir); err != nil {
+			h.Refused = err.Error()
+		}
+	}
+	s.lease = newLease(first.Lease)
+	if err := s.lines.writeFirst(helloWord, h); err != nil {
+		return errOwnerGone
+	}
+	m, err := s.lines.next()
+	switch {
+	case err == io.EOF:
+		return errOwnerGone
+	case err != nil:
+		return err
+	case m.verb != verbGo || h.Refused != "":
+		return broken("%s before the word to go", quoted([]byte(m.verb)))
+	case s.lease.over():
+		return s.expired()
+	}
+	return nil
+}
+
+// ask asks the owner for its word, until everything is over.
+func (s *serving) ask() {
+	every := time.NewTicker(s.lease.length / 3)
+	defer every.Stop()
+	for s.lines.write(message{verb: verbAlive, text: s.lease.ask()}) == nil {
+		<-every.C
+	}
+}
+
+// leave ends everything because the owner is gone.
+func (s *serving) leave(stop context.CancelCauseFunc, cause error) {
+	s.mu.Lock()
+	s.done = true
+	for _, p := range s.live {
+		p.cut()
+	}
+	clear(s.live)
+	s.mu.Unlock()
+	stop(cause)
+	late := time.AfterFunc(endWait, s.Host.Kill)
+	defer late.Stop()
+	s.work.Wait()
+}
+
+// cut ends all streams of a process. Writes that nobody takes are left behind.
+func (p *process) cut() {
+	close(p.gone)
+	for _, o := range []*outlet{p.wire, p.out, p.eo} {
+		o.close()
+	}
+	p.in.close()
+	p.wireIn.close()
+}
+
+// read carries out what the owner says, and returns why it says no more.
+func (s *serving) read() error {
+	for {
+		m, err := s.lines.next()
+		switch {
+		case err == io.EOF:
+			return errOwnerGone
+		case err != nil:
+			return err
+		case s.lease.over(): // this machine was suspended: what waited meanwhile counts for nothing
+			return s.expired()
+		case m.verb == verbBye:
+			return errBye
+		}
+		if err := s.obey(m); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *serving) obey(m message) error {
+	if m.verb == verbHeard {
+		if n, ok := number(m.text); !ok || m.channel != 0 || !s.lease.answered(n) {
+			return broken("an answer to nothing")
+		}
+		return nil
+	}
+	if m.verb == verbOpen {
+		return s.open(m)
+	}
+	s.mu.Lock()
+	p, last := s.live[m.channel], s.last
+	s.mu.Unlock()
+	if m.channel == 0 || m.channel > last {
+		return broken("%s for channel %d, which was not opened", quoted([]byte(m.verb)), m.channel)
+	}
+	fits := true
+	switch m.verb {
+	case streamIn, streamWire:
+		if p != nil {
+			fits = p.inlet(m.verb).put(m.bytes())
+		}
+	case verbEnd:
+		stream := verb(m.text)
+		if fits = stream == streamIn || stream == streamWire; fits && p != nil {
+			p.inlet(stream).end()
+		}
+	case verbCredit:
+		stream, n, ok := readCredit(m.text)
+		if fits = ok && stream != streamIn; fits && p != nil {
+			fits = p.outlet(stream).allow(n)
+		}
+	case verbStop:
+		if p != nil {
+			p.stop(errStopped)
+		}
+	default:
+		return broken("%s: not for a node", quoted([]byte(m.verb)))
+	}
+	if !fits {
+		return broken("%s of channel %d: not allowed now", quoted([]byte(m.verb)), m.channel)
+	}
+	return nil
+}
+
+var errStopped = errors.New("stopped by its caller")
+
+func (p *process) inlet(stream verb) *inlet {
+	if stream == streamIn {
+		return p.in
+	}
+	return p.wireIn
+}
+
+func (p *process) outlet(stream verb) *outlet {
+	switch stream {
+	case streamWire:
+		return p.wire
+	case streamOut:
+		return p.out
+	}
+	return p.eo
+}
+
+// open begins a channel.
+func (s *serving) open(m message) error {
+	var o opening
+	if err := json.Unmarshal(m.text, &o); err != nil || len(o.Args) < 2 || o.Args[0] != "jp" || o.Args[1] != "query" {
+		return broken("a channel that is no sub-agent")
+	}
+	if slices.ContainsFunc(append(o.Environ, o.Args...), func(v string) bool { return strings.ContainsRune(v, 0) }) {
+		return broken("a channel with a NUL byte")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case m.channel <= s.last:
+		return broken("channel %d after channel %d", m.channel, s.last)
+	case len(s.live) >= maxLive:
+		return broken("more than %d channels", maxLive)
+	case s.done:
+		return nil
+	}
+	s.last = m.channel
+	p := &process{
+		in: newInlet(s.lines, streamIn, m.channel), wireIn: newInlet(s.lines, streamWire, m.channel),
+		gone: make(chan struct{}), wire: newOutlet(s.lines, streamWire, m.channel), out: newOutlet(s.lines, streamOut, m.channel), eo: newOutlet(s.lines, streamErr, m.channel),
+	}
+	s.live[m.channel] = p
+	var ctx context.Context
+	ctx, p.stop = context.WithCancelCause(s.ctx)
+	s.telling.Add(1)
+	s.work.Go(func() {
+		defer p.stop(nil)
+		e := s.run(ctx, m.channel, p, o)
+		s.mu.Lock()
+		if s.live[m.channel] != nil {
+			delete(s.live, m.channel)
+			p.cut()
+		}
+		s.mu.Unlock()
+		go func() { // not waited for when the owner is gone
+			defer s.telling.Done()
+			p.told.Wait()
+			_ = s.lines.write(says(verbExit, m.channel, e))
+		}()
+	})
+	return nil
+}
+
+// run runs the process of a channel to its end, and all its streams.
+func (s *serving) run(ctx context.Context, channel uint64, p *process, o opening) (e exited) {
+	end, theirs, err := proc.Pair()
+	if err != nil {
+		return exited{Code: -1, Error: err.Error()}
+	}
+	defer theirs.Close()
+	conn, err := net.FileConn(end)
+	end.Close()
+	if err != nil {
+		return exited{Code: -1, Error: err.Error()}
+	}
+	ours := conn.(*net.UnixConn)
+	defer ours.Close()
+	go func() {
+		_, _ = io.Copy(struct{ io.Writer }{ours}, p.wireIn)
+		_ = ours.CloseWrite() // fails if the process has gone
+	}()
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		_, _ = io.Copy(p.wire, struct{ io.Reader }{ours})
+	}()
+	exit, err := s.Host.Run(ctx, proc.Spec{
+		Kind: proc.Agent, Args: o.Args, Env: s.environOf(o.Environ), Dir: s.root, Grace: childGrace,
+		Stdin: p.in, Stdout: p.out, Stderr: p.eo, Wire: theirs,
+		Started: func(pid int) {
+			theirs.Close() // or the end of its side would not show
+			p.told.Go(func() { _ = s.lines.write(says(verbStarted, channel, started{PID: pid})) })
+		},
+	})
+	theirs.Close()
+	p.in.close()
+	_ = ours.SetReadDeadline(time.Now().Add(drainWait))
+	select {
+	case <-said:
+	case <-p.gone:
+	}
+	e = exited{Code: exit.Code, Signal: int(exit.Signal), MaxRSS: exit.MaxRSS, Duration: exit.Duration}
+	if exit.Cause != nil {
+		e.Stopped = plain(exit.Cause.Error(), maxText)
+	}
+	if err != nil {
+		e.Error = plain(err.Error(), maxText)
+	}
+	return e
+}
+
+// forwarded are the variables that a sub-agent elsewhere gets of its owner. No key is among them.
+func forwarded() []string {
+	return []string{"TRACEPARENT", "TRACESTATE", "OTEL_SDK_DISABLED"}
+}
+
+// environOf returns the environment of a sub-agent: that of this machine, and what the owner sends.
+func (s *serving) environOf(sent []string) []string {
+	env := proc.Environ(s.Environ, append(proc.AgentEnv(), append(s.environ, "JP_NONINTERACTIVE=1")...)...)
+	return proc.Environ(env, append([]string{"*"}, proc.Environ(sent, forwarded()...)...)...)
+}
+
+// signalOf returns a signal that a node names.
+func signalOf(n int) syscall.Signal {
+	if n < 0 || n > 64 {
+		return 0
+	}
+	return syscall.Signal(n)
+}

@@ -1,0 +1,363 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/trust"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
+)
+
+// The test binary is a launcher (the first argument says which), a node, and a sub-agent, as
+// processes of their own.
+func TestMain(m *testing.M) {
+	proc.Guard(os.Args)
+	switch {
+	case len(os.Args) > 2 && os.Args[len(os.Args)-1] == "worker":
+		os.Exit(launchers[os.Args[1]]())
+	case len(os.Args) > 2 && os.Args[0] == "jp" && os.Args[1] == "query":
+		os.Exit(child(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// launchers are what stands between the owner and a node, or instead of a node.
+var launchers = map[string]func() int{
+	"plain": func() int { return node(os.Stdin) },
+	"noisy": func() int {
+		fmt.Print("Welcome to gpu1\n\nLast login: today")
+		return node(os.Stdin)
+	},
+	"failing": func() int {
+		fmt.Fprintln(os.Stderr, "no such host")
+		return 0
+	},
+	"silent": func() int {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
+	},
+	"endless": func() int {
+		for {
+			if _, err := os.Stdout.Write(make([]byte, 4096)); err != nil {
+				return 1
+			}
+		}
+	},
+}
+
+// node is jp worker.
+func node(stdin io.Reader) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	host := proc.NewHost(proc.Options{})
+	err := Node{Stdin: stdin, Stdout: os.Stdout, Host: host, Environ: os.Environ(), Build: "test", Warn: func(string, ...any) {}}.Serve(ctx)
+	if left := host.Close(); err == nil {
+		err = left
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "jp worker:", err)
+		return 1
+	}
+	return 0
+}
+
+// child is a sub-agent.
+func child(what string) int {
+	in, err := proc.Inherit()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 9
+	}
+	in.Watch(func() {})
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	switch what {
+	case "echo": // stdin to stdout, the wire to the wire
+		_, _ = io.Copy(os.Stdout, os.Stdin)
+		fmt.Fprint(os.Stderr, "heard")
+		_, _ = io.Copy(in.Wire, in.Wire)
+		return 7
+	case "wait":
+		fmt.Println("waits")
+		<-interrupted
+		return 130
+	case "deaf":
+		fmt.Println("waits")
+		select {}
+	case "environ":
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, "PATH=") && !strings.HasPrefix(v, "HOME=") {
+				fmt.Println(v)
+			}
+		}
+	case "flood": // nobody reads its wire
+		_, _ = io.Copy(in.Wire, io.LimitReader(zeros{}, 8<<20))
+	case "killed":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	return 0
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// pool returns a Pool with a launcher of this binary.
+func pool(t *testing.T, launcher string, change func(*Options)) *Pool {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, ".jp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := proc.NewHost(proc.Options{})
+	o := Options{
+		Name: "gpu", Host: host, Dir: root, Environ: os.Environ(), Workspace: trust.Sent{Root: root},
+		Launcher: &profiles.Launcher{Command: []string{exe, launcher}, Program: "jp", Workers: 1, Children: 50, Starting: 8, Attempts: 1, Queue: 30 * time.Second, Lease: 30 * time.Second},
+		Log:      slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&o)
+	}
+	p := NewPool(o)
+	t.Cleanup(func() {
+		p.Close()
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// job is a job and what comes of it.
+type job struct {
+	delegate.Job
+	wire           net.Conn // our end
+	stdout, stderr bytes.Buffer
+	host           string
+	started        chan int
+}
+
+func newJob(t testing.TB, args ...string) *job {
+	t.Helper()
+	ours, theirs, err := proc.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours.Close()
+	t.Cleanup(func() { conn.Close() })
+	j := &job{wire: conn, started: make(chan int, 1)}
+	j.Job = delegate.Job{
+		Args: append([]string{"jp", "query"}, args...), Stdout: &j.stdout, Stderr: &j.stderr, Wire: theirs,
+		Started: func(host string, pid int) { j.host = host; j.started <- pid },
+	}
+	return j
+}
+
+// TestRun runs a job and compares all that comes of it.
+func TestRun(t *testing.T) {
+	for _, launcher := range []string{"plain", "noisy"} {
+		p := pool(t, launcher, nil)
+		for _, size := range []int{0, 1, 1000, 3 << 20} {
+			j := newJob(t, "echo")
+			text := bytes.Repeat([]byte("a line\nand \x00\xff half"), size/16+1)[:size]
+			j.Stdin = text
+			var back []byte
+			var said sync.WaitGroup
+			said.Go(func() {
+				_, _ = j.wire.Write(text)
+				_ = j.wire.(*net.UnixConn).CloseWrite()
+			})
+			said.Go(func() { back, _ = io.ReadAll(j.wire) })
+			exit, err := p.Run(t.Context(), j.Job)
+			said.Wait()
+			host, _ := os.Hostname()
+			if err != nil || exit.Code != 7 || exit.Cause != nil || exit.Duration == 0 || exit.MaxRSS == 0 {
+				t.Errorf("%s: Run = %+v, %v", launcher, exit, err)
+			}
+			if !bytes.Equal(back, text) || !bytes.Equal(j.stdout.Bytes(), text) || j.stderr.String() != "heard" || j.host != host || <-j.started <= 0 {
+				t.Errorf("%s: %d bytes: wire %d, stdout %d, stderr %q, host %q", launcher, size, len(back), j.stdout.Len(), &j.stderr, j.host)
+			}
+		}
+	}
+}
+
+// TestMany runs 200 jobs on one connection, beside one whose wire nobody reads.
+func TestMany(t *testing.T) {
+	p := pool(t, "plain", func(o *Options) { o.Launcher.Children = 201 })
+	slow := newJob(t, "flood")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Run(ctx, slow.Job)
+		ended <- err
+	}()
+	<-slow.started
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			j := newJob(t, "echo")
+			j.Stdin = fmt.Append(nil, "question ", i)
+			go func() {
+				_, _ = j.wire.Write([]byte("frame\n"))
+				_ = j.wire.(*net.UnixConn).CloseWrite()
+			}()
+			exit, err := p.Run(t.Context(), j.Job)
+			back, _ := bufio.NewReader(j.wire).ReadString('\n')
+			if err != nil || exit.Code != 7 || back != "frame\n" || j.stdout.String() != string(j.Stdin) {
+				t.Errorf("job %d: %+v, %v, wire %q, stdout %q", i, exit, err, back, &j.stdout)
+			}
+		})
+	}
+	all.Wait()
+	select {
+	case err := <-ended:
+		t.Errorf("the job that nobody reads has ended: %v", err)
+	default:
+	}
+	cancel()
+	slow.wire.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStop stops jobs: one that ends when it is asked to, and one that does not.
+func TestStop(t *testing.T) {
+	p := pool(t, "plain", nil)
+	why := errors.New("Ctrl-C")
+	for _, tt := range []struct {
+		what string
+		want proc.Exit
+	}{
+		{"wait", proc.Exit{Code: 130, Cause: why}},
+		{"deaf", proc.Exit{Code: -1, Signal: syscall.SIGKILL, Cause: why}},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		j := newJob(t, tt.what)
+		j.Stdout = onText("waits\n", func() { cancel(why) })
+		exit, err := p.Run(ctx, j.Job)
+		exit.Duration, exit.MaxRSS = 0, 0
+		if err != nil || exit != tt.want {
+			t.Errorf("%s: Run = %+v, %v, want %+v", tt.what, exit, err, tt.want)
+		}
+	}
+}
+
+// onText calls f when text was written.
+type onTextWriter struct {
+	text string
+	buf  []byte
+	f    func()
+}
+
+func onText(text string, f func()) io.Writer { return &onTextWriter{text: text, f: sync.OnceFunc(f)} }
+
+func (w *onTextWriter) Write(p []byte) (int, error) {
+	if w.buf = append(w.buf, p...); strings.Contains(string(w.buf), w.text) {
+		w.f()
+	}
+	return len(p), nil
+}
+
+// TestEnvironment compares the environment of a sub-agent with what it may have.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("SOME_API_KEY", "secret")
+	p := pool(t, "plain", nil)
+	j := newJob(t, "environ")
+	j.Environ = []string{"TRACEPARENT=00-1", "ANTHROPIC_API_KEY=secret", "LD_PRELOAD=x", "JP_STORE=/elsewhere", "HOME=/elsewhere"}
+	if exit, err := p.Run(t.Context(), j.Job); err != nil || exit.Code != 0 {
+		t.Fatalf("Run = %+v, %v", exit, err)
+	}
+	var names []string
+	for line := range strings.Lines(j.stdout.String()) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if names = append(names, name); name == "JP_STORE" && !strings.Contains(value, "jp-worker-") || name == "HOME" && value == "/elsewhere" {
+			t.Errorf("environment has %s", line)
+		}
+	}
+	for _, want := range []string{"JP_NONINTERACTIVE", "JP_STORE", "TRACEPARENT"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("environment %q lacks %s", names, want)
+		}
+	}
+	if strings.Contains(j.stdout.String(), "secret") || slices.Contains(names, "LD_PRELOAD") {
+		t.Errorf("environment: %s", &j.stdout)
+	}
+}
+
+// TestLaunchFails has launchers that lead to no node.
+func TestLaunchFails(t *testing.T) {
+	for _, tt := range []struct {
+		launcher string
+		change   func(*Options)
+		state    convstore.State
+		want     string
+	}{
+		{"failing", nil, convstore.StateError, "launcher gpu: it ended (exit 0) before it led to a worker: no such host"},
+		{"failing", func(o *Options) { o.Launcher.Attempts = 3 }, convstore.StateError, "launcher gpu: it ended (exit 0) before it led to a worker: no such host"},
+		{"silent", func(o *Options) { o.Launcher.Queue = 100 * time.Millisecond }, convstore.StateError, "launcher gpu: nothing for 100ms, and said nothing"},
+		{"endless", nil, convstore.StateError, "launcher gpu: it leads to no worker: a line of more than 65536 bytes: "},
+		{"plain", func(o *Options) { o.Workspace.Root = "/nowhere" }, convstore.StateRefused, "launcher gpu: HOST: workspace /nowhere: not there"},
+		{"plain", func(o *Options) { o.Launcher.Command = []string{"/nowhere/ssh"} }, convstore.StateError, "launcher gpu: exec /nowhere/ssh: no such file or directory before it led to a worker, and said nothing"},
+	} {
+		p := pool(t, tt.launcher, tt.change)
+		for range 2 {
+			j := newJob(t, "echo")
+			exit, err := p.Run(t.Context(), j.Job)
+			var end *delegate.EndError
+			host, _ := os.Hostname()
+			if want := strings.ReplaceAll(tt.want, "HOST", host); !errors.As(err, &end) || exit.Code != -1 || end.State != tt.state || !strings.HasPrefix(end.Reason, want) || end.Hold != 0 {
+				t.Errorf("%s: Run = %+v, %v, want %s: %s", tt.launcher, exit, err, tt.state, want)
+			}
+		}
+	}
+}
+
+// TestProbe looks at a node.
+func TestProbe(t *testing.T) {
+	host, _ := os.Hostname()
+	r, err := Probe(t.Context(), pool(t, "noisy", nil).Options)
+	if err != nil || r.Host != host || r.Build != "test" || r.Launch <= 0 || r.RoundTrip <= 0 {
+		t.Errorf("Probe = %+v, %v", r, err)
+	}
+	_, err = Probe(t.Context(), pool(t, "failing", nil).Options)
+	if end := (*delegate.EndError)(nil); !errors.As(err, &end) || end.Reason != "launcher gpu: it ended (exit 0) before it led to a worker: no such host" {
+		t.Errorf("Probe: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("Ctrl-C")
+	time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
+	if _, err = Probe(ctx, pool(t, "silent", nil).Options); err != why {
+		t.Errorf("Probe: %v", err)
+	}
+}
