@@ -202,11 +202,11 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	number, fresh := d.Number, c.ID == 0
 	if made {
 		// The child is used again, unless somebody moved or removed it.
-		_, err := s.within(t, d.Child)
+		child, err := s.within(t, d.Child)
 		if held, lockErr := t.Held(d.Child); err == nil && (held || lockErr != nil) {
 			return cmp.Or(lockErr, t.existed(r, d))
 		}
-		if err == nil {
+		if err == nil && !(d.Fresh && t.away(d.Child, child) != nil) {
 			c.ID, fresh = d.Child, d.Fresh
 		}
 	} else if number, err = t.NextNumber(db.Delegations); err != nil {

@@ -121,10 +121,7 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 	default:
 		worse(convstore.State(result.Status), result.Reason)
 	}
-	if far != nil { // nobody knows how the process ended, but it has said all that it was to say
-		return state, reason
-	}
-	if !agrees(end, state) {
+	if far == nil && !agrees(end, state) { // of a lost one nobody knows how it ended, but it has said all that it was to say
 		worse(os, osReason)
 	}
 	if errors.Is(end.Cause, context.DeadlineExceeded) && state == convstore.StateCancelled {
@@ -133,7 +130,7 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 	if errors.Is(end.Cause, convstore.ErrStopped) && state == convstore.StateCancelled {
 		reason = byPerson
 	}
-	if runErr != nil && end.Cause == nil {
+	if runErr != nil && far == nil && end.Cause == nil {
 		// for example because something of it is still running
 		worse(convstore.StateError, runErr.Error())
 	}

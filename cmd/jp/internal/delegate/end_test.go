@@ -20,7 +20,7 @@ func TestVerdict(t *testing.T) {
 	ended := func(s convstore.State) *convstore.TurnEnd { return &convstore.TurnEnd{State: s} }
 	said := func(s convstore.State) *stream.Result { return &stream.Result{Status: string(s)} }
 	deadline := fmt.Errorf("x: %w", context.DeadlineExceeded)
-	cancel := errors.New("interrupted")
+	cancel, lost := errors.New("interrupted"), &EndError{State: "lost"}
 	tests := []struct {
 		name   string
 		exit   proc.Exit
@@ -62,6 +62,13 @@ func TestVerdict(t *testing.T) {
 		{"something still runs", proc.Exit{}, errors.New("1 process left"), ended("ok"), said("ok"), "error"},
 		{"partial, and something still runs", proc.Exit{Code: 7}, errors.New("1 process left"), ended("partial"), said("partial"), "error"},
 		{"finished at the deadline", proc.Exit{Cause: deadline}, nil, ended("ok"), said("ok"), "ok"},
+		{"lost elsewhere", proc.Exit{Code: -1}, lost, nil, nil, "lost"},
+		{"lost elsewhere, in a turn", proc.Exit{Code: -1}, lost, nil, said("ok"), "lost"},
+		{"lost elsewhere, no result", proc.Exit{Code: -1}, lost, ended("ok"), nil, "lost"},
+		{"lost elsewhere, handed in", proc.Exit{Code: -1}, lost, ended("ok"), said("ok"), "ok"},
+		{"lost elsewhere at the deadline, handed in", proc.Exit{Code: -1, Cause: deadline}, lost, ended("cancelled"), said("cancelled"), "timeout"},
+		{"refused elsewhere", proc.Exit{Code: -1}, &EndError{State: "refused"}, nil, nil, "refused"},
+		{"broke the protocol elsewhere, handed in", proc.Exit{Code: -1}, &EndError{State: "error"}, ended("ok"), said("ok"), "error"},
 		{"partial at the deadline", proc.Exit{Code: 7, Cause: deadline}, nil, ended("partial"), said("partial"), "partial"},
 	}
 	for _, tt := range tests {

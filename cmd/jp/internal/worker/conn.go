@@ -63,7 +63,8 @@ type conn struct {
 type channel struct {
 	in, wire        *outlet
 	wireIn, out, eo *inlet
-	started         func(pid int)
+	runs            bool     // it was said that the process runs; of who reads
+	started         chan int // process id, once it is known
 	exit            chan exited
 }
 
@@ -338,9 +339,9 @@ func (c *conn) obey(m message) error {
 		}
 	case verbStarted:
 		var s started
-		if fits = json.Unmarshal(m.text, &s) == nil && s.PID > 0 && ch.started != nil; fits {
-			ch.started(s.PID)
-			ch.started = nil
+		if fits = json.Unmarshal(m.text, &s) == nil && s.PID > 0 && !ch.runs; fits {
+			ch.runs = true
+			ch.started <- s.PID
 		}
 	case verbExit:
 		var e exited
@@ -454,7 +455,7 @@ func (c *conn) open(job delegate.Job) (uint64, *channel, error) {
 	ch := &channel{
 		in: newOutlet(c.lines, streamIn, n), wire: newOutlet(c.lines, streamWire, n),
 		wireIn: newInlet(c.lines, streamWire, n), out: newInlet(c.lines, streamOut, n), eo: newInlet(c.lines, streamErr, n),
-		started: func(pid int) { job.Started(c.host, pid) }, exit: make(chan exited, 1),
+		started: make(chan int, 1), exit: make(chan exited, 1),
 	}
 	c.channels[n] = ch
 	c.mu.Unlock()
@@ -492,7 +493,12 @@ func (c *conn) run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
 			_, _ = io.Copy(io.Discard, s.from) // nobody takes it, and that stops nobody
 		})
 	}
-	exit, err := c.await(ctx, n, ch)
+	exit, err := c.await(ctx, n, ch, job.Started)
+	select {
+	case pid := <-ch.started: // it has ended at once
+		job.Started(c.host, pid)
+	default:
+	}
 	if end := (*delegate.EndError)(nil); errors.As(err, &end) {
 		ours.Close()
 	} else {
@@ -503,11 +509,14 @@ func (c *conn) run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
 }
 
 // await waits for the end of a process, and stops it when ctx ends.
-func (c *conn) await(ctx context.Context, n uint64, ch *channel) (exit proc.Exit, err error) {
+func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(host string, pid int)) (exit proc.Exit, err error) {
 	done, over := ctx.Done(), c.over
 	var late <-chan time.Time
 	for {
 		select {
+		case pid := <-ch.started:
+			started(c.host, pid)
+			continue
 		case e := <-ch.exit:
 			return c.exit(e, exit.Cause)
 		case <-done:

@@ -1,0 +1,75 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestLease lets the owner of a run on another machine die: the conversation is busy until the lease
+// is over, however often it is tried, and a call whose child had not begun gets another child.
+func TestLease(t *testing.T) {
+	ctx := context.Background()
+	st := openStore(t)
+	root, err := st.Create(ctx, New{Config: Config{JSON: []byte("{}")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope, err := st.Below(ctx, root.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserve := func(child Child) (*Reservation, error) {
+		rs, err := scope.Reserve(ctx, func(Standing) ([]Child, error) { return []Child{child}, nil })
+		if err != nil {
+			return nil, err
+		}
+		return rs[0], nil
+	}
+	begin := func(call string, lease time.Duration, turn bool) ID {
+		r, err := reserve(Child{Call: call, Config: Config{JSON: []byte("{}")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := scope.Lease(ctx, r, lease); err != nil {
+			t.Fatal(err)
+		}
+		if turn {
+			log, err := scope.Log(ctx, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := log.Append(ctx, Event{Body: TurnStart{}}, Event{Body: UserMessage{Text: "?"}}); err != nil {
+				t.Fatal(err)
+			}
+			log.Close()
+		}
+		if err := r.Release(); err != nil { // as when the process dies
+			t.Fatal(err)
+		}
+		return r.Child.ID
+	}
+	far := begin("far", time.Hour, true)
+	for i := range 3 {
+		_, err := reserve(Child{Call: "again", ID: far})
+		var busy *BusyError
+		if !errors.As(err, &busy) || busy.ID != far || busy.Away <= 59*time.Minute || busy.Away > time.Hour {
+			t.Fatalf("try %d: %v", i, err)
+		}
+	}
+	if c, err := st.Get(ctx, far); err != nil || c.Status != Status(StateLost) {
+		t.Errorf("Get = %+v, %v", c.Status, err)
+	}
+	over := begin("over", time.Nanosecond, true)
+	if r, err := reserve(Child{Call: "over again", ID: over}); err == nil {
+		_ = r.Release()
+	} else if _, err = reserve(Child{Call: "over again", ID: over}); err != nil { // the nanosecond begins when it is settled
+		t.Errorf("after the lease: %v", err)
+	}
+	unstarted := begin("unstarted", time.Hour, false)
+	r, err := reserve(Child{Call: "unstarted", Config: Config{JSON: []byte("{}")}})
+	if err != nil || r.Existed || r.Child.ID == unstarted {
+		t.Errorf("a call whose child had not begun: %+v, %v", r, err)
+	}
+}
