@@ -4,7 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
@@ -12,8 +16,81 @@ import (
 )
 
 // Target finds one conversation by what a user calls it: an id, ., active, recent, newest or
-// previous. It does not check that an id exists. Inside a tool only an id is allowed.
+// previous, the last digits of an id, a title or a part of one. It does not check that an id exists.
+// Inside a tool only an id is allowed.
 func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, error) {
+	id, err := w.Exactly(ctx, word)
+	if none := (*convstore.NotFoundError)(nil); w.Within != nil || word == "" || !errors.As(err, &none) {
+		return id, err
+	}
+	st, openErr := w.Store(ctx)
+	if openErr != nil {
+		return 0, openErr
+	}
+	heads, listErr := st.Heads(ctx, convstore.Filter{}, nil)
+	if listErr != nil {
+		return 0, listErr
+	}
+	all, listErr := st.Heads(ctx, convstore.Filter{Hidden: true, Archived: true}, nil)
+	if listErr != nil {
+		return 0, listErr
+	}
+	found := matching(heads, word)
+	if len(found) == 0 {
+		found = matching(all, word)
+	}
+	switch len(found) {
+	case 0:
+		return 0, err
+	case 1:
+		w.Con.Note("%q is %s", word, candidate(found[0]))
+		return found[0].ID, nil
+	}
+	const most = 5
+	slices.SortFunc(found, func(a, b convstore.Head) int { return b.Updated.Compare(a.Updated) })
+	var names []string
+	for _, h := range found[:min(len(found), most)] {
+		names = append(names, candidate(h))
+	}
+	if more := len(found) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return 0, exit.Usagef("conversation %q: may be %s", word, strings.Join(names, ", ")).WithHint("give an id, or more of the title")
+}
+
+// lastDigits is the least number of digits that can name an id by its end.
+const lastDigits = 3
+
+// matching returns the conversations whose id ends with these digits, else those with this title,
+// else those with a title that contains it. Upper and lower case are the same.
+func matching(heads []convstore.Head, word string) []convstore.Head {
+	word = strings.ToLower(word)
+	_, err := strconv.ParseUint(word, 10, 64)
+	digits := err == nil && len(word) >= lastDigits
+	for _, fits := range []func(h convstore.Head) bool{
+		func(h convstore.Head) bool { return digits && strings.HasSuffix(h.ID.String(), word) },
+		func(h convstore.Head) bool { return strings.ToLower(h.Title) == word },
+		func(h convstore.Head) bool { return strings.Contains(strings.ToLower(h.Title), word) },
+	} {
+		var found []convstore.Head
+		for _, h := range heads {
+			if fits(h) {
+				found = append(found, h)
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// candidate is a conversation in a message.
+func candidate(h convstore.Head) string { return fmt.Sprintf("%s %q", h.ID, h.Title) }
+
+// Exactly is Target without digits and titles, for words that a program has written: one of them
+// must not be taken for the title of a conversation.
+func (w *Workspace) Exactly(ctx context.Context, word string) (convstore.ID, error) {
 	if w.Within != nil {
 		return convstore.ParseID(word)
 	}
@@ -94,8 +171,8 @@ func (w *Workspace) OneTarget(ctx context.Context, word string) (convstore.ID, e
 func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID, error) {
 	var ids []convstore.ID
 	seen := map[convstore.ID]bool{}
-	add := func(word string) error {
-		id, err := w.Target(ctx, word)
+	add := func(word string, find func(context.Context, string) (convstore.ID, error)) error {
+		id, err := find(ctx, word)
 		if err == nil && !seen[id] {
 			seen[id] = true
 			ids = append(ids, id)
@@ -104,7 +181,7 @@ func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID
 	}
 	for _, word := range words {
 		if word != "-" {
-			if err := add(word); err != nil {
+			if err := add(word, w.Target); err != nil {
 				return nil, err
 			}
 			continue
@@ -112,7 +189,7 @@ func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID
 		stdin := bufio.NewScanner(w.Con.IO.In)
 		stdin.Split(bufio.ScanWords)
 		for stdin.Scan() {
-			if err := add(stdin.Text()); err != nil {
+			if err := add(stdin.Text(), w.Exactly); err != nil {
 				return nil, err
 			}
 		}

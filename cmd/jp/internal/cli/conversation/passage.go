@@ -26,8 +26,9 @@ type passage struct {
 func (g *Group) passages(ctx context.Context, words []string, all convstore.Range) ([]passage, error) {
 	var out []passage
 	at := map[convstore.ID]int{}
+	find := g.WS.Target
 	add := func(word string, r convstore.Range) error {
-		id, err := g.WS.Target(ctx, word)
+		id, err := find(ctx, word)
 		if err != nil {
 			return err
 		}
@@ -62,6 +63,7 @@ func (g *Group) passages(ctx context.Context, words []string, all convstore.Rang
 			}
 			continue
 		}
+		find = g.WS.Exactly
 		lines := bufio.NewReader(g.Con.IO.In)
 		for {
 			line, err := lines.ReadString('\n')
