@@ -176,17 +176,30 @@ func (g *Group) printTable(cs []convstore.Conversation, hidden bool) error {
 	}
 	t := term.Table{Columns: []term.Column{
 		{Title: "id"}, {Title: "title", Flex: true}, {Title: "status"}, {Title: "turns", Right: true, Drop: 1},
-		{Title: "profile", Drop: 4}, {Title: "model", Drop: 5}, {Title: "cost", Right: true, Drop: 3}, {Title: "activity", Right: true, Drop: 2},
+		{Title: "marks", Drop: 3}, {Title: "profile", Drop: 5}, {Title: "model", Drop: 6}, {Title: "cost", Right: true, Drop: 4}, {Title: "activity", Right: true, Drop: 2},
 	}}
 	now := time.Now()
 	for _, c := range cs {
 		title := wording.Either(c.Title == "", "-", c.Title) + hiddenNote(c, hidden, " ")
 		t.Rows = append(t.Rows, []string{
 			c.ID.String(), title, string(c.Status), strconv.Itoa(c.Turns),
-			c.Profile, c.Model, wording.Dollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
+			strings.Join(marks(c), " "), c.Profile, c.Model, wording.Dollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
 		})
 	}
 	return g.Con.Text(func(w *bufio.Writer) error { return t.Write(w, g.Con.IO) })
+}
+
+// marks names what is special about a conversation.
+func marks(c convstore.Conversation) (list []string) {
+	for _, m := range []struct {
+		on   bool
+		text string
+	}{{c.Hidden, "hidden"}, {c.Pinned, "pinned"}, {c.Archived(), "archived"}} {
+		if m.on {
+			list = append(list, m.text)
+		}
+	}
+	return list
 }
 
 // age returns the time since then in one unit.
@@ -252,6 +265,9 @@ func treeText(c convstore.Conversation) string {
 	}
 	if c.CostNano == nil || *c.CostNano != 0 {
 		parts = append(parts, wording.Either(c.CostNano == nil, "cost unknown", wording.Dollars(c.CostNano)))
+	}
+	if list := marks(c); list != nil {
+		parts = append(parts, "["+strings.Join(list, " ")+"]")
 	}
 	if c.Title != "" {
 		parts = append(parts, c.Title)

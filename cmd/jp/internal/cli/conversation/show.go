@@ -209,16 +209,7 @@ func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) e
 		row("root", c.Root.String())
 	}
 	row("depth", strconv.Itoa(c.Depth))
-	var marks []string
-	for _, m := range []struct {
-		on   bool
-		text string
-	}{{c.Hidden, "hidden"}, {c.Pinned, "pinned"}, {c.Archived(), "archived"}} {
-		if m.on {
-			marks = append(marks, m.text)
-		}
-	}
-	row("marks", strings.Join(marks, ", "))
+	row("marks", strings.Join(marks(c), ", "))
 	row("created", local(c.CreatedAt))
 	row("activity", local(c.UpdatedAt))
 	row("expires", local(c.ExpiresAt))
@@ -258,7 +249,7 @@ func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) e
 	if len(s.ChildList) > 0 {
 		fmt.Fprintf(w, "\nchildren:\n")
 		for _, child := range s.ChildList {
-			fmt.Fprintf(w, "  %s%s\n", treeText(child), wording.Either(child.Hidden, "  (hidden)", ""))
+			fmt.Fprintf(w, "  %s\n", treeText(child))
 		}
 	}
 	return nil
