@@ -36,8 +36,8 @@ func newListCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list conversations",
 		About: "Without flags it lists all conversations that are neither hidden nor archived. " +
-			"Parents come before their children, in order of creation. (+3 hidden) after a parent " +
-			"counts its hidden children.\n\n" +
+			"The one with the latest activity comes first. (+3 hidden) after a parent counts its hidden " +
+			"children.\n\n" +
 			"On a terminal it prints a table that fits. In a pipe it prints tab-separated lines: " +
 			"id, status, turns, time of the last activity, profile, model, cost in dollars, " +
 			"title, and (+3 hidden) if it applies. Tabs, newlines and backslashes are escaped.",
@@ -46,7 +46,7 @@ func newListCommand(g *Group) *cli.Command {
 			command.Bool(&o.tree, "tree", "draw the tree"),
 			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
 			command.Bool(&o.archived, "archived", "archived conversations too"),
-			command.Choice(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost"),
+			command.Choice(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost, the least first (default: the latest activity first)"),
 			command.Bool(&o.descending, "descending", "reverse the order"),
 			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
 			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
@@ -55,7 +55,7 @@ func newListCommand(g *Group) *cli.Command {
 		Examples: []string{
 			"jp conversation ls --tree --hidden",
 			"jp conversation ls --root=jp-c17543982411 --hidden -F json",
-			"jp c ls --sort activity --descending --limit 10",
+			"jp c ls --limit 10",
 		},
 		Run: func(ctx context.Context, _ []string) error { return runList(ctx, g, o) },
 	})
@@ -108,6 +108,9 @@ func runList(ctx context.Context, g *Group, o listOptions) error {
 			"": convstore.SortTree, "created": convstore.SortCreated, "activity": convstore.SortActivity,
 			"title": convstore.SortTitle, "turns": convstore.SortTurns, "cost": convstore.SortCost,
 		}[o.sort],
+	}
+	if o.sort == "" && !o.tree { // what was last worked on is what is looked for
+		f.Sort, f.Descending = convstore.SortActivity, !o.descending
 	}
 	if o.root.Value != "" {
 		if view, err = g.WS.Below(ctx, o.root.Value); err != nil {
