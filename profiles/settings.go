@@ -230,7 +230,7 @@ func table() []setting {
 		{key: "launchers.<launcher>.program", kind: text, class: machine, def: "jp", check: wordOf(launch.CheckProgram), name: launch.CheckName,
 			field: launcher(func(l *Launcher) any { return &l.Program }), doc: "jp on the node; it and `worker` follow the command"},
 		{key: "launchers.<launcher>.stop", kind: texts, class: machine, check: wordOf(launch.CheckArgument), repeats: true, name: launch.CheckName,
-			field: launcher(func(l *Launcher) any { return &l.Stop }), doc: "command that is run when a launcher had to be killed, such as scancel --name={run}"},
+			field: launcher(func(l *Launcher) any { return &l.Stop }), doc: "command that is run when a launcher was ended by a signal, such as scancel --name={run}"},
 		{key: "launchers.<launcher>.env", kind: texts, class: machine, check: wordOf(launch.CheckVariable), name: launch.CheckName,
 			field: launcher(func(l *Launcher) any { return &l.Env }), doc: "variables that the launcher gets beside those of a tool; SLURM_* for all that begin so; never a key"},
 		{key: "launchers.<launcher>.workspace", kind: text, class: machine, def: launch.Same, check: oneOf(launch.Same, launch.None), name: launch.CheckName,

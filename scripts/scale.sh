@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The recipes of docs/scale.md on a real Slurm of two nodes and a real sshd, both on this host: a batch in
-# shards as an array of jobs, one of which is cancelled and resumed, and trees over ssh, one of which loses
-# its connection. The model is a script. Needs root and the Debian packages slurmctld, slurmd,
+# shards as an array of jobs, one of which is cancelled and resumed, trees over ssh, one of which loses
+# its connection, and trees whose sub-agents a launcher starts on a node, with what dies on the way
+# (scale_launchers.sh). The model is a script. Needs root and the Debian packages slurmctld, slurmd,
 # slurm-client, munge, openssh-server and openssh-client; bin/jp must be built.
 #
 #   scale.sh [DIR]        # DIR is made and removed; its path must be short
@@ -25,6 +26,10 @@ cp "$jp" "$dir/bin/jp"
 down() {
   "$here"/scripts/nodes/slurm-down.sh "$dir/slurm" --purge >&2 || true
   "$here"/scripts/nodes/ssh-down.sh "$dir/ssh" --purge >&2 || true
+  local p
+  for p in /proc/[0-9]*; do
+    if [ "$p/exe" -ef "$dir/bin/jp" ] || [ "$p/exe" -ef "$dir/node/jp" ]; then kill -9 "${p#/proc/}"; fi
+  done
   rm -rf "$dir"
 }
 trap down EXIT
@@ -33,10 +38,10 @@ fail() {
   tail -n 20 "$dir"/out/*.err >&2 2>/dev/null || true
   exit 1
 }
-# until COMMAND: tries for 30 s.
+# until COMMAND: tries for 30 s, or $tries tenths of a second.
 until_true() {
-  for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
-  fail "waited 30 s for: $*"
+  for _ in $(seq "${tries:-300}"); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
+  fail "waited in vain for: $*"
 }
 # running prints the processes of this check's jp.
 running() {
@@ -156,4 +161,6 @@ kill -9 "$ssh"
 until_true gone
 state=$(JP_STORE=$dir/stores/ssh jp -w "$ws" conversation show newest -F json | jq -r .status)
 [ "$state" = cancelled ] || fail "after the connection was lost: $state, want cancelled"
+
+. scripts/scale_launchers.sh
 echo "scale: ok" >&2

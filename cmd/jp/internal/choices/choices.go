@@ -56,6 +56,8 @@ func (c *Choices) For(ctx context.Context, arg, word string) []command.Candidate
 		out = c.profiles(ctx)
 	case "TOOL":
 		out = c.tools(ctx)
+	case "LAUNCHER":
+		out = c.launchers()
 	case "SERVER":
 		out = c.servers(ctx)
 	case "KEY":
@@ -136,6 +138,19 @@ func (c *Choices) tools(ctx context.Context) []command.Candidate {
 		if name != "*" {
 			out = append(out, command.Candidate{Word: name, Text: ""})
 		}
+	}
+	return out
+}
+
+// launchers returns the launchers of the user's config.
+func (c *Choices) launchers() []command.Candidate {
+	m, err := c.ws.Machine()
+	if err != nil {
+		return nil
+	}
+	var out []command.Candidate
+	for _, name := range slices.Sorted(maps.Keys(m.Launchers)) {
+		out = append(out, command.Candidate{Word: name, Text: strings.Join(m.Launchers[name].Command, " ")})
 	}
 	return out
 }

@@ -25,7 +25,7 @@ type far struct {
 
 // LauncherFlag is the flag with which a person chooses where sub-agents run.
 func LauncherFlag(name *command.Maybe[string]) *command.Option {
-	return command.String(name, "launcher", "NAME", `start all sub-agents of this run by a launcher of your config; "" starts them here`)
+	return command.String(name, "launcher", "LAUNCHER", `start all sub-agents of this run by a launcher of your config; "" starts them here`)
 }
 
 // choose starts all sub-agents by the launcher of a flag, if that is given.

@@ -35,6 +35,9 @@ type conn struct {
 	hello hello
 	host  string // name of the node, as it can be shown
 
+	greeted time.Duration      // when it was there, by sinceBoot
+	trip    chan time.Duration // has the time from the word to go to the first line of the node
+
 	lines  *lines
 	stdin  *os.File      // to the launcher
 	stdout *os.File      // from it
@@ -71,7 +74,7 @@ type channel struct {
 func newConn(p *Pool) *conn {
 	return &conn{
 		pool: p, ready: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{}), killed: make(chan struct{}),
-		channels: map[uint64]*channel{}, wake: make(chan struct{}, 1),
+		channels: map[uint64]*channel{}, wake: make(chan struct{}, 1), trip: make(chan time.Duration, 1),
 	}
 }
 
@@ -132,15 +135,17 @@ func (c *conn) launch() (done func(), again bool, err error) {
 	ended := make(chan error, 1)
 	run := "jp-" + strings.ToLower(rand.Text()[:12])
 	command := l.Line(run)
-	started := sync.OnceFunc(func() { theirOut.Close() }) // or its end would not show
+	started := sync.OnceFunc(func() {
+		theirIn.Close() // or their ends would not show
+		theirOut.Close()
+	})
 	go func() {
 		exit, err := c.pool.Host.Run(ctx, proc.Spec{
 			Kind: proc.Launcher, Path: command[0], Args: command, Dir: c.pool.Dir, Stop: l.StopLine(run),
 			Env:   proc.Environ(c.pool.Environ, append(proc.ToolEnv(), l.Variables(c.pool.Environ, c.pool.Secrets)...)...),
-			Stdin: struct{ io.Reader }{theirIn}, Stdout: theirOut, Stderr: said, Started: func(int) { started() },
+			Stdin: theirIn, End: func() { stdin.Close() }, Stdout: theirOut, Stderr: said, Started: func(int) { started() },
 		})
 		started()
-		theirIn.Close()
 		if exit.Stop != nil {
 			c.pool.Log.Warn("stop command of a launcher", "launcher", c.pool.Name, "error", exit.Stop)
 		}
@@ -148,7 +153,7 @@ func (c *conn) launch() (done func(), again bool, err error) {
 			close(c.killed)
 		}
 		if err == nil {
-			err = errors.New(how(exit))
+			err = &ExitError{exit}
 		}
 		_ = stdout.SetReadDeadline(time.Now().Add(lastWait)) // somebody else may have it open
 		ended <- err
@@ -176,8 +181,8 @@ func (c *conn) launch() (done func(), again bool, err error) {
 	case c.pool.life.Err() != nil:
 		err = errClosed
 	case late:
-		again, reason = false, fmt.Errorf("nothing for %v%s", l.Queue, said)
-		fallthrough
+		err = &StepError{Step: StepStart, Cause: ErrQueue, Err: c.pool.failed(convstore.StateError, "nothing for %v%s", l.Queue, said)}
+		again = false
 	default:
 		var cut *os.PathError
 		if reason == io.EOF || errors.As(reason, &cut) { // how it has ended says more
@@ -186,7 +191,7 @@ func (c *conn) launch() (done func(), again bool, err error) {
 			ended <- reason
 			reason = fmt.Errorf("%w before it led to a worker%s", reason, said)
 		}
-		err = c.pool.failed(state, "%v", reason)
+		err = &StepError{Step: c.hello.failedStep(state), Host: c.host, Cause: reason, Err: c.pool.failed(state, "%v", reason)}
 	}
 	done()
 	return nil, again, err
@@ -223,16 +228,8 @@ func (c *conn) greet(said *words) (again bool, state convstore.State, err error)
 		return false, convstore.StateError, err
 	}
 	c.heard = sinceBoot()
-	c.answered = c.heard
+	c.answered, c.greeted = c.heard, c.heard
 	return true, convstore.StateError, c.lines.write(message{verb: verbGo})
-}
-
-// how says how a launcher has ended.
-func how(exit proc.Exit) string {
-	if exit.Signal != 0 {
-		return fmt.Sprintf("it was ended by signal %d (%v)", int(exit.Signal), exit.Signal)
-	}
-	return fmt.Sprintf("it ended (exit %d)", exit.Code)
 }
 
 // words are the last words of a launcher. Safe for concurrent use.
@@ -304,6 +301,10 @@ func (c *conn) obey(m message) error {
 			return broken("alive %s", quoted(m.text))
 		}
 		c.owed = n
+		select {
+		case c.trip <- sinceBoot() - c.greeted:
+		default:
+		}
 		select {
 		case c.wake <- struct{}{}:
 		default:

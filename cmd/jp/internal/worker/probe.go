@@ -1,43 +1,119 @@
 package worker
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"time"
 
+	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
+	"jp/tools/proc"
 )
 
-// Report is what is known of a node.
-type Report struct {
-	Host      string
-	Build     string        // version of jp there
-	Lacks     []string      // what its sandbox cannot enforce
-	Launch    time.Duration // from the start of the launcher to the first line of the node
-	RoundTrip time.Duration // from the word to go to what the node says then
+// Step is a step of a launch.
+type Step string
+
+// The steps, in their order.
+const (
+	StepStart     Step = "start"      // the launcher leads to a worker
+	StepProtocol  Step = "protocol"   // which speaks the same protocols
+	StepWorkspace Step = "workspace"  // and has the workspace
+	StepSandbox   Step = "sandbox"    // and a sandbox that can do what the one here can
+	StepProcess   Step = "process"    // a process of a sub-agent begins and ends there
+	StepRoundTrip Step = "round trip" // a line and its answer
+)
+
+// StepError is a launch that has failed. It wraps a *delegate.EndError.
+type StepError struct {
+	Step  Step
+	Host  string // of the node; "" = none has answered
+	Cause error  // such as an *ExitError, a *LineError, or an *fs.PathError of a launcher that cannot be executed
+	Err   error
 }
 
-// Probe starts a launcher once, goes through its first lines, and ends it. The error is a
-// *delegate.EndError, or the cause of ctx.
-func Probe(ctx context.Context, o Options) (r Report, err error) {
-	p := NewPool(o)
-	defer context.AfterFunc(ctx, p.end)()
-	c := newConn(p)
-	begun := sinceBoot()
-	done, _, err := c.launch()
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+func (e *StepError) Error() string { return e.Err.Error() }
+func (e *StepError) Unwrap() error { return e.Err }
+
+// ErrQueue is the cause of a launch that took too long.
+var ErrQueue = errors.New("nothing was said in time")
+
+// ExitError is a launcher that ended before it led to a worker.
+type ExitError struct{ Exit proc.Exit }
+
+func (e *ExitError) Error() string {
+	if e.Exit.Signal != 0 {
+		return fmt.Sprintf("it was ended by signal %d (%v)", int(e.Exit.Signal), e.Exit.Signal)
+	}
+	return fmt.Sprintf("it ended (exit %d)", e.Exit.Code)
+}
+
+// Found is what a Probe has found. What comes after the step that failed is zero.
+type Found struct {
+	Host, Build string // of the node
+	Start       time.Duration
+	Process     time.Duration // of a process that prints its help
+	RoundTrip   time.Duration
+	Err         *StepError // nil = all is well
+}
+
+// Probe launches once and goes through all steps.
+func (p *Pool) Probe(ctx context.Context) (f Found) {
+	fail := func(step Step, err error) Found {
+		if errors.As(err, &f.Err) {
+			f.Host = f.Err.Host
+		} else {
+			f.Err = &StepError{Step: step, Cause: err, Err: err}
 		}
-		return r, err
+		return f
 	}
-	defer done()
-	r = Report{Host: c.host, Build: plain(c.hello.Build, 100), Launch: c.heard - begun}
-	for _, what := range c.hello.Lacks {
-		r.Lacks = append(r.Lacks, plain(what, maxText))
+	begun := sinceBoot()
+	c, err := p.take(ctx)
+	if c != nil {
+		defer p.leave(c)
+		f.Host, f.Build = c.host, plain(c.hello.Build, maxText)
 	}
-	if _, err := c.lines.next(); err != nil {
-		return r, p.failed(convstore.StateError, "%s answers no more: %v", c.host, err)
+	if err != nil {
+		return fail(StepStart, err)
 	}
-	r.RoundTrip = sinceBoot() - c.answered
-	return r, c.lines.write(message{verb: verbBye})
+	f.Start = c.greeted - begun
+	theirs, ours, err := proc.Pair()
+	if err != nil {
+		return fail(StepProcess, err)
+	}
+	defer theirs.Close()
+	defer ours.Close()
+	begun = sinceBoot()
+	var said bytes.Buffer
+	exit, err := c.run(ctx, delegate.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: &said, Wire: theirs, Started: func(string, int) {}})
+	if err == nil && (exit.Code != 0 || exit.Cause != nil) {
+		err = fmt.Errorf("a jp there %w: %s", &ExitError{exit}, plain(said.String(), maxText))
+	}
+	if err != nil {
+		return fail(StepProcess, err)
+	}
+	f.Process = sinceBoot() - begun
+	select {
+	case f.RoundTrip = <-c.trip:
+	case <-c.over:
+		return fail(StepRoundTrip, c.why)
+	case <-ctx.Done():
+		return fail(StepRoundTrip, context.Cause(ctx))
+	}
+	return f
+}
+
+// failedStep returns the step at which a launch has failed.
+func (h hello) failedStep(state convstore.State) Step {
+	switch {
+	case h.Nonce == "":
+		return StepStart
+	case state == convstore.StateError:
+		return StepProtocol
+	case h.Refused != "":
+		return StepWorkspace
+	}
+	return StepSandbox
 }

@@ -346,18 +346,19 @@ func TestLaunchFails(t *testing.T) {
 // TestProbe looks at a node.
 func TestProbe(t *testing.T) {
 	host, _ := os.Hostname()
-	r, err := Probe(t.Context(), pool(t, "noisy", nil).Options)
-	if err != nil || r.Host != host || r.Build != "test" || r.Launch <= 0 || r.RoundTrip <= 0 {
-		t.Errorf("Probe = %+v, %v", r, err)
+	f := pool(t, "noisy", nil).Probe(t.Context())
+	if f.Err != nil || f.Host != host || f.Build != "test" || f.Start <= 0 || f.Process <= 0 || f.RoundTrip <= 0 {
+		t.Errorf("Probe = %+v", f)
 	}
-	_, err = Probe(t.Context(), pool(t, "failing", nil).Options)
-	if end := (*delegate.EndError)(nil); !errors.As(err, &end) || end.Reason != "launcher gpu: it ended (exit 0) before it led to a worker: no such host" {
-		t.Errorf("Probe: %v", err)
+	var ended *ExitError
+	f = pool(t, "failing", nil).Probe(t.Context())
+	if f.Err == nil || f.Err.Step != StepStart || f.Err.Error() != "launcher gpu: it ended (exit 0) before it led to a worker: no such host" || !errors.As(f.Err.Cause, &ended) {
+		t.Errorf("Probe = %+v", f)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("Ctrl-C")
 	time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
-	if _, err = Probe(ctx, pool(t, "silent", nil).Options); err != why {
-		t.Errorf("Probe: %v", err)
+	if f = pool(t, "silent", nil).Probe(ctx); f.Err == nil || f.Err.Cause != why {
+		t.Errorf("Probe = %+v", f)
 	}
 }

@@ -81,6 +81,7 @@ type storeAt struct {
 
 // NewDoctor returns the command `jp doctor`.
 func NewDoctor(g *Group) *cli.Command {
+	var launcher command.Maybe[string]
 	return g.Tree.Command(command.Spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
 		About: "Shows how much of a tool's sandbox this system can enforce, whether the store is " +
@@ -89,10 +90,17 @@ func NewDoctor(g *Group) *cli.Command {
 			"a key (not the key), what the terminal can do, and where traces are sent, if " +
 			"anywhere. Changes nothing and connects to nothing. The status is 1 if something is " +
 			"broken. A system that cannot enforce the whole sandbox is not broken: the setting " +
-			"`sandbox` of a tool says what happens then.",
+			"`sandbox` of a tool says what happens then.\n\n" +
+			"With --launcher it starts that launcher of your config, goes through each step of a " +
+			"launch, and says of the one that fails what is wrong and what to do. The status is 1 " +
+			"then. It needs a workspace that is trusted.",
+		Flags:    []*command.Option{command.String(&launcher, "launcher", "LAUNCHER", "try a launch by this launcher instead")},
 		Exits:    []exit.Status{exit.Failed},
-		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
+		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox", "jp doctor --launcher gpu"},
 		Run: func(ctx context.Context, _ []string) error {
+			if launcher.Set {
+				return g.runDoctorLauncher(ctx, launcher.Value)
+			}
 			e := g.examine(ctx)
 			if err := g.writeExamined(e); err != nil {
 				return err

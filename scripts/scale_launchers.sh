@@ -1,0 +1,225 @@
+# Sub-agents on other machines, by the launchers of docs/scale.md: a tree and a batch through ssh (a shared and a new connection)
+# and through srun, and what happens when something on the way dies. scripts/scale.sh reads this file when its beds are up:
+# $dir, $ws, $here, fail, until_true, $JP_BED_SSH and SLURM_CONF are its own.
+#
+# The owner is $dir/bin/jp and jp on the node is $dir/node/jp: so each process shows on which side it is.
+# shellcheck shell=bash
+
+lease=4
+mkdir -p "$dir/node" "$dir/home/.config/jp" "$dir/far"
+cp "$jp" "$dir/node/jp"
+cp "$(command -v sleep)" "$ws/hold"
+owner=$dir/bin/jp
+secret=sk-not-for-nodes-$RANDOM$RANDOM
+
+# table NAME COMMAND [LINE...] writes a launcher to the user's config.
+table() {
+  local name=$1 command=$2
+  shift 2
+  {
+    echo "[launchers.$name]"
+    echo "command = $command"
+    echo "program = \"$dir/node/jp\""
+    echo "lease = \"${lease}s\""
+    echo 'queue = "60s"'
+    [ $# = 0 ] || printf '%s\n' "$@"
+  } >>"$HOME/.config/jp/config.toml"
+}
+table shared "[\"ssh\", \"-F\", \"$dir/ssh/ssh_config\", \"-T\", \"n1\"]"
+table cold "[\"ssh\", \"-F\", \"$dir/ssh/ssh_config\", \"-T\", \"cold1\"]"
+table step '["srun", "--overlap", "--exact", "--ntasks=1", "--quiet", "--quit-on-interrupt", "--job-name={run}"]' 'env = ["SLURM_*"]'
+table job '["srun", "--ntasks=1", "--quiet", "--quit-on-interrupt", "--job-name={run}", "--comment=jp"]' 'env = ["SLURM_CONF"]' 'stop = ["scancel", "--name={run}"]'
+
+cat >"$ws/.jp/config.toml" <<'CONF'
+[assistant]
+model = "script/model.toml"
+[conversation.tools.jp_query]
+source = "delegation"
+run = "unattended"
+[delegation]
+profiles = ["agent/worker", "agent/holder"]
+max_parallel = 8
+CONF
+cat >"$ws/.jp/config/agent/holder.toml" <<CONF
+[loader]
+reset = "none"
+[assistant]
+model = "script/model.toml"
+[conversation.tools.hold]
+source = "local"
+run = "unattended"
+description = "Sleeps."
+command = "./hold 3600"
+sandbox = "auto"
+timeout = "1h"
+CONF
+cat >"$ws/model.toml" <<'CONF'
+[captures]
+it = '^part (\d+)$'
+[[rule]]
+query = "tree"
+round = 1
+tool_calls = [
+  { name = "jp_query", arguments = { config = "agent/worker", query = "part 1" } },
+  { name = "jp_query", arguments = { config = "agent/worker", query = "part 2" } },
+]
+[[rule]]
+query = "hang"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/holder", query = "hold" } }]
+[[rule]]
+query = "hold"
+round = 1
+tool_calls = [{ name = "hold", arguments = {} }]
+[[rule]]
+query = "tree"
+text = "both are back"
+[[rule]]
+query = "hang"
+text = "it has ended"
+[[rule]]
+text = "answer {{it}}"
+CONF
+
+# of_exe FILE... prints the processes whose program is one of the files; on_node those of the node, with the tool.
+of_exe() {
+  local p file
+  for p in /proc/[0-9]*; do
+    for file; do [ "$p/exe" -ef "$file" ] && echo "${p#/proc/}"; done
+  done
+  true
+}
+on_node() { of_exe "$dir/node/jp" "$ws/hold"; }
+held() { [ -n "$(of_exe "$ws/hold")" ]; }
+node_empty() { [ -z "$(on_node)" ]; }
+# worker prints the jp worker on the node.
+worker() {
+  local p
+  for p in $(of_exe "$dir/node/jp"); do
+    tr '\0' ' ' <"/proc/$p/cmdline" | grep -q ' worker $' && echo "$p" && return
+  done
+}
+# program NAME TEXT prints processes of a name with a text among their arguments.
+program() {
+  local p comm
+  for p in /proc/[0-9]*; do
+    { read -r comm <"$p/comm"; } 2>/dev/null && [ "$comm" = "$1" ] && tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -qF -- "$2" && echo "${p#/proc/}"
+  done
+  true
+}
+parent() { awk '/^PPid:/ { print $2 }' "/proc/$1/status"; }
+now() { cut -d' ' -f1 /proc/uptime; }
+ended() { ! kill -0 "$pid" 2>/dev/null; }
+
+export JP_STORE=$dir/stores/far
+far() { "$owner" -w "$ws" "$@"; }
+
+# with_key COMMAND...: with a key in its environment, and its process in $dir/far/pid.
+printf '%s' "$secret" >"$dir/far/key"
+cat >"$dir/far/with_key" <<SH
+#!/bin/sh
+echo "\$\$" >"$dir/far/pid"
+OPENAI_API_KEY=\$(cat "$dir/far/key") exec "\$@"
+SH
+chmod +x "$dir/far/with_key"
+
+# by LAUNCHER COMMAND...: in an allocation of Slurm if the launcher needs one.
+by() {
+  local launcher=$1
+  shift
+  if [ "$launcher" = step ]; then salloc --quiet --ntasks=1 --cpus-per-task=2 "$@"; else "$@"; fi
+}
+
+for launcher in shared cold step job; do
+  echo "scale: launcher $launcher: doctor, a tree and a batch" >&2
+  by "$launcher" "$owner" -w "$ws" doctor --launcher "$launcher" >"$dir/out/doctor.out" 2>"$dir/out/doctor.err" || fail "doctor --launcher $launcher: $(cat "$dir/out/doctor.out")"
+  answer=$(by "$launcher" "$owner" -w "$ws" query -q --new --no-activate --launcher "$launcher" tree </dev/null 2>"$dir/out/tree.err") || fail "launcher $launcher: $?"
+  [ "$answer" = "both are back" ] || fail "launcher $launcher: $answer"
+  by "$launcher" "$owner" -w "$ws" batch -c agent/worker --launcher "$launcher" --max-cost 4 <"$ws/lines.jsonl" >"$dir/far/rows" 2>"$dir/out/batch.err" || fail "batch of launcher $launcher: $?"
+  got=$(jq -r 'select(.status == "ok") | .text' "$dir/far/rows" | tr '\n' ' ')
+  [ "$got" = "$want" ] || fail "rows of launcher $launcher: $got"
+  until_true node_empty
+done
+
+# fault TITLE LAUNCHER STATE ACT: while a tool of a sub-agent runs on the node, ACT is done. The sub-agent must get STATE
+# and nothing may be left on the node longer than the lease and 2 s (and 3 s in which this busy machine finds that out).
+fault() {
+  local title=$1 launcher=$2 want=$3 act=$4 begun state took
+  echo "scale: launcher $launcher: $title" >&2
+  by "$launcher" "$dir/far/with_key" "$owner" -w "$ws" query -q --new --no-activate --launcher "$launcher" hang </dev/null >"$dir/out/fault.out" 2>"$dir/out/fault.err" &
+  pid=$!
+  until_true held
+  searched
+  begun=$(now)
+  $act
+  until_true node_empty
+  took=$(echo "$(now) $begun" | awk '{ printf "%.1f", $1 - $2 }')
+  ${after:-true}
+  until_true ended
+  wait "$pid" || true
+  state=$(far conversation ls --hidden --sort created -F json | jq -r '[.[] | select(.depth == 1)] | last | .status')
+  [ "$state" = "$want" ] || fail "$title: the sub-agent is $state, want $want: $(cat "$dir/out/fault.err")"
+  awk -v took="$took" -v most="${most:-$((lease + 2 + 3))}" 'BEGIN { exit took > most }' || fail "$title: the node was empty after $took s only"
+  echo "scale:   $state, the node is empty after $took s" >&2
+}
+# searched looks for the key in all environments and arguments but the owner's own, and in all files of the node.
+searched() {
+  local p
+  for p in /proc/[0-9]*; do
+    [ "$p/exe" -ef "$owner" ] && continue
+    ! grep -aqsF -- "$secret" "$p/environ" "$p/cmdline" || fail "the key is in process ${p#/proc/}: $(tr '\0' ' ' <"$p/cmdline" | cut -c1-200)"
+  done
+  ! grep -raqsF -- "$secret" "$dir/slurm" "$dir/node" "$dir/ssh" "$ws" /tmp/jp-worker-* || fail "the key is in a file"
+}
+
+# Acts. Of what they leave stopped or down, after takes care.
+kill_worker() { kill -9 "$(worker)"; }
+term_worker() { kill -TERM "$(worker)"; }
+kill_client() { kill -9 "$(program ssh "-T cold1")"; }
+kill_session() { kill -9 "$(parent "$(worker)")"; }
+kill_master() { kill -9 "$(program ssh "$dir/ssh/cm/n1")"; }
+stop_client() { kill -STOP "$(program ssh "-T cold1")"; }
+thaw_client() { kill -CONT "$(program ssh "-T cold1")" 2>/dev/null || true; }
+kill_owner() { kill -9 "$(cat "$dir/far/pid")"; }
+interrupt_owner() { kill -INT "$(cat "$dir/far/pid")"; }
+kill_srun() { # not the one below it, which tells Slurm
+  local p first=
+  for p in $(program srun --job-name=); do [ "$(cat "/proc/$(parent "$p")/comm")" = srun ] || first+=" $p"; done
+  # shellcheck disable=SC2086  # ids
+  kill -9 $first
+}
+# shellcheck disable=SC2046  # ids
+kill_both_sruns() { kill -9 $(program srun --job-name=); }
+kill_stepd() { kill -9 "$(parent "$(worker)")"; }
+kill_slurmd() { for p in "$dir"/slurm/run/slurmd-n*.pid; do kill -9 "$(cat "$p")"; done; }
+repair() { "$here/scripts/nodes/slurm-up.sh" "$dir/slurm" 2 4 >/dev/null; }
+cancel_job() { scancel "$(squeue -h -o %i)"; }
+cancel_step() { scancel "$(squeue -h -s -o %i | grep -v -e batch -e extern | tail -n 1)"; }
+preempt() { srun --quiet --partition=urgent --nodes=2 --exclusive sleep 1; }
+limit() { scontrol update JobId="$(squeue -h -o %i)" TimeLimit=1; }
+
+fault "the worker is killed" cold lost kill_worker
+fault "SIGTERM of the worker" cold cancelled term_worker
+fault "the connection is cut here" cold lost kill_client
+fault "the connection is cut on the node" cold lost kill_session
+fault "the shared connection is cut" shared lost kill_master
+after=thaw_client fault "the connection is stopped beyond the lease, and thawed" cold lost stop_client
+fault "Ctrl-C" cold cancelled interrupt_owner
+fault "the owner is killed" cold lost kill_owner
+fault "the owner is killed" step lost kill_owner
+fault "the worker is killed" step lost kill_worker
+fault "srun is killed" step lost kill_srun
+fault "slurmstepd is killed" step lost kill_stepd
+fault "scancel of the step" step lost cancel_step
+fault "srun and its shepherd are killed" job lost kill_both_sruns
+fault "scancel of the job" job cancelled cancel_job
+fault "preemption" job cancelled preempt
+tries=1000 most=60 after=repair fault "slurmd is killed" job lost kill_slurmd
+tries=1500 most=100 fault "time limit" job cancelled limit
+until_true sh -c '[ -z "$(squeue -h)" ]'
+
+cat >&2 <<'TEXT'
+scale: not tried, because this host is one machine with one kernel: a node that loses its power or its network, a machine that
+scale: is suspended, a network that loses what was sent, tasks that Slurm finds by cgroups, a requeue of a job that srun has
+scale: started (Slurm does not requeue those), kubectl and docker as launchers (no daemon).
+TEXT
