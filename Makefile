@@ -7,14 +7,29 @@ BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS
 TOOLS   := $(GO) tool -modfile=.ci/tools.mod
 FUZZTIME ?= 20s
 
-.PHONY: all build demo test race lint fuzz bench generate check-extra clean interop
+PREFIX  ?= /usr/local
+BIN     ?= bin/jp
+SHARE    = $(DESTDIR)$(PREFIX)/share
+
+.PHONY: all build install release demo test race lint fuzz bench generate check-extra clean interop
 
 all: build
 
 build: ## bin/jp, static
-	$(BUILD) -o bin/jp ./cmd/jp
-	@dd if=bin/jp of=bin/jp.new bs=67108864 2>/dev/null # in one write, see "Start" in docs/performance.md
-	@chmod 755 bin/jp.new && mv bin/jp.new bin/jp
+	$(BUILD) -o $(BIN) ./cmd/jp
+	@dd if=$(BIN) of=$(BIN).new bs=67108864 2>/dev/null # in one write, see "Start" in docs/performance.md
+	@chmod 755 $(BIN).new && mv $(BIN).new $(BIN)
+
+install: build ## jp, its manual and completions below PREFIX
+	mkdir -p $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/jp
+	$(BIN) man >$(SHARE)/man/man1/jp.1
+	$(BIN) completion bash >$(SHARE)/bash-completion/completions/jp
+	$(BIN) completion zsh >$(SHARE)/zsh/site-functions/_jp
+	$(BIN) completion fish >$(SHARE)/fish/vendor_completions.d/jp.fish
+
+release: ## archives, Debian packages and checksums in dist/
+	./scripts/release.sh
 
 demo: build ## the whole job, on this source tree, with scripted models
 	./scripts/demo.sh
@@ -52,4 +67,4 @@ check-extra: ## what needs more than Go and make
 	./scripts/check-extra.sh
 
 clean:
-	rm -rf bin
+	rm -rf bin dist
