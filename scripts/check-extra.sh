@@ -25,6 +25,22 @@ make race
 CGO_ENABLED=0 go test -count=1 -run 'Shell' ./tools
 CGO_ENABLED=0 go test -count=1 -run "TestScript/(completion|man|page|workflow)" ./cmd/jp
 
+# A release: the same bytes twice, and a package that dpkg takes and that runs.
+need dpkg-deb dpkg
+need git git
+if [ -z "$(git status --porcelain)" ]; then
+  once=$(mktemp -d)
+  PLATFORMS=linux/$(go env GOARCH) scripts/release.sh >"$once/first"
+  PLATFORMS=linux/$(go env GOARCH) scripts/release.sh >"$once/second"
+  cmp "$once/first" "$once/second"
+  dpkg-deb -x dist/*.deb "$once/root"
+  "$once/root/usr/bin/jp" --version >/dev/null
+  man -l "$once/root/usr/share/man/man1/jp.1.gz" >/dev/null
+  rm -r "$once"
+else
+  echo "check-extra: the release was NOT checked: there are changes that are not committed" >&2
+fi
+
 for browser in chromium chromium-browser google-chrome; do
   command -v "$browser" >/dev/null && break
 done

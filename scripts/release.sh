@@ -20,6 +20,7 @@ if [ -n "$(git status --porcelain)" ]; then
 fi
 version=$(git describe --tags --exact-match --match 'v*' 2>/dev/null | sed 's/^v//') || true
 [ -n "$version" ] || version=$(sed -n 's/^const Version = "\(.*\)"$/\1/p' cmd/jp/internal/version/version.go)
+debian=${version//-/\~} # sorts before the release itself
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
@@ -57,11 +58,11 @@ for platform in $PLATFORMS; do
   cp LICENSE "$doc/copyright"
   maintainer=${MAINTAINER:-$(git log -1 --format='%an <%ae>')}
   printf 'jp (%s) unstable; urgency=medium\n\n  * Version %s. docs/changelog.md says what is new.\n\n -- %s  %s\n' \
-    "$version" "$version" "$maintainer" "$(date -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.gz"
+    "$debian" "$version" "$maintainer" "$(date -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.gz"
   printf 'jp: statically-linked-binary [usr/bin/jp]\n' >"$deb/usr/share/lintian/overrides/jp"
   cat >"$deb/DEBIAN/control" <<CONTROL
 Package: jp
-Version: $version
+Version: $debian
 Architecture: $arch
 Maintainer: $maintainer
 Installed-Size: $(du -sk --apparent-size "$deb/usr" | cut -f1)
@@ -75,9 +76,9 @@ CONTROL
   find "$deb" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
   chmod 755 "$deb/usr/bin/jp"
   find "$deb" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-  dpkg-deb --root-owner-group -Zxz --build "$deb" "dist/jp_${version}_$arch.deb" >/dev/null
+  dpkg-deb --root-owner-group -Zxz --build "$deb" "dist/jp_${debian}_$arch.deb" >/dev/null
   if command -v lintian >/dev/null; then
-    lintian --fail-on error "dist/jp_${version}_$arch.deb"
+    lintian --fail-on error "dist/jp_${debian}_$arch.deb"
   fi
 done
 (cd dist && sha256sum ./* | sed 's, \./, ,' >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)

@@ -23,9 +23,9 @@ func TestHungRunEnds(t *testing.T) {
 		exit    int
 		says    string
 	}{
-		{"reserved", []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, nil, false, 130, "ended by SIGINT"},
+		{"reserved", []syscall.Signal{syscall.SIGINT, syscall.SIGHUP}, nil, false, 130, "ended by SIGINT"},
 		{"running", []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, nil, true, 143, "ended by SIGTERM"},
-		{"ended", []syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, nil, false, 129, "ended by SIGHUP"},
+		{"ended", []syscall.Signal{syscall.SIGHUP, syscall.SIGINT}, nil, false, 129, "ended by SIGHUP"},
 		{"ended", []syscall.Signal{syscall.SIGQUIT, syscall.SIGQUIT}, nil, false, 131, "ended by SIGQUIT"},
 		{"settled", nil, []string{"--timeout", "2s"}, true, 124, "--timeout: the time is up"},
 	} {

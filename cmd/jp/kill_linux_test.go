@@ -363,6 +363,28 @@ func TestSignalsSettleTheTree(t *testing.T) {
 	}
 }
 
+// TestDoubledSignal: a signal that comes twice at once, as from timeout(1), ends a run in order.
+func TestDoubledSignal(t *testing.T) {
+	s := killSite(t)
+	cmd, out := s.start(nil, "jp", "query", "--new", "child")
+	s.loose()
+	for range 2 {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 143 || strings.Contains(out.String(), "by force") {
+		t.Errorf("exit = %d, want 143\n%s", got, out)
+	}
+	for _, title := range []string{"child", "escape"} {
+		if got := s.all()[title].Status; got != "cancelled" {
+			t.Errorf("status of %q = %s, want cancelled", title, got)
+		}
+	}
+	s.gone()
+}
+
 func TestSecondSignalKills(t *testing.T) {
 	s := killSite(t)
 	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("trap '' INT TERM HUP\n"+escape+"\nwhile :; do sleep 1000.5; done"), 0o600); err != nil {
@@ -370,8 +392,8 @@ func TestSecondSignalKills(t *testing.T) {
 	}
 	cmd, _ := s.start(nil, "jp", "query", "--new", "child")
 	s.loose()
-	for range 2 {
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		if err := cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
 	}

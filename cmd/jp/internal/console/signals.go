@@ -44,7 +44,7 @@ func signalName(s syscall.Signal) string {
 
 // WithSignals is for commands that start processes or have reserved something: the first SIGINT,
 // SIGTERM, SIGHUP or SIGQUIT ends ctx with a *SignalError as its cause, the second calls again and
-// ends the process soon (SIGQUIT: at once), the third kills. Other commands leave signals to their
+// ends the process soon (SIGQUIT: at once), the third kills; see presses for which count. Other commands leave signals to their
 // default, which ends them at once with the same status for a shell. Once ctx has ended, a reader
 // that does not read our output is not waited for long; a command with a deadline sets that in c.io
 // itself. stop must be called; then signals have their default again.
@@ -63,11 +63,15 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
+		var by presses
 		for {
 			select {
 			case <-quit:
 				return
 			case s := <-signals:
+				if !by.counts(s, time.Now()) {
+					continue
+				}
 				if ctx.Err() == nil {
 					cancel(&SignalError{s.(syscall.Signal)})
 					continue
@@ -89,6 +93,25 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 		c.IO.Unbound()
 		cancel(nil)
 	}
+}
+
+// presses tells signals apart. One can come twice at almost the same time: timeout(1) sends it to
+// its child and then to the group, and a parent may pass on a Ctrl-C that the terminal has sent to
+// all. Nobody presses a key twice that fast. SIGQUIT always counts.
+type presses struct {
+	latest os.Signal
+	at     time.Time
+}
+
+const sameWithin = 150 * time.Millisecond
+
+// counts reports whether a signal is another one than the latest that counted.
+func (p *presses) counts(s os.Signal, now time.Time) bool {
+	if s == p.latest && s != syscall.SIGQUIT && now.Sub(p.at) < sameWithin {
+		return false
+	}
+	p.latest, p.at = s, now
+	return true
 }
 
 // Times that a run which is to end may take.
