@@ -210,7 +210,6 @@ type owner struct {
 	in     *io.PipeWriter
 	result chan error
 	stop   context.CancelCauseFunc
-	hello  hello
 }
 
 func serve(t *testing.T, first string) *owner {
