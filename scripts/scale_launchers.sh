@@ -123,10 +123,11 @@ OPENAI_API_KEY=\$(cat "$dir/far/key") exec "\$@"
 SH
 chmod +x "$dir/far/with_key"
 
-# by LAUNCHER COMMAND...: in an allocation of Slurm if the launcher needs one.
+# by LAUNCHER COMMAND...: in an allocation of Slurm, or with a shared connection, if the launcher needs one.
 by() {
   local launcher=$1
   shift
+  [ "$launcher" != shared ] || $JP_BED_SSH n1 true </dev/null
   if [ "$launcher" = step ]; then salloc --quiet --ntasks=1 --cpus-per-task=2 "$@"; else "$@"; fi
 }
 
