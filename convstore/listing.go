@@ -173,6 +173,15 @@ func (r *entries) at(id ID) (entry, error) {
 	return e, nil
 }
 
+// Cost returns what the own calls of a conversation cost.
+func (r *entries) Cost(id ID) (Spend, error) {
+	e, err := r.at(id)
+	if e.cost == costUnknown {
+		return Spend{Unpriced: 1}, err
+	}
+	return Spend{CostNano: e.cost}, err
+}
+
 // all calls fn for every conversation of the store in the order of ids.
 func (r *entries) all(backwards bool, fn func(ID, entry) error) error {
 	step := r.c.Next

@@ -182,7 +182,12 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 			parent = scriptID(ts, value)
 		case "caller":
 			caller = scriptID(ts, value)
+		case "cost": // of each turn that follows, in billionths of a dollar
+			n, err := strconv.ParseInt(value, 10, 64)
+			ts.Check(err)
+			cost = n
 		case "turn":
+			cost := cost
 			add(convstore.TurnStart{}, convstore.UserMessage{Text: parts[0]},
 				convstore.ModelCall{Model: n.Model, Usage: convstore.Usage{Input: 10, Output: 5}, CostNano: &cost},
 				convstore.AssistantMessage{Text: parts[1]}, convstore.TurnEnd{State: convstore.StateOK})

@@ -254,3 +254,74 @@ func TestLostCall(t *testing.T) {
 		t.Errorf("once an event says so: the conversation has used %+v, %d, want %+v, %d", u, nano, call.Usage, cost)
 	}
 }
+
+// TestTotals: a listing has the sum of what Spent charges, also while a sub-agent runs, after its
+// process died, after a removal and after a move.
+func TestTotals(t *testing.T) {
+	s := storetest.Open(t)
+	five, seven := int64(5), int64(7)
+	root := storetest.Create(t, s, convstore.New{})
+	l := storetest.Lock(t, s, root.ID)
+	spend(t, l, "m/main", 100, &five)
+	first := storetest.Delegate(t, l, "c1", 0, 10, &seven)
+	second := storetest.Delegate(t, l, "c2", 0, 20, &seven)
+	rs, err := l.Below().Reserve(t.Context(), storetest.Admit(convstore.Child{Call: "c3", Kind: "sub_complete", Profile: "agent/r"}))
+	storetest.NoError(t, err)
+	mid := rs[0].Child.ID
+	lm, err := l.Below().Log(t.Context(), rs[0])
+	storetest.NoError(t, err)
+	storetest.Append(t, lm, convstore.TurnStart{}, convstore.UserMessage{Text: "q"},
+		convstore.ModelCall{Model: "m/mid", Usage: convstore.Usage{Input: 30}, CostNano: &five})
+	leaf := storetest.Delegate(t, lm, "c4", 0, 10, &five)
+	other := storetest.Create(t, s, convstore.New{})
+	compare := func(when string, want int64) {
+		t.Helper()
+		list, err := s.List(t.Context(), convstore.Filter{Hidden: true})
+		storetest.NoError(t, err)
+		totals, err := usage.Totals(t.Context(), s.View, list)
+		storetest.NoError(t, err)
+		for i, c := range list {
+			got, err := usage.Spent(t.Context(), s.View, c.ID)
+			storetest.NoError(t, err)
+			sum := int64(0)
+			for _, charge := range got.Charges {
+				if charge.CostNano == nil {
+					sum = -1
+					break
+				}
+				sum += *charge.CostNano
+			}
+			total := int64(-1)
+			if totals[i] != nil {
+				total = *totals[i]
+			}
+			if total != sum || c.ID == root.ID && total != want {
+				t.Errorf("%s: total of %s is %d, charges come to %d; that of the root shall be %d", when, c.ID, total, sum, want)
+			}
+		}
+	}
+	compare("a sub-agent runs", 5+7+7+5+5)
+	cost := int64(900)
+	call := convstore.Call{Model: "m", Usage: convstore.Usage{Input: 100}, CostNano: &cost}
+	storetest.NoError(t, lm.Begin(t.Context(), func(convstore.Account) *convstore.Call { return &call }))
+	storetest.NoError(t, lm.Close())
+	storetest.NoError(t, rs[0].Release())
+	compare("its process died", 29+900)
+	_, err = l.Below().Settle(t.Context(), rs[0], convstore.Outcome{State: convstore.StateLost})
+	storetest.NoError(t, err)
+	compare("it was settled", 29+900)
+	_, err = s.Remove(t.Context(), leaf, convstore.RemoveOptions{})
+	storetest.NoError(t, err)
+	compare("the lowest was removed", 29+900)
+	storetest.NoError(t, l.Close())
+	_, err = s.Remove(t.Context(), mid, convstore.RemoveOptions{})
+	storetest.NoError(t, err)
+	compare("the one above it was removed", 29+900)
+	storetest.NoError(t, s.Edit(t.Context(), second, func(c *convstore.Conversation) error { c.Parent = 0; return nil }))
+	compare("one was moved out", 29+900)
+	storetest.NoError(t, s.Edit(t.Context(), first, func(c *convstore.Conversation) error { c.Parent = other.ID; return nil }))
+	compare("one was moved elsewhere", 29+900)
+	lo := storetest.Lock(t, s, other.ID)
+	storetest.Delegate(t, lo, "c5", 0, 10, nil)
+	compare("a price is not known", 29+900)
+}

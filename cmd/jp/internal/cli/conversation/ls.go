@@ -3,7 +3,9 @@ package conversation
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,10 +15,12 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/convstore/usage"
 )
 
 type listOptions struct {
@@ -40,7 +44,10 @@ func newListCommand(g *Group) *cli.Command {
 			"children.\n\n" +
 			"On a terminal it prints a table that fits. In a pipe it prints tab-separated lines: " +
 			"id, status, turns, time of the last activity, profile, model, cost in dollars, " +
-			"title, and (+3 hidden) if it applies. Tabs, newlines and backslashes are escaped.",
+			"title, and (+3 hidden) if it applies. Tabs, newlines and backslashes are escaped.\n\n" +
+			"The cost is that of its own model calls. The table has the column TOTAL if sub-agents cost " +
+			"anything, and JSON always total_cost_usd: its own cost and that of all sub-agents below it, also of " +
+			"removed ones, as jp usage counts it.",
 		Flags: []*command.Option{
 			workspace.TargetFlag(&o.root, "root", "ID", "only conversations below ID; without ID only roots"),
 			command.Bool(&o.tree, "tree", "draw the tree"),
@@ -137,11 +144,19 @@ func runList(ctx context.Context, g *Group, o listOptions) error {
 	}
 	switch {
 	case g.Con.JSON():
-		return g.Con.Document(wording.Either(cs == nil, []convstore.Conversation{}, cs))
+		rows, err := withTotals(ctx, view, cs)
+		if err != nil {
+			return err
+		}
+		return g.Con.Document(rows)
 	case o.tree:
 		return g.printTree(cs, o.hidden)
 	case g.Con.Pretty():
-		return g.printTable(cs, o.hidden)
+		rows, err := withTotals(ctx, view, cs)
+		if err != nil {
+			return err
+		}
+		return g.printTable(rows, o.hidden)
 	}
 	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, c := range cs {
@@ -149,6 +164,35 @@ func runList(ctx context.Context, g *Group, o listOptions) error {
 		}
 		return nil
 	})
+}
+
+// row is a conversation in a listing, with what it and everything below it by delegation cost; nil
+// = a price is unknown.
+type row struct {
+	convstore.Conversation
+	total *int64
+}
+
+// MarshalJSON adds that cost to what a conversation encodes to.
+func (r row) MarshalJSON() ([]byte, error) {
+	head, err := r.Conversation.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	tail, err := json.Marshal((*stream.USD)(r.total))
+	return joinObjects(string(head), fmt.Appendf(nil, `{"total_cost_usd":%s}`, tail)), err
+}
+
+func withTotals(ctx context.Context, view convstore.View, cs []convstore.Conversation) ([]row, error) {
+	rows := make([]row, len(cs))
+	totals, err := usage.Totals(ctx, view, cs)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range cs {
+		rows[i] = row{c, totals[i]}
+	}
+	return rows, nil
 }
 
 // writeListLine writes a conversation for a pipe.
@@ -172,21 +216,24 @@ func hiddenNote(c convstore.Conversation, shown bool, before string) string {
 	return fmt.Sprintf("%s(+%d hidden)", before, c.HiddenChildren)
 }
 
-func (g *Group) printTable(cs []convstore.Conversation, hidden bool) error {
-	if len(cs) == 0 {
+func (g *Group) printTable(rows []row, hidden bool) error {
+	if len(rows) == 0 {
 		g.Con.Note("no conversations")
 		return nil
 	}
 	t := term.Table{Columns: []term.Column{
 		{Title: "id"}, {Title: "title", Flex: true}, {Title: "status"}, {Title: "turns", Right: true, Drop: 1},
-		{Title: "marks", Drop: 3}, {Title: "profile", Drop: 5}, {Title: "model", Drop: 6}, {Title: "cost", Right: true, Drop: 4}, {Title: "activity", Right: true, Drop: 2},
+		{Title: "marks", Drop: 3}, {Title: "profile", Drop: 6}, {Title: "model", Drop: 7}, {Title: "cost", Right: true, Drop: 5},
+		{Title: "total", Right: true, Drop: 4}, {Title: "activity", Right: true, Drop: 2},
 	}}
+	more := slices.ContainsFunc(rows, func(r row) bool { return wording.Dollars(r.total) != wording.Dollars(r.CostNano) })
 	now := time.Now()
-	for _, c := range cs {
-		title := wording.Either(c.Title == "", "-", c.Title) + hiddenNote(c, hidden, " ")
+	for _, c := range rows {
+		title := wording.Either(c.Title == "", "-", c.Title) + hiddenNote(c.Conversation, hidden, " ")
 		t.Rows = append(t.Rows, []string{
 			c.ID.String(), title, string(c.Status), strconv.Itoa(c.Turns),
-			strings.Join(marks(c), " "), c.Profile, c.Model, wording.Dollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
+			strings.Join(marks(c.Conversation), " "), c.Profile, c.Model, wording.Dollars(c.CostNano),
+			wording.Either(more, wording.Dollars(c.total), ""), age(now.Sub(c.UpdatedAt)),
 		})
 	}
 	return g.Con.Text(func(w *bufio.Writer) error { return t.Write(w, g.Con.IO) })
