@@ -292,7 +292,7 @@ func TestTrustRecordPath(t *testing.T) {
 func TestTrustRecord(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "deep")
 	file := filepath.Join(dir, "trust-0.json")
-	record := Record{Workspace: "/w", TrustedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Files: map[string]string{"a": "b"}}
+	record := Record{Workspace: "/w", State: State{TrustedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Files: map[string]string{"a": "b"}}}
 	if r, complaint := readRecord(file, "/w"); r != nil || complaint != "" {
 		t.Fatalf("readTrust of nothing = %v, %q", r, complaint)
 	}
@@ -481,8 +481,8 @@ func TestTrustTogether(t *testing.T) {
 	}
 }
 
-// TestTrustMeanwhile: what jp wrote and trusted while a person was looking stays trusted, what came
-// up otherwise does not.
+// TestTrustMeanwhile: a person trusts what they have seen. What jp wrote and trusted meanwhile stays
+// trusted as a state of its own, and not together with what the person has seen.
 func TestTrustMeanwhile(t *testing.T) {
 	ctx := context.Background()
 	a, root := gateAt(t, map[string]string{".jp/config.toml": "old", ".jp/a.toml": "a"})
@@ -514,9 +514,145 @@ func TestTrustMeanwhile(t *testing.T) {
 	if err := a.Record(ctx, &j, Shown{}); err != nil {
 		t.Fatal(err)
 	}
-	want := []Change{{".jp/b.toml", "new", DataStamp([]byte("by someone else"))}}
+	want := []Change{{".jp/b.toml", "new", DataStamp([]byte("by someone else"))}, {".jp/config.toml", "changed", DataStamp([]byte("set"))}}
 	if j := seen(); !slices.Equal(j.Changes, want) {
 		t.Errorf("changes = %+v, want %+v", j.Changes, want)
+	}
+	if err := os.Remove(filepath.Join(root, ".jp/b.toml")); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []struct {
+		config, a string
+		ok        bool
+	}{{"old", "a", true}, {"set", "a", true}, {"old", "changed by someone", true}, {"set", "changed by someone", false}} {
+		write(".jp/config.toml", state.config)
+		write(".jp/a.toml", state.a)
+		if j := seen(); j.OK() != state.ok {
+			t.Errorf("%+v: %s", state, j.Status())
+		}
+	}
+}
+
+// TestStates trusts random states of a workspace: it passes in each of the latest ones, with what
+// was shown of that one, and in no other.
+func TestStates(t *testing.T) {
+	ctx := context.Background()
+	names := []string{".jp/config.toml", ".jp/a.toml", "AGENTS.md"}
+	rapid.Check(t, func(rt *rapid.T) {
+		g, root := gateAt(t, nil)
+		put := func(state []string) Judgement {
+			for i, name := range names {
+				_ = os.Remove(filepath.Join(root, name))
+				if state[i] != "" {
+					writeFiles(t, root, map[string]string{name: state[i]})
+				}
+			}
+			j, err := g.Judge(ctx, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return j
+		}
+		states := rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom([]string{"", "1", "2", "3"}), len(names), len(names)), 1, 25)
+		var kept [][]string // the latest last
+		same := func(a []string) func([]string) bool { return func(b []string) bool { return slices.Equal(a, b) } }
+		for _, state := range states.Draw(rt, "trusted") {
+			j := put(state)
+			var shown Shown
+			shown.AddSetting("state", strings.Join(state, ","))
+			if err := g.Record(ctx, &j, shown); err != nil {
+				t.Fatal(err)
+			}
+			kept = append(slices.DeleteFunc(kept, same(state)), state)
+		}
+		kept = kept[max(0, len(kept)-maxEarlier-1):]
+		for _, state := range append(states.Draw(rt, "tried"), kept...) {
+			j, none := put(state), strings.Join(state, "") == ""
+			if want := none || slices.ContainsFunc(kept, same(state)); j.OK() != want {
+				rt.Fatalf("%q: %s, want trusted %v", state, j.Status(), want)
+			}
+			if j.OK() && !none && !j.shown().HasSetting("state", strings.Join(state, ",")) {
+				rt.Fatalf("%q: what was shown of another state", state)
+			}
+		}
+	})
+}
+
+// TestStatesBound: a record that would be too large to be read forgets its oldest states.
+func TestStatesBound(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trust-0.json")
+	large := func(name string) State {
+		return State{Files: map[string]string{name: strings.Repeat("x", maxRecord/3)}, Shown: &Shown{}}
+	}
+	if err := writeRecord(file, Record{Workspace: "/w", State: large("a"), Earlier: []State{large("b"), large("c"), large("d")}}); err != nil {
+		t.Fatal(err)
+	}
+	r, complaint := readRecord(file, "/w")
+	if complaint != "" || len(r.Earlier) != 1 || r.Earlier[0].Files["b"] == "" {
+		t.Errorf("readTrust: %s, %d earlier states", complaint, len(r.Earlier))
+	}
+}
+
+// TestEditorFiles: the files of editors are not there, unless a file that counts names one.
+func TestEditorFiles(t *testing.T) {
+	const x = "x"
+	noise := map[string]string{
+		".jp/.config.toml.swp": x, ".jp/.config.toml.swo": x, ".jp/config.toml~": x, ".jp/#config.toml#": x, ".jp/.DS_Store": x,
+		".jp/tools/run.sh~": x, ".agents/skills/s/SKILL.md~": x,
+	}
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		link  string // target of .jp/link
+		count bool
+	}{
+		{name: "none named", files: map[string]string{".jp/config.toml": "config.toml", "AGENTS.md": "*~"}},
+		{name: "ignored by git", files: map[string]string{".jp/.gitignore": ".DS_Store\nrun.sh~\n"}},
+		{name: "command", files: map[string]string{".jp/tools/t.toml": "command = \"sh .jp/tools/run.sh~\""}, count: true},
+		{name: "capitals", files: map[string]string{".jp/tools/t.toml": "sh RUN.SH~"}, count: true},
+		{name: "server", files: map[string]string{".mcp.json": ".jp/.config.toml.swp"}, count: true},
+		{name: "instructions", files: map[string]string{"AGENTS.md": "run .agents/skills/s/SKILL.md~"}, count: true},
+		{name: "too large to be searched", files: map[string]string{".jp/large": strings.Repeat("x", MaxContributedKept+1)}, count: true},
+		{name: "link", files: map[string]string{}, link: "config.toml~"},
+		{name: "folder", files: map[string]string{".jp/config~/a.toml": x, ".jp/#a#/b": x}},
+		{name: "other names", files: map[string]string{".jp/~": x, ".jp/a~b": x, ".jp/é.toml~": x, ".jp/#a": x, ".jp/a.swp": x, ".jp/.ds_store": x}},
+	} {
+		root := t.TempDir()
+		writeFiles(t, root, tt.files)
+		writeFiles(t, root, noise)
+		want := slices.Collect(maps.Keys(tt.files))
+		if tt.link != "" {
+			if err := os.Symlink(tt.link, filepath.Join(root, ".jp/link")); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, ".jp/link")
+		}
+		if err := os.Symlink("me@host.1:2", filepath.Join(root, ".jp/.#config.toml")); err != nil {
+			t.Fatal(err)
+		}
+		if tt.name == "other names" {
+			want = slices.DeleteFunc(want, func(key string) bool { return key == ".jp/~" })
+		}
+		if tt.count {
+			want = slices.Concat(want, slices.Collect(maps.Keys(noise)), []string{".jp/.#config.toml"})
+		}
+		slices.Sort(want)
+		c := mustContribute(t, root)
+		if got := slices.Sorted(maps.Keys(c.Stamps)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, want)
+		}
+		for key := range noise {
+			if _, err := fs.ReadFile(c.FS(), key); tt.count != (err == nil) || err != nil && !errors.Is(err, errEditorFile) {
+				t.Errorf("%s: read %s: %v", tt.name, key, err)
+			}
+			if tt.count != (c.Data[key] != nil) {
+				t.Errorf("%s: %s has data %v", tt.name, key, c.Data[key] != nil)
+			}
+		}
+		list, err := fs.ReadDir(c.FS(), ".jp")
+		if there := slices.ContainsFunc(list, func(e fs.DirEntry) bool { return e.Name() == "config.toml~" }); err != nil || there != tt.count {
+			t.Errorf("%s: listed %v, %v", tt.name, there, err)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"jp/cmd/jp/internal/console"
@@ -42,6 +43,7 @@ type Gate struct {
 	mu     sync.Mutex
 	passed *Files // nil = nothing did
 	shown  *Shown // what was shown of passed; nil = all of it may run
+	state  string // that the workspace had, see Judgement.state
 	err    error  // the refusal
 }
 
@@ -69,6 +71,14 @@ func (j Judgement) shown() *Shown {
 		return nil
 	}
 	return j.Record.Shown
+}
+
+// state names the state of the record that a workspace has that may be loaded; "" = none.
+func (j Judgement) state() string {
+	if j.shown() == nil {
+		return ""
+	}
+	return digest(j.Record.Files)
 }
 
 // Status is OK in words.
@@ -104,6 +114,7 @@ func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
 	}
 	trusted := map[string]string{}
 	if j.Record != nil {
+		j.Record = j.Record.at(j.Files.Stamps)
 		trusted = j.Record.trusted(j.Files.Stamps)
 	}
 	j.Changes = Changes(trusted, j.Files.Stamps)
@@ -112,14 +123,16 @@ func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
 
 // Variable is the variable that replaces the question. It is 1 for CI, where a checkout is trusted
 // as it is. none keeps jp away from the workspace's files without a question: the sub-agents of a
-// run that works without them get it.
+// run that works without them get it. Other sub-agents get the digest of the state that their caller
+// uses. Of all states in the record only that one counts for them.
 const Variable = "JP_TRUST_WORKSPACE"
 
 func (g *Gate) ByEnv() bool { return g.Con.Getenv(Variable) == "1" }
 
 func (g *Gate) WithheldByEnv() bool { return g.Con.Getenv(Variable) == "none" }
 
-// ForChild returns Variable with its value for a sub-agent; "" = it reads the record itself.
+// ForChild returns Variable with its value for a sub-agent; "" = it has nothing to say, because the
+// workspace brings nothing along.
 func (g *Gate) ForChild() string {
 	switch {
 	case g.ByEnv():
@@ -127,7 +140,9 @@ func (g *Gate) ForChild() string {
 	case g.Withheld():
 		return Variable + "=none"
 	}
-	return ""
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return wording.Either(g.state == "", "", Variable+"="+g.state)
 }
 
 // Withheld reports whether no file of the workspace may be used: none has passed. A delegated run
@@ -184,7 +199,7 @@ func (g *Gate) Pass(ctx context.Context) (*Files, error) {
 		g.err = err
 		return nil, err
 	}
-	g.passed, g.shown = j.Files, j.shown()
+	g.passed, g.shown, g.state = j.Files, j.shown(), j.state()
 	return g.passed, nil
 }
 
@@ -210,7 +225,7 @@ func (g *Gate) PassUnasked(ctx context.Context) *Files {
 	if g.passed == nil && g.err == nil && !g.WithheldByEnv() {
 		if root, err := g.Root(); err == nil {
 			if j, err := g.Judge(ctx, root); err == nil && j.OK() {
-				g.passed, g.shown = j.Files, j.shown()
+				g.passed, g.shown, g.state = j.Files, j.shown(), j.state()
 			}
 		}
 	}
@@ -303,23 +318,16 @@ func (j Judgement) Refusal() error {
 	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
 }
 
-// Record records what j saw and what a person was shown of it, and nothing that appeared since, also
-// in j. If another jp has meanwhile trusted files that it wrote itself, these stay trusted.
+// Record records what j saw and what a person was shown of it, and nothing else, also in j. States
+// that were trusted before, even meanwhile, stay trusted as they were.
 func (g *Gate) Record(ctx context.Context, j *Judgement, shown Shown) error {
 	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, error) {
-		stamps := maps.Clone(j.Files.Stamps)
-		if now != nil && j.Record != nil {
-			for key, stamp := range now.Files {
-				if j.Record.Files[key] != stamp {
-					stamps[key] = stamp
-				}
-			}
-			if now.Shown != nil && j.Record.Shown != nil {
-				shown = shown.Plus(*j.Record.Shown, *now.Shown)
-			}
+		if now == nil {
+			now = &Record{}
 		}
-		j.Record, j.Changes = &Record{Files: stamps, Shown: &shown}, nil
-		return *j.Record, nil
+		next := now.then(State{Files: maps.Clone(j.Files.Stamps), Shown: &shown})
+		j.Record, j.Changes = &next, nil
+		return next, nil
 	})
 }
 
@@ -349,18 +357,16 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		return err
 	}
 	return g.change(ctx, file, canonical, func(now *Record) (Record, error) {
-		next := Record{Workspace: canonical, Files: map[string]string{}, Writing: map[string]string{}, Shown: &Shown{}}
-		if now != nil {
-			next.TrustedAt, next.Shown = now.TrustedAt, now.Shown
-			maps.Copy(next.Files, now.Files)
-			if len(now.Writing) > 0 { // one that was killed
-				there, err := look(root)
-				if err != nil {
-					return next, err
-				}
-				next.Files = now.trusted(there.Stamps)
-			}
+		there, err := look(root)
+		if err != nil {
+			return Record{}, err
 		}
+		next := Record{Workspace: canonical, State: State{Files: map[string]string{}, Shown: &Shown{}}}
+		if now != nil {
+			next = *now.at(there.Stamps)
+			next.Workspace, next.Files = canonical, next.trusted(there.Stamps)
+		}
+		next.Writing = map[string]string{}
 		for name, data := range files {
 			next.Writing[name] = DataStamp(data)
 		}
@@ -378,14 +384,14 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 				return next, err
 			}
 		}
-		maps.Copy(next.Files, next.Writing)
-		next.Writing = nil
+		state := State{Files: maps.Clone(next.Files), Shown: next.Shown}
+		maps.Copy(state.Files, next.Writing)
 		after, err := shows(context.WithoutCancel(ctx), page, root, func(string) bool { return false })
-		if err == nil && next.Shown != nil {
-			sum := next.Shown.Plus(before, after)
-			next.Shown = &sum
+		if err == nil && state.Shown != nil {
+			sum := state.Shown.Plus(before, after)
+			state.Shown = &sum
 		}
-		return next, err
+		return next.then(state), err
 	})
 }
 
@@ -434,14 +440,22 @@ func (g *Gate) Tools(ctx context.Context) (map[string]tools.Definition, error) {
 		if err := j.fit(root); err != nil {
 			return nil, err
 		}
-		if j.Files, err = lookTools(root); err != nil {
+		if j.Files, err = lookTools(root, !j.env); err != nil {
 			return nil, err
 		}
-		if len(j.Files.Stamps) > 0 && !j.env {
+		if len(j.Files.Stamps)+len(j.Files.left) > 0 && !j.env {
 			if j.Path, j.real, err = g.RecordPath(ctx, root); err != nil {
 				return nil, err
 			}
 			if j.Record, _ = readRecord(j.Path, j.real); j.Record != nil {
+				j.Record = j.Record.of(g.Con.Getenv(Variable))
+			}
+			if j.Record != nil {
+				if slices.ContainsFunc(slices.Collect(maps.Keys(j.Record.Files)), editorFile) { // they counted for the caller, too
+					if j.Files, err = lookTools(root, false); err != nil {
+						return nil, err
+					}
+				}
 				j.Changes = Changes(sub(j.Record.trusted(j.Files.Stamps), ".jp/tools"), j.Files.Stamps)
 			}
 			if !j.OK() {

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -30,6 +31,7 @@ const (
 	maxContributedFile  = 16 << 20 // bytes of one file
 	maxContributedTotal = 64 << 20 // bytes of all
 	maxContributedDepth = 32       // folders in one another
+	maxLeft             = 32       // names of editors' files that are looked for in the others
 	MaxContributedKept  = 1 << 20  // bytes of a file whose content stays in memory; no loader takes more
 )
 
@@ -45,6 +47,8 @@ type Files struct {
 	nodes  map[string]*node  // what was found, for FS
 	count  int
 	bytes  int64
+	leave  bool     // leave out the files of editors, see editorFile
+	left   []string // names of those that were left out, in lower case, each once
 }
 
 // fileStamp is the stamp of a regular file. A stamp says what a path holds, so that equal stamps
@@ -65,8 +69,20 @@ func DataStamp(data []byte) string { return fileStamp(sha256.Sum256(data)) }
 // itself the skills, instructions and MCP servers. Links are followed as loaders follow them,
 // within .jp or the workspace. Only regular files and folders are opened. An *exit.Error says what
 // cannot be trusted; another error says that this process could not read it.
+//
+// Files of editors are left out: they do not exist for loaders, and nobody is asked about them. But a
+// program that the workspace starts could read one. So if a file that counts has the name of one in
+// it, all of them count.
 func look(root string) (*Files, error) {
-	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
+	c, err := lookAt(root, true)
+	if err == nil && c.namesLeft() {
+		return lookAt(root, false)
+	}
+	return c, err
+}
+
+func lookAt(root string, leave bool) (*Files, error) {
+	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}, leave: leave}
 	if err := c.tree(filepath.Join(root, ".jp"), ".jp", "."); err != nil {
 		return nil, err
 	}
@@ -78,10 +94,46 @@ func look(root string) (*Files, error) {
 	return c, nil
 }
 
-// lookTools reads only the tool definitions of the workspace at root.
-func lookTools(root string) (*Files, error) {
-	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
+// lookTools reads only the tool definitions of the workspace at root. leave leaves the files of
+// editors out.
+func lookTools(root string, leave bool) (*Files, error) {
+	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}, leave: leave}
 	return c, c.tree(filepath.Join(root, ".jp"), ".jp", "tools")
+}
+
+// editorFile reports whether the file at a slash path has the name of a swap, backup or lock file of
+// an editor, or of a file that macOS leaves in folders.
+func editorFile(key string) bool {
+	name := path.Base(key)
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return false // a file system may know it by another spelling
+	}
+	return slices.ContainsFunc([]string{".*.sw?", "*~", "#*#", ".#*", ".DS_Store"}, func(pattern string) bool {
+		is, _ := path.Match(pattern, name)
+		return is
+	})
+}
+
+// errEditorFile is the error for a file that was left out.
+var errEditorFile = errors.New("has the name of an editor's swap or backup file, which jp never loads")
+
+// namesLeft reports whether a file has the name of a file that was left out in it. One that is too
+// large to be kept may have it, and any if there are too many names to look for. A .gitignore lists
+// such names, and runs nothing.
+func (c *Files) namesLeft() bool {
+	if n := len(c.left); n == 0 || n > maxLeft {
+		return n > 0
+	}
+	for key, n := range c.nodes {
+		if n.info == nil || !n.info.Mode().IsRegular() || path.Base(key) == ".gitignore" {
+			continue
+		}
+		text := bytes.ToLower(n.data) // the file system may not tell capitals apart
+		if n.data == nil && n.info.Size() > 0 || slices.ContainsFunc(c.left, func(name string) bool { return bytes.Contains(text, []byte(name)) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // tree adds the file or folder name below the folder jail, which nothing leads out of. prefix is
@@ -119,6 +171,13 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 	}
 	at := &node{named: info, info: info}
 	c.note(key, at)
+	if c.leave && !info.IsDir() && editorFile(key) {
+		at.info, at.lost = nil, errEditorFile
+		if name := strings.ToLower(path.Base(key)); !slices.Contains(c.left, name) {
+			c.left = append(c.left, name)
+		}
+		return nil
+	}
 	link := ""
 	if info.Mode()&fs.ModeSymlink != 0 {
 		to, err := root.Readlink(name)

@@ -96,7 +96,7 @@ func (m memory) Open(name string) (fs.File, error) {
 	}
 	dir := &openedFolder{opened: opened{node: n, name: name}}
 	for _, child := range n.names {
-		if below := m.files.nodes[path.Join(key, child)]; below != nil {
+		if below := m.files.nodes[path.Join(key, child)]; below != nil && below.lost != errEditorFile {
 			dir.entries = append(dir.entries, fs.FileInfoToDirEntry(below.named))
 		}
 	}

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,18 +25,81 @@ import (
 // Record is what a person has trusted: one file for each workspace, in the folder of its store,
 // where no tool and no workspace reaches.
 type Record struct {
-	Version   int               `json:"version"`
-	Workspace string            `json:"workspace"` // canonical path, see pathText
+	Version   int    `json:"version"`
+	Workspace string `json:"workspace"` // canonical path, see pathText
+	State
+
+	// Earlier are states that were trusted before, the latest first. Each counts as a whole, so that
+	// no mixture of two of them does.
+	Earlier []State `json:"earlier,omitempty"`
+
+	// Writing are the stamps of files that a jp is about to write for a person. If that jp was
+	// killed they may be written or not: such a file is trusted in both forms.
+	Writing map[string]string `json:"writing,omitempty"`
+}
+
+// State is a state of a workspace that a person has trusted.
+type State struct {
 	TrustedAt time.Time         `json:"trusted_at"`
 	Files     map[string]string `json:"files"` // stamps by slash path below the workspace
 
 	// Shown is what the page has shown; nil in the record of an earlier version, which does not
 	// count as trust.
 	Shown *Shown `json:"shown,omitempty"`
+}
 
-	// Writing are the stamps of files that a jp is about to write for a person. If that jp was
-	// killed they may be written or not: such a file is trusted in both forms.
-	Writing map[string]string `json:"writing,omitempty"`
+// maxEarlier bounds Record.Earlier.
+const maxEarlier = 15
+
+// at returns the record with the state first that a workspace with the stamps present has. If it has
+// none of them, the latest stays first.
+func (r Record) at(present map[string]string) *Record {
+	if maps.Equal(r.trusted(present), present) {
+		return &r
+	}
+	return cmp.Or(r.first(func(s State) bool { return maps.Equal(s.Files, present) }), &r)
+}
+
+// of returns the record with the state first that the digest names, nil if it lacks that one. Without
+// a digest it is the latest.
+func (r Record) of(named string) *Record {
+	is := func(s State) bool { return named == "" || digest(s.Files) == named }
+	if is(r.State) {
+		return &r
+	}
+	return r.first(is)
+}
+
+// first returns the record with the earlier state first that is the one looked for, nil if there is
+// none.
+func (r Record) first(is func(State) bool) *Record {
+	i := slices.IndexFunc(r.Earlier, is)
+	if i < 0 {
+		return nil
+	}
+	state := r.Earlier[i]
+	r.Earlier = slices.Concat([]State{r.State}, r.Earlier[:i], r.Earlier[i+1:])
+	r.State, r.Writing = state, nil
+	return &r
+}
+
+// then returns the record with the state s first, and those of r after it.
+func (r Record) then(s State) Record {
+	r.Earlier = slices.DeleteFunc(slices.Concat([]State{r.State}, r.Earlier), func(e State) bool {
+		return e.Shown == nil || maps.Equal(e.Files, s.Files)
+	})
+	r.Earlier = r.Earlier[:min(len(r.Earlier), maxEarlier)]
+	r.State, r.Writing = s, nil
+	return r
+}
+
+// digest names a state of the files of a workspace.
+func digest(stamps map[string]string) string {
+	sum := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(stamps)) {
+		fmt.Fprintf(sum, "%q %q\n", key, stamps[key])
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
 // trusted returns the stamps that are trusted while present are those of the workspace.
@@ -122,11 +186,16 @@ func ReadOwn(file string) (data []byte, complaint string) {
 // writeRecord replaces the record of a workspace, whole or not at all.
 func writeRecord(file string, r Record) error {
 	r.Version, r.Workspace = trustVersion, pathText(r.Workspace)
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
+	for {
+		data, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		if len(data) < maxRecord || len(r.Earlier) == 0 {
+			return WriteOwn(file, data)
+		}
+		r.Earlier = r.Earlier[:len(r.Earlier)/2]
 	}
-	return WriteOwn(file, data)
 }
 
 // WriteOwn replaces a record, or makes it, whole or not at all.

@@ -74,7 +74,7 @@ func (s Sent) Lay(dir string) (root string, environ []string, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return root, environ, writeRecord(file, Record{Workspace: canonical, Files: stamps, Shown: &Shown{}})
+	return root, environ, writeRecord(file, Record{Workspace: canonical, State: State{Files: stamps, Shown: &Shown{}}})
 }
 
 // copy writes the files that were sent, and returns their stamps.
