@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"jp/cmd/jp/internal/vanishing"
 	"jp/cmd/jp/internal/wire"
 	"jp/tools/proc"
 )
@@ -38,6 +39,9 @@ const (
 	maxLive    = 1024
 )
 
+// folderName begins the name of the folder of a worker.
+const folderName = "jp-worker-"
+
 var (
 	errOwnerGone = errors.New("the jp that started this worker is gone")
 	errBye       = errors.New("the jp that started this worker has ended")
@@ -51,18 +55,19 @@ func (n Node) Serve(ctx context.Context) error {
 	var stop context.CancelCauseFunc
 	s.ctx, stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	dir, err := os.MkdirTemp("", "jp-worker-") // 0700
+	vanishing.Sweep(os.TempDir(), folderName)
+	dir, err := vanishing.Make("", folderName)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := dir.Remove(); err != nil {
 			n.Warn("%v", err)
 		}
 	}()
 	begun := make(chan struct{})
 	go func() {
-		if err := s.begin(dir); err != nil {
+		if err := s.begin(dir.Path); err != nil {
 			s.over <- err
 			return
 		}

@@ -28,7 +28,7 @@ func (w *Workspace) Closed() []string {
 		list = append(list, dir)
 	}
 	if dir := w.vanishing.Load(); dir != nil {
-		list = append(list, dir.path)
+		list = append(list, dir.Path)
 	}
 	return list
 }

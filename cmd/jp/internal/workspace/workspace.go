@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/vanishing"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -42,8 +43,8 @@ type Workspace struct {
 	userFiles []string         // the files of the user's own config and folders of its profiles, from the same
 	growing   []fs.Growing     // folders and patterns of files that its config would read too
 	st        *convstore.Store
-	vanishing atomic.Pointer[vanishingDir] // of the store of a run with --no-persist
-	none      bool                         // the command says NONE: a broken config of the user is a warning
+	vanishing atomic.Pointer[vanishing.Dir] // of the store of a run with --no-persist
+	none      bool                          // the command says NONE: a broken config of the user is a warning
 }
 
 // New returns where a command with this console works.
