@@ -132,7 +132,8 @@ func (c *conn) launch() (done func(), again bool, err error) {
 	c.stdin, c.stdout, c.lines = stdin, stdout, newLines(stdout, stdin)
 	ctx, stop := context.WithCancel(context.Background())
 	said := &words{}
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
+	var how error // how the launcher has ended; set when ended is closed
 	run := "jp-" + strings.ToLower(rand.Text()[:12])
 	command := l.Line(run)
 	started := sync.OnceFunc(func() {
@@ -156,7 +157,8 @@ func (c *conn) launch() (done func(), again bool, err error) {
 			err = &ExitError{exit}
 		}
 		_ = stdout.SetReadDeadline(time.Now().Add(lastWait)) // somebody else may have it open
-		ended <- err
+		how = err
+		close(ended)
 	}()
 	c.stop = func() {
 		stdin.Close()
@@ -187,9 +189,8 @@ func (c *conn) launch() (done func(), again bool, err error) {
 		var cut *os.PathError
 		if reason == io.EOF || errors.As(reason, &cut) { // how it has ended says more
 			c.stop()
-			reason = <-ended
-			ended <- reason
-			reason = fmt.Errorf("%w before it led to a worker%s", reason, said)
+			<-ended
+			reason = fmt.Errorf("%w before it led to a worker%s", how, said)
 		}
 		err = &StepError{Step: c.hello.failedStep(state), Host: c.host, Cause: reason, Err: c.pool.failed(state, "%v", reason)}
 	}

@@ -51,7 +51,7 @@ var (
 // sub-agents are stopped and the owner is told how each has ended. The error is the cause of ctx, or
 // says how the owner went away; nil = it said so.
 func (n Node) Serve(ctx context.Context) error {
-	s := &serving{Node: n, lines: newLines(n.Stdin, n.Stdout), live: map[uint64]*process{}, over: make(chan error, 2)}
+	s := &serving{Node: n, lines: newLines(n.Stdin, n.Stdout), live: map[uint64]*process{}, over: make(chan farewell, 2)}
 	var stop context.CancelCauseFunc
 	s.ctx, stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -68,19 +68,19 @@ func (n Node) Serve(ctx context.Context) error {
 	begun := make(chan struct{})
 	go func() {
 		if err := s.begin(dir.Path); err != nil {
-			s.over <- err
+			s.over <- farewell{err}
 			return
 		}
 		close(begun)
-		s.over <- s.read()
+		s.over <- farewell{s.read()}
 	}()
 	late := time.NewTimer(startWait)
 	defer late.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case err := <-s.over:
-		return err
+	case f := <-s.over:
+		return f.err
 	case <-late.C:
 		return errors.New("no first line of a jp which starts sub-agents: a worker is started by jp, through a launcher")
 	case <-begun:
@@ -96,12 +96,12 @@ func (n Node) Serve(ctx context.Context) error {
 				return s.expired()
 			}
 			continue
-		case err := <-s.over:
-			s.leave(stop, err)
-			if err == errBye {
+		case f := <-s.over:
+			s.leave(stop, f.err)
+			if f.err == errBye {
 				return nil
 			}
-			return err
+			return f.err
 		case <-ctx.Done():
 		}
 		break
@@ -134,6 +134,9 @@ func (s *serving) expired() error {
 	return fmt.Errorf("no word for %v from the jp that started this worker", s.lease.length)
 }
 
+// farewell is how an owner went away.
+type farewell struct{ err error }
+
 // serving is a Node with an owner.
 type serving struct {
 	Node
@@ -142,9 +145,9 @@ type serving struct {
 	root    string          // workspace
 	environ []string        // variables for all sub-agents
 	ctx     context.Context // of all sub-agents
-	over    chan error      // how the owner went away
-	work    sync.WaitGroup  // processes
-	telling sync.WaitGroup  // the owner of them
+	over    chan farewell
+	work    sync.WaitGroup // processes
+	telling sync.WaitGroup // the owner of them
 
 	mu   sync.Mutex
 	last uint64 // number of the latest channel
