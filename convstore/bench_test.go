@@ -126,6 +126,7 @@ func BenchmarkGroup(b *testing.B) {
 	}
 	all := float64(b.N * writers * each)
 	b.ReportMetric(all/grouped.Seconds(), "acks/s")
+	b.ReportMetric(5000, "acks/s-goal")
 	b.ReportMetric(all/single.Seconds(), "acks/s-ungrouped")
 	b.ReportMetric(float64(single)/float64(grouped), "x-ungrouped")
 	b.ReportMetric(all/float64(flushes), "acks/flush")

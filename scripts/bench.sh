@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs every benchmark and prints ratios where a ratio says more. Nothing is asserted: machines are
 # shared and noisy. BENCH=regexp chooses benchmarks, BENCHTIME=20x sets how often each runs.
+# JP_BENCH_LAUNCHER='ssh -T localhost' is the launcher of the workers in place of env.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bench=${BENCH:-.}

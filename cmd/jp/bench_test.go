@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,11 +31,12 @@ type shop struct {
 	jp, none, floor string
 	dir             string
 	env             []string
-	url             string // of the server
+	server          *wire.Server
 	stdin           string // of what is run
 }
 
-func newShop(b *testing.B, delay string) *shop {
+// newShop returns a shop whose model takes delay for a part, and follows other rules first.
+func newShop(b *testing.B, delay string, other ...string) *shop {
 	b.Helper()
 	base := b.TempDir()
 	s := &shop{b: b, jp: filepath.Join(base, "jp"), none: filepath.Join(base, "none"), floor: filepath.Join(base, "floor"), dir: filepath.Join(base, "work")}
@@ -50,7 +52,7 @@ func newShop(b *testing.B, delay string) *shop {
 	for i := range 32 {
 		fmt.Fprintf(&many, "[[rule.tool_calls]]\nname = \"jp_query\"\narguments = { config = \"agent/r\", query = \"part %d\" }\n", i)
 	}
-	rules := `
+	rules := strings.Join(other, "") + `
 [[rule]]
 query = "part"
 text = "done"
@@ -85,24 +87,33 @@ run = "unattended"
 [delegation]
 profiles = ["agent/r"]
 max_per_turn = 32
-max_parallel = 32
+max_parallel = 64
 `,
 		".jp/config/agent/r.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"anthropic/bench\"\n",
 	} {
-		path := filepath.Join(s.dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		s.write(filepath.Join(s.dir, name), text)
 	}
-	s.url = server.URL
+	s.server = server
 	home := filepath.Join(base, "home")
 	s.env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=k", "JP_SESSION=bench"}
 	s.run(s.jp, "trust", "--yes") // as people have it: the files are hashed in every run
 	s.run(s.jp, "query", "--new", "warm up")
 	return s
+}
+
+// write appends to a file.
+func (s *shop) write(path, text string) {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err == nil {
+			_, err = f.WriteString(text)
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		s.b.Fatal(err)
+	}
 }
 
 func (s *shop) build(out, pkg string) {
@@ -162,7 +173,7 @@ func (s *shop) measure(args ...string) {
 func (s *shop) measureFloor(query string, children int) {
 	file := filepath.Join(filepath.Dir(s.dir), "floor.db")
 	floor := func(commits int) []string {
-		return []string{s.floor, s.url, query, file, strconv.Itoa(commits), strconv.Itoa(children)}
+		return []string{s.floor, s.server.URL, query, file, strconv.Itoa(commits), strconv.Itoa(children)}
 	}
 	s.run(s.floor, floor(1)[1:]...) // makes the file
 	s.compare([]string{"query", "--new", query}, floor).report(s.b, "floor")
@@ -251,8 +262,8 @@ func Benchmark256ThroughACapOf32(b *testing.B) {
 	s.stdin = strings.Repeat("\"part\"\n", queries)
 	var wall, cpu []time.Duration
 	for i := 0; b.Loop(); i++ {
-		if i >= 3 {
-			continue // each takes 20 s, and says the same
+		if i >= enough {
+			continue
 		}
 		w, use := s.run(s.jp, "batch", "-q", "-c", "agent/r", "--parallel", strconv.Itoa(parallel))
 		wall = append(wall, w)

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		"blind":      blind,
 		"jp-crash":   crash,
 		"jp-fill":    fillMain,
+		"jp-count":   countMain,
 	}
 	if programs[filepath.Base(os.Args[0])] == nil {
 		// Below nohup every process inherits that SIGHUP is ignored. What is caught here has its
