@@ -135,7 +135,7 @@ func TestTrustOnTerminal(t *testing.T) {
 	}
 	screen, _, status = onTerminal(t, s, question, "n\n", query...)
 	screen = strings.ReplaceAll(screen, "\n      ", "")
-	if status != 6 || !strings.Contains(screen, "not as it was trusted, recorded ") || !strings.Contains(screen, "new     .jp/extra.toml  sha256:") ||
+	if status != 6 || !strings.Contains(screen, "not trusted yet, recorded ") || !strings.Contains(screen, "new     .jp/extra.toml  sha256:") ||
 		strings.Contains(screen, "  .jp/config.toml  sha256:") {
 		t.Errorf("changed: status %d, screen:\n%s", status, screen)
 	}
@@ -171,5 +171,23 @@ func TestTrustOnTerminal(t *testing.T) {
 	screen, out, status = onTerminal(t, s, question, "yes\n", "trust")
 	if status != 0 || !strings.Contains(out, ": trusted, recorded ") {
 		t.Errorf("jp trust: status %d, stdout %q, screen:\n%s", status, out, screen)
+	}
+}
+
+// TestInitAsksAboutRest: on a terminal `jp init` asks once about what was there before, and the
+// next command asks nothing.
+func TestInitAsksAboutRest(t *testing.T) {
+	const question = "Trust this workspace? [y/N] "
+	for answer, rest := range map[string]string{"y\n": "", "n\n": "jp: workspace WORK: not trusted yet: AGENTS.md (new)\njp: `jp trust` shows what differs and asks\n"} {
+		s := newSite(t, map[string]string{"AGENTS.md": "Be kind.\n"})
+		screen, _, status := atTerminal(t, s, []exchange{{"Model: ", "ollama/qwen3\n"}, {"n is a no -- ", "\n"}, {question, answer}}, "init")
+		screen = strings.ReplaceAll(strings.ReplaceAll(screen, "\r", ""), s.dir, "WORK")
+		if status != 0 || !strings.Contains(screen, "workspace WORK: not trusted yet") || !strings.Contains(screen, "new     AGENTS.md  sha256:") ||
+			strings.Contains(screen, "as it was trusted") || !strings.Contains(screen, rest) || strings.Count(screen, question) != 1 {
+			t.Errorf("%q: status %d, screen:\n%s", answer, status, screen)
+		}
+		if _, _, status := atTerminal(t, s, nil, "trust", "--show"); status != 0 {
+			t.Errorf("%q: jp trust --show: status %d", answer, status)
+		}
 	}
 }

@@ -152,7 +152,7 @@ func explainConfig(r *Report, e *profiles.Error) {
 	case errors.Is(e, profiles.ErrNotFound):
 		r.Code, r.Status = "not_found", exit.NotFound
 	case errors.Is(e, profiles.ErrWithheld):
-		r.is("untrusted", exit.Refused, "`jp trust --show` says what it would allow, `jp trust` allows it")
+		r.is("untrusted", exit.Refused, "`jp trust` shows what it would allow and asks")
 	}
 }
 

@@ -33,6 +33,8 @@ type Page struct {
 	Files     []trust.Change `json:"files"`       // all of them
 
 	Shown trust.Shown `json:"-"` // what the lines about tools and settings say
+
+	differs string // Status for people
 }
 
 // Agent is what one agent could do.
@@ -87,7 +89,7 @@ func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	root := j.Files.Root
 	s := Page{
 		Workspace: root, Status: j.Status(), Record: j.Path, Agents: []Agent{}, Defined: []ToolGrant{}, Skills: []string{}, Texts: []string{},
-		Servers: []string{}, Files: slices.Clone(j.Changes),
+		Servers: []string{}, Files: slices.Clone(j.Changes), differs: j.Differs(),
 	}
 	changed := map[string]bool{}
 	for _, c := range j.Changes {

@@ -18,7 +18,6 @@ import (
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
-	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
@@ -43,8 +42,7 @@ func New(con *console.Console, ws *workspace.Workspace, servers *servers.Set) *R
 func (v *Reviewer) Sources(ctx context.Context) (profiles.Sources, *trust.Files, error) {
 	src, j, err := v.Judged(ctx)
 	if err == nil && !j.OK() {
-		v.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", src.Workspace,
-			wording.Either(j.Record == nil, "not trusted", "not as it was trusted"))
+		v.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", src.Workspace, j.Differs())
 	}
 	return src, j.Files, err
 }

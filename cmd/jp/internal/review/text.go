@@ -52,7 +52,7 @@ func (s Page) Text(width int) string {
 func (s Page) lines(asked bool) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	status := map[string]string{"trusted": "trusted", "changed": "not as it was trusted", "untrusted": "not trusted"}[s.Status]
+	status := s.differs
 	if s.TrustedAt != nil {
 		status += ", recorded " + s.TrustedAt.Format(time.RFC3339)
 	}

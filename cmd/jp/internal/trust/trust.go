@@ -301,21 +301,36 @@ func (g *Gate) Ask(ctx context.Context, j *Judgement) error {
 	return g.Record(ctx, j, shown)
 }
 
+// Differs says in words what is between the workspace and its record. What is only new was never
+// trusted.
+func (j Judgement) Differs() string {
+	changed := slices.ContainsFunc(j.Changes, func(c Change) bool { return c.State != "new" })
+	switch {
+	case j.OK():
+		return "trusted"
+	case j.Record == nil:
+		return "not trusted"
+	case changed || len(j.Changes) == 0:
+		return "not as it was trusted"
+	}
+	return "not trusted yet"
+}
+
 // Refusal returns the error that says why the workspace is not trusted, or is not any more.
 func (j Judgement) Refusal() error {
-	hint := "`jp trust --show` says what it would allow, `jp trust` allows it" + wording.Either(j.none, "; --cfg NONE works without it", "")
-	if j.Record == nil {
-		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not trusted", j.Files.Root)}).WithHint("%s", hint)
+	why, hint := j.Differs(), "`jp trust` shows what it would allow and asks"
+	switch {
+	case j.Record == nil:
+	case j.Record.Shown == nil:
+		why = "was trusted by an earlier jp, which did not record what it had shown"
+	case len(j.Changes) == 0: // asked again, about more of the same files
+		why = "nothing more was trusted"
+	default:
+		why += ": " + listed(j.Changes)
+		hint = "`jp trust` shows what differs and asks"
 	}
-	if j.Record.Shown == nil {
-		msg := fmt.Sprintf("workspace %s: was trusted by an earlier jp, which did not record what it had shown", j.Files.Root)
-		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
-	}
-	if len(j.Changes) == 0 { // asked again, about more of the same files
-		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: nothing more was trusted", j.Files.Root)}).WithHint("%s", hint)
-	}
-	msg := fmt.Sprintf("workspace %s: not as it was trusted: %s", j.Files.Root, listed(j.Changes))
-	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
+	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: %s", j.Files.Root, why)}).
+		WithHint("%s%s", hint, wording.Either(j.none, "; --cfg NONE works without it", ""))
 }
 
 // Record records what j saw and what a person was shown of it, and nothing else, also in j. States
@@ -363,7 +378,10 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		}
 		next := Record{Workspace: canonical, State: State{Files: map[string]string{}, Shown: &Shown{}}}
 		if now != nil {
-			next = *now.at(there.Stamps)
+			next = *now
+			if at := now.at(there.Stamps); len(Changes(at.trusted(there.Stamps), there.Stamps)) == 0 {
+				next = *at
+			}
 			next.Workspace, next.Files = canonical, next.trusted(there.Stamps)
 		}
 		next.Writing = map[string]string{}

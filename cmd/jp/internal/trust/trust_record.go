@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -51,42 +50,45 @@ type State struct {
 // maxEarlier bounds Record.Earlier.
 const maxEarlier = 15
 
-// at returns the record with the state first that a workspace with the stamps present has. If it has
-// none of them, the latest stays first.
+// at returns the record with the state first from which a workspace with the stamps present differs
+// in the fewest files: the one that it has, if it has one. Of several it is the latest.
 func (r Record) at(present map[string]string) *Record {
-	if maps.Equal(r.trusted(present), present) {
-		return &r
+	best, least := -1, len(Changes(r.trusted(present), present))
+	for i, e := range r.Earlier {
+		if n := len(Changes(e.Files, present)); n < least {
+			best, least = i, n
+		}
 	}
-	return cmp.Or(r.first(func(s State) bool { return maps.Equal(s.Files, present) }), &r)
+	return r.first(best)
 }
 
 // of returns the record with the state first that the digest names, nil if it lacks that one. Without
 // a digest it is the latest.
 func (r Record) of(named string) *Record {
-	is := func(s State) bool { return named == "" || digest(s.Files) == named }
-	if is(r.State) {
+	if named == "" || digest(r.Files) == named {
 		return &r
 	}
-	return r.first(is)
-}
-
-// first returns the record with the earlier state first that is the one looked for, nil if there is
-// none.
-func (r Record) first(is func(State) bool) *Record {
-	i := slices.IndexFunc(r.Earlier, is)
+	i := slices.IndexFunc(r.Earlier, func(e State) bool { return digest(e.Files) == named })
 	if i < 0 {
 		return nil
 	}
-	state := r.Earlier[i]
-	r.Earlier = slices.Concat([]State{r.State}, r.Earlier[:i], r.Earlier[i+1:])
-	r.State, r.Writing = state, nil
+	return r.first(i)
+}
+
+// first returns the record with the earlier state i first; -1 is the one that is first now.
+func (r Record) first(i int) *Record {
+	if i >= 0 {
+		state := r.Earlier[i]
+		r.Earlier = slices.Concat([]State{r.State}, r.Earlier[:i], r.Earlier[i+1:])
+		r.State, r.Writing = state, nil
+	}
 	return &r
 }
 
 // then returns the record with the state s first, and those of r after it.
 func (r Record) then(s State) Record {
 	r.Earlier = slices.DeleteFunc(slices.Concat([]State{r.State}, r.Earlier), func(e State) bool {
-		return e.Shown == nil || maps.Equal(e.Files, s.Files)
+		return e.Shown == nil || len(e.Files) == 0 || maps.Equal(e.Files, s.Files)
 	})
 	r.Earlier = r.Earlier[:min(len(r.Earlier), maxEarlier)]
 	r.State, r.Writing = s, nil

@@ -126,8 +126,9 @@ func (s Sent) same() error {
 
 // listed returns a few changes in words.
 func listed(changes []Change) string {
-	names := make([]string, 0, 4)
-	for _, c := range changes[:min(len(changes), 3)] {
+	const most = 10
+	names := make([]string, 0, most+1)
+	for _, c := range changes[:min(len(changes), most)] {
 		names = append(names, unseen.Word(c.Path)+" ("+c.State+")")
 	}
 	if more := len(changes) - len(names); more > 0 {

@@ -3,6 +3,7 @@ package care
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,7 +38,8 @@ func NewInit(g *Group) *cli.Command {
 			"has a key or a server (Ollama, llama.cpp). --model proposes a model. With --yes it " +
 			"asks nothing and uses --model, or else the first model of the list. If jp knows a " +
 			"cheaper model of the same provider, the sub-agents get that one.\n\n" +
-			"jp trusts the files that it wrote. Files that were there before need `jp trust`.",
+			"jp trusts the files that it wrote. If other files were there before, such as AGENTS.md, it " +
+			"shows on a terminal what they allow, and asks. Otherwise they need `jp trust`.",
 		Flags: []*command.Option{
 			command.String(&o.model, "model", "MODEL", "model of the main agent: provider/model or an alias").Alias("m"),
 			command.Bool(&o.yes, "yes", "ask nothing"),
@@ -109,7 +111,9 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	if result.SubModel != id && slices.ContainsFunc(result.Created, func(name string) bool { return strings.HasPrefix(name, agents) }) {
 		g.Con.Note("sub-agents get %s, which costs less: %s*.toml", result.SubModel, agents)
 	}
-	g.trustInit(ctx, dir, written)
+	if err := g.trustInit(ctx, dir, written, o.yes); err != nil {
+		return err
+	}
 	if g.Con.JSON() {
 		return g.Con.Document(result)
 	}
@@ -127,17 +131,25 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	})
 }
 
-// trustInit trusts the files that init wrote, and prints a note if other files are not trusted.
-func (g *Group) trustInit(ctx context.Context, dir string, written map[string][]byte) {
+// trustInit trusts the files that init wrote, and asks about those that were there before. Where nobody
+// can be asked, or the answer is no, a note says what is not trusted.
+func (g *Group) trustInit(ctx context.Context, dir string, written map[string][]byte, unasked bool) error {
 	err := g.WS.Gate.Written(ctx, dir, written)
 	if err == nil {
 		var j trust.Judgement
 		if j, err = g.WS.Gate.Judge(ctx, dir); err == nil && !j.OK() {
-			g.Con.Note("%v", j.Refusal())
-			g.Con.Note("files that were there before `jp init` are not trusted; `jp trust` shows them and asks")
+			if err = j.Refusal(); !unasked {
+				err = g.WS.Gate.Ask(ctx, &j)
+			}
 		}
 	}
-	if err != nil {
+	if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
+		g.Con.Note("%v", f)
+		g.Con.Note("%s", f.Hint)
+	} else if ctx.Err() != nil {
+		return err
+	} else if err != nil {
 		g.Con.Warn("not trusted yet: %v", err)
 	}
+	return nil
 }
