@@ -168,9 +168,13 @@ type play struct {
 	until string // on the screen: then it is kept, and typed is
 	typed string
 	again string // typed when until is there twice
+	then  []step // after typed, one after the other
 	stdin string // "" = the terminal
 	args  []string
 }
+
+// step is a text on the screen, after which the screen is kept and something typed.
+type step struct{ until, typed string }
 
 // perform runs jp and returns the screen when until was on it, and at the end.
 func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
@@ -224,6 +228,13 @@ func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 			if _, err := master.WriteString(p.typed); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if middle != "" && len(p.then) > 0 && strings.Contains(drawn().String(), p.then[0].until) {
+			middle += "---- then\n" + drawn().String()
+			if _, err := master.WriteString(p.then[0].typed); err != nil {
+				t.Fatal(err)
+			}
+			p.then = p.then[1:]
 		}
 		if p.again != "" && strings.Count(drawn().String(), p.until) == 2 {
 			if _, err := master.WriteString(p.again); err != nil {

@@ -33,7 +33,8 @@ type Spec struct {
 	Examples []string      // command lines that start with jp; a test reads them
 
 	Paged bool // its output on a terminal goes through the pager, unless Follows is set
-	// Follows is a flag with which the output goes on while something runs; nil = there is none.
+	// Follows is a flag with which the output goes on while something runs, or somebody is asked before
+	// it; nil = there is none.
 	Follows *bool
 	Slow    bool // may take longer than a second without a word: a line on the terminal says so. Paged implies it
 

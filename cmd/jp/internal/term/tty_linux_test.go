@@ -8,12 +8,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	xterm "golang.org/x/term"
 
 	"jp/tools"
 )
@@ -69,6 +71,19 @@ func play(scene string) int {
 		time.AfterFunc(time.Millisecond, func() { cancel(errors.New("enough")) })
 		answer, err := tty.Ask(ctx, "sure? ")
 		fmt.Printf("%q %v\n", answer, err)
+	case "pick panics":
+		state := func() (s *xterm.State) {
+			_ = tty.control(func(fd int) (err error) { s, err = xterm.GetState(fd); return err })
+			return s
+		}
+		before := state()
+		func() {
+			defer func() { fmt.Println(recover(), reflect.DeepEqual(state(), before)) }()
+			_, _ = tty.Pick(ctx, List{Choices: []Choice{{"a", "b"}}, Preview: func(int, int) string {
+				fmt.Println(reflect.DeepEqual(state(), before))
+				panic("preview")
+			}})
+		}()
 	case "permit":
 		p := NewPrompter(tty, false, nil)
 		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: "rm", Source: "local"}, tools.Call{Arguments: []byte(`{"path":"\u001b[2Jevil"}`)}, "")
@@ -192,6 +207,16 @@ func TestNobodyCanAnswerWithoutTerminal(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if out, err := cmd.Output(); err != nil || string(out) != "true\n" {
 		t.Errorf("without a terminal: %s, %v; want ErrNobody", out, err)
+	}
+}
+
+// TestPickPanics: a panic leaves the terminal as it was.
+func TestPickPanics(t *testing.T) {
+	_, out := terminal(t, "pick panics")
+	for _, want := range []string{"false", "preview true"} {
+		if got := line(t, out); got != want {
+			t.Errorf("line %q, want %q", got, want)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 type listOptions struct {
 	root       command.Maybe[string]
 	tree       bool
+	pick       bool
 	hidden     bool
 	archived   bool
 	sort       string
@@ -38,7 +39,7 @@ type listOptions struct {
 func newListCommand(g *Group) *cli.Command {
 	var o listOptions
 	return g.Tree.Command(command.Spec{
-		Name: "ls", Paged: true, Summary: "list conversations",
+		Name: "ls", Paged: true, Follows: &o.pick, Summary: "list conversations",
 		About: "Without flags it lists all conversations that are neither hidden nor archived. " +
 			"The one with the latest activity comes first. (+3 hidden) after a parent counts its hidden " +
 			"children.\n\n" +
@@ -47,10 +48,15 @@ func newListCommand(g *Group) *cli.Command {
 			"title, and (+3 hidden) if it applies. Tabs, newlines and backslashes are escaped.\n\n" +
 			"The cost is that of its own model calls. The table has the column TOTAL if sub-agents cost " +
 			"anything, and JSON always total_cost_usd: its own cost and that of all sub-agents below it, also of " +
-			"removed ones, as jp usage counts it.",
+			"removed ones, as jp usage counts it.\n\n" +
+			"--pick shows the list on the terminal and prints the id that was picked (-F json: its row). Arrows or Ctrl-N and " +
+			"Ctrl-P move, typing filters by title and id, Enter picks, Esc leaves (status 130). Beside the " +
+			"list is the last turn if the terminal has 80 columns. Where nobody can pick (no terminal, TERM=dumb, " +
+			"JP_NONINTERACTIVE) it prints the plain list.",
 		Flags: []*command.Option{
 			workspace.TargetFlag(&o.root, "root", "ID", "only conversations below ID; without ID only roots"),
 			command.Bool(&o.tree, "tree", "draw the tree"),
+			command.Bool(&o.pick, "pick", "pick one on the terminal and print its id"),
 			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
 			command.Bool(&o.archived, "archived", "archived conversations too"),
 			command.Choice(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost, the least first (default: the latest activity first)"),
@@ -58,9 +64,10 @@ func newListCommand(g *Group) *cli.Command {
 			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
 			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
 		},
-		Exits: []exit.Status{exit.NotFound, exit.Busy},
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Interrupted},
 		Examples: []string{
 			"jp conversation ls --tree --hidden",
+			"jp c print $(jp c ls --pick)",
 			"jp conversation ls --root=jp-c17543982411 --hidden -F json",
 			"jp c ls --limit 10",
 		},
@@ -99,6 +106,9 @@ func newTreeCommand(g *Group) *cli.Command {
 func runList(ctx context.Context, g *Group, o listOptions) error {
 	if o.tree && o.sort != "" {
 		return command.ErrMixed("--tree", "--sort")
+	}
+	if o.tree && o.pick {
+		return command.ErrMixed("--tree", "--pick")
 	}
 	labels, err := labelFilter(o.labels)
 	if err != nil {
@@ -141,6 +151,20 @@ func runList(ctx context.Context, g *Group, o listOptions) error {
 	}
 	if cs = append(cs, below...); f.Limit > 0 {
 		cs = cs[:min(len(cs), f.Limit)]
+	}
+	if o.pick && g.WS.Picks() {
+		heads := make([]convstore.Head, len(cs))
+		for i, c := range cs {
+			heads[i] = convstore.Head{ID: c.ID, Title: c.Title}
+		}
+		i, err := g.WS.Pick(ctx, view, heads)
+		if err != nil {
+			return err
+		}
+		if cs = cs[i : i+1]; !g.Con.JSON() {
+			_, err = fmt.Fprintln(g.Con.IO.Out, cs[0].ID)
+			return err
+		}
 	}
 	switch {
 	case g.Con.JSON():

@@ -25,6 +25,7 @@ type options struct {
 	words      []string
 	id         command.Maybe[string]
 	fresh      bool
+	pick       bool
 	fork       command.Maybe[int]
 	rootID     command.Maybe[string]
 	directives []profiles.Directive
@@ -88,6 +89,7 @@ func (o *options) flags() []*command.Option {
 		command.Group("the conversation",
 			command.String(&o.id, "id", "TARGET", "the conversation: an id, ., recent, newest, previous, or new for a new one").Alias("i"),
 			command.Bool(&o.fresh, "new", "the same as --id new").Alias("n"),
+			command.Bool(&o.pick, "pick", "pick the conversation on the terminal, as with jp conversation ls --pick"),
 			command.IntMaybe(&o.fork, "fork", "N", 0, -1, "fork the target first and keep its last N turns (default: all; 0: none)"),
 			command.String(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new, ID delegates the new conversation"),
 			command.String(&o.title, "title", "T", "the title of the new conversation").Alias("name"),

@@ -22,6 +22,7 @@ import (
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
@@ -95,6 +96,8 @@ func (o *options) check(noPersist, streams bool) error {
 	switch {
 	case o.fresh && o.id.Set && o.id.Value != "new":
 		return exit.Usagef("--new: not together with --id %s", o.id.Value)
+	case o.pick && (o.id.Set || o.fresh):
+		return exit.Usagef("--pick: not together with %s", wording.Either(o.fresh, "--new", "--id"))
 	case o.fork.Set && isNew:
 		return exit.Usagef("--fork: not together with a new conversation")
 	case o.rootID.Set && !o.id.Set:
@@ -157,11 +160,16 @@ func (g *Group) run(ctx context.Context, o options) error {
 	if err := o.check(g.Env.Con.Globals.NoPersist, g.Env.Con.Format() == console.FormatStream); err != nil {
 		return err
 	}
-	if g.Guest != nil {
-		return g.inTool(ctx, o)
-	}
 	if o.headless() {
 		g.Env.Con.Globals.NonInteractive = true
+	}
+	if o.pick {
+		if err := g.pick(ctx, &o); err != nil {
+			return err
+		}
+	}
+	if g.Guest != nil {
+		return g.inTool(ctx, o)
 	}
 	if o.input == inputStream || o.heads.partial {
 		g.Env.Con.Globals.Elsewhere = true // only programs for other agents do this
@@ -178,6 +186,28 @@ func (g *Group) run(ctx context.Context, o options) error {
 		return g.ask(ctx, o)
 	}
 	return d.end(g.Env.Con, g.ask(ctx, o))
+}
+
+// pick lets a person pick the conversation, as if it had been named.
+func (g *Group) pick(ctx context.Context, o *options) error {
+	if !g.Env.WS.Picks() {
+		return workspace.ErrCannotPick()
+	}
+	view, err := g.Env.WS.View(ctx)
+	if err != nil {
+		return err
+	}
+	heads, err := view.Heads(ctx, convstore.Filter{}, nil)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(heads, func(a, b convstore.Head) int { return b.Updated.Compare(a.Updated) })
+	i, err := g.Env.WS.Pick(ctx, view, heads)
+	if err != nil {
+		return err
+	}
+	o.id = command.Given(heads[i].ID.String())
+	return nil
 }
 
 // asking returns what reads the request of o; host runs commands whose output is attached.
