@@ -34,7 +34,8 @@ type Page struct {
 
 	Shown trust.Shown `json:"-"` // what the lines about tools and settings say
 
-	differs string // Status for people
+	differs string       // Status for people
+	before  *trust.Shown // what was shown of the trusted state; nil = nothing
 }
 
 // Agent is what one agent could do.
@@ -102,7 +103,7 @@ func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	}
 	slices.SortFunc(s.Files, func(a, b trust.Change) int { return strings.Compare(a.Path, b.Path) })
 	if j.Record != nil {
-		s.TrustedAt = &j.Record.TrustedAt
+		s.TrustedAt, s.before = &j.Record.TrustedAt, j.Record.Shown
 	}
 	src := v.ws.SourcesOf(j.Files)
 	s.add(v.agent(src, j.Files, "main", ".jp/config.toml", nil))

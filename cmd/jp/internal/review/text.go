@@ -68,13 +68,13 @@ func (s Page) lines(asked bool) []string {
 			add("  model: %s", agent.Model)
 		}
 		for _, t := range agent.Tools {
-			add("  tool %s: %s", t.Name, t.text())
+			add("%stool %s: %s", s.mark(s.before == nil || s.before.HasTool(t.def)), t.Name, t.text())
 		}
 		if len(agent.Profiles) > 0 {
 			add("  may start: %s", words(agent.Profiles, ", "))
 		}
 		for _, g := range agent.Settings {
-			add("  sets %s", g.text())
+			add("%ssets %s", s.mark(s.before == nil || s.before.HasSetting(g.Key, g.Value)), g.text())
 		}
 	}
 	if s.Unlisted != "" {
@@ -86,7 +86,7 @@ func (s Page) lines(asked bool) []string {
 		add("defined, and held by no agent above (.jp/tools)")
 	}
 	for _, t := range s.Defined {
-		add("  tool %s: %s", t.Name, t.text())
+		add("%stool %s: %s", s.mark(s.before == nil || s.before.HasTool(t.def)), t.Name, t.text())
 	}
 	add("")
 	if len(s.Skills) > 0 {
@@ -105,6 +105,9 @@ func (s Page) lines(asked bool) []string {
 	}
 	return lines
 }
+
+// mark begins a line: with a plus sign where what it says was not shown when the workspace was trusted.
+func (s Page) mark(shown bool) string { return wording.Either(shown, "  ", "+ ") }
 
 // unconfined warns of programs without a sandbox; it comes first.
 func (s Page) unconfined() []string {
