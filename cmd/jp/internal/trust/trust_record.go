@@ -55,6 +55,9 @@ const maxEarlier = 15
 func (r Record) at(present map[string]string) *Record {
 	best, least := -1, len(Changes(r.trusted(present), present))
 	for i, e := range r.Earlier {
+		if least == 0 {
+			break
+		}
 		if n := len(Changes(e.Files, present)); n < least {
 			best, least = i, n
 		}
