@@ -151,7 +151,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	said := &messageWriter{tail: tailWriter{limit: 4 << 10}}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	end.exit, end.err = runner.Run(served.ctx, Job{
-		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Environ: environ,
+		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Depth: del.Depth, Environ: environ,
 		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile(), Wire: served.theirs,
 		Started: func(host string, pid int) {
 			end.pid = pid

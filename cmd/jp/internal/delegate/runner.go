@@ -21,6 +21,7 @@ type Runner interface {
 // Job is the process of a sub-agent: this program with these arguments, in the workspace.
 type Job struct {
 	Args           []string // the first is "jp"
+	Depth          int      // of the sub-agent; one waits only for those that are deeper
 	Environ        []string
 	Stdin          []byte
 	Stdout, Stderr io.Writer

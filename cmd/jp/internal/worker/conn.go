@@ -27,8 +27,9 @@ import (
 // conn is a connection to a node: a launcher that runs, and the lines to and from what it has
 // started. One goroutine reads and never waits for anything but lines.
 type conn struct {
-	pool *Pool
-	load int // jobs that use it; guarded by pool.mu
+	pool   *Pool
+	load   int         // jobs that use it; guarded by pool.mu
+	depths map[int]int // those of each depth; guarded by pool.mu
 
 	ready chan struct{} // closed when the next three are set
 	err   error         // why there is no connection; nil = there is one
@@ -74,7 +75,7 @@ type channel struct {
 func newConn(p *Pool) *conn {
 	return &conn{
 		pool: p, ready: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{}), killed: make(chan struct{}),
-		channels: map[uint64]*channel{}, wake: make(chan struct{}, 1), trip: make(chan time.Duration, 1),
+		depths: map[int]int{}, channels: map[uint64]*channel{}, wake: make(chan struct{}, 1), trip: make(chan time.Duration, 1),
 	}
 }
 
@@ -94,13 +95,16 @@ func (c *conn) make() {
 		c.pool.starting <- struct{}{}
 		done, again, c.err = c.launch()
 		<-c.pool.starting
-		if c.err == nil || !again || attempt >= c.pool.Launcher.Attempts || c.pool.life.Err() != nil {
+		if c.err == nil || !again || attempt >= c.pool.Launcher.Attempts {
 			break
 		}
 		c.pool.Log.Info("launcher is started again", "launcher", c.pool.Name, "attempt", attempt, "why", c.err)
 		select {
 		case <-time.After(againAfter << min(attempt-1, 6)):
 		case <-c.pool.life.Done():
+		}
+		if c.pool.life.Err() != nil {
+			break
 		}
 	}
 	if c.err != nil {
@@ -169,7 +173,10 @@ func (c *conn) launch() (done func(), again bool, err error) {
 		<-ended
 		stdout.Close()
 	}
-	queue := time.AfterFunc(l.Queue, func() { stdout.Close() })
+	queue := time.AfterFunc(l.Queue, func() {
+		stdout.Close()
+		stdin.Close() // what has answered may not read
+	})
 	awake := context.AfterFunc(c.pool.life, func() {
 		c.stop()
 		stdout.Close()
@@ -379,6 +386,7 @@ func (ch *channel) end(now bool) {
 func (c *conn) speak() {
 	looked := time.NewTicker(tick(c.pool.Launcher.Lease))
 	defer looked.Stop()
+	wake, said := c.wake, make(chan struct{}, 1)
 	for {
 		select {
 		case <-c.over:
@@ -387,16 +395,20 @@ func (c *conn) speak() {
 			c.mu.Lock()
 			late := sinceBoot()-c.heard > c.pool.Launcher.Lease
 			c.mu.Unlock()
-			if late {
+			if late || c.lines.stuck() > c.pool.Launcher.Lease {
 				c.stdout.Close() // ends read, which knows why
 			}
-		case <-c.wake:
+		case <-said:
+			wake = c.wake
+		case <-wake:
+			wake = nil // one answer at a time: questions that come meanwhile are answered by the next
 			c.mu.Lock()
 			n := c.owed
 			c.answered = sinceBoot() // the node counts from its question, which was before
 			c.mu.Unlock()
 			go func() { // a pipe that nobody reads does not keep this from looking at the clock
 				_ = c.lines.write(message{verb: verbHeard, text: strconv.AppendUint(nil, n, 10)})
+				said <- struct{}{}
 			}()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,6 +92,25 @@ func init() {
 				time.Sleep(20 * time.Millisecond)
 			}
 		}),
+		"asks": fake(nil, func(l *lines) { // and reads nothing
+			for l.write(message{verb: verbAlive, text: l.mark()}) == nil {
+			}
+		}),
+		"half": func() int { // reads the beginning of the first line and no more
+			first := make([]byte, 1024)
+			_, _ = io.ReadFull(os.Stdin, first)
+			_, nonce, _ := strings.Cut(string(first), `"nonce":"`)
+			nonce, _, _ = strings.Cut(nonce, `"`)
+			_ = newLines(nil, os.Stdout).writeFirst(helloWord, hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: nonce, Host: "gpu1"})
+			select {}
+		},
+		"once": func() int { // leads to a node the first time
+			if os.Mkdir("once", 0o700) != nil {
+				fmt.Fprintln(os.Stderr, "no second node")
+				return 1
+			}
+			return node(os.Stdin)
+		},
 	} {
 		launchers[name] = f
 	}
@@ -167,6 +187,97 @@ func TestNodeNeverEnds(t *testing.T) {
 	if errors.As(err, &end) && end.State != convstore.StateLost || exit.Cause != why {
 		t.Errorf("Run = %+v, %v", exit, err)
 	}
+}
+
+// TestNodeReadsNothing writes much to nodes that answer but do not read.
+func TestNodeReadsNothing(t *testing.T) {
+	j := newJob(t, "echo")
+	go func() { _, _ = io.Copy(j.wire, io.LimitReader(zeros{}, 1<<20)) }()
+	j.Stdin = make([]byte, 1<<20)
+	p := pool(t, "asks", func(o *Options) { o.Launcher.Lease = time.Second })
+	ended := make(chan error, 1)
+	before := runtime.NumGoroutine()
+	go func() {
+		_, err := p.Run(t.Context(), j.Job)
+		ended <- err
+	}()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for most := before; ; {
+		select {
+		case <-look.C:
+			most = max(most, runtime.NumGoroutine())
+			continue
+		case err := <-ended:
+			var end *delegate.EndError
+			if !errors.As(err, &end) || end.State != convstore.StateLost {
+				t.Errorf("Run = %v", err)
+			}
+		}
+		if most > before+50 {
+			t.Errorf("%d goroutines, %d before", most, before)
+		}
+		break
+	}
+
+	p = pool(t, "half", func(o *Options) {
+		o.Launcher.Queue, o.Workspace.Copied, o.Workspace.Files = 500*time.Millisecond, true, map[string][]byte{".jp/config.toml": make([]byte, 1<<20)}
+	})
+	_, err := p.Run(t.Context(), newJob(t, "echo").Job)
+	var end *delegate.EndError
+	if !errors.As(err, &end) || end.State != convstore.StateError {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// TestDepth runs a sub-agent of one that has the only place of its depth.
+func TestDepth(t *testing.T) {
+	p := pool(t, "plain", func(o *Options) { o.Launcher.Children = 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	above, below := newJob(t, "wait"), newJob(t, "environ")
+	above.Depth, below.Depth = 1, 2
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = p.Run(ctx, above.Job)
+	}()
+	<-above.started
+	if exit, err := p.Run(t.Context(), below.Job); err != nil || exit.Code != 0 {
+		t.Errorf("Run = %+v, %v", exit, err)
+	}
+	cancel()
+	<-ended
+}
+
+// TestSecondNode runs jobs where the launcher leads to one node only: those that would go to a
+// second one go to the first, as many as it may have.
+func TestSecondNode(t *testing.T) {
+	p := pool(t, "once", func(o *Options) { o.Launcher.Workers, o.Launcher.Children = 2, 2 })
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 2 {
+		j := newJob(t, "wait")
+		j.Stdout = onText("waits\n", func() { j.started <- 0 })
+		j.Started = func(string, int) {}
+		all.Go(func() {
+			if _, err := p.Run(ctx, j.Job); err != nil {
+				t.Error(err)
+				close(j.started)
+			}
+		})
+		<-j.started
+	}
+	if c, freed, err := p.pick(0); c != nil || freed == nil || err != nil {
+		t.Errorf("a third job: %v, %v, want it to wait", c, err)
+	}
+	third := newJob(t, "environ")
+	all.Go(func() {
+		if exit, err := p.Run(t.Context(), third.Job); err != nil || exit.Code != 0 {
+			t.Errorf("Run = %+v, %v", exit, err)
+		}
+	})
+	cancel()
+	all.Wait()
 }
 
 // TestHostKilled kills everything while a job runs: it does not wait for the lease.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jp/cmd/jp/internal/trust"
@@ -149,6 +150,8 @@ type lines struct {
 	sent uint64 // number of the latest line that was written
 	buf  []byte
 	err  error // why nothing can be written any more; nil = it can
+
+	writes atomic.Int64 // when the write began that is under way, by sinceBoot; 0 = none is
 }
 
 func newLines(in io.Reader, out io.Writer) *lines {
@@ -181,8 +184,18 @@ func (l *lines) writeAnd(before func(), list ...message) error {
 		b = append(append(b, m.text...), '\n')
 	}
 	l.buf = b
+	l.writes.Store(int64(sinceBoot()))
 	_, l.err = l.out.Write(b)
+	l.writes.Store(0)
 	return l.err
+}
+
+// stuck returns for how long the other side has not read what is being written to it.
+func (l *lines) stuck() time.Duration {
+	if began := l.writes.Load(); began != 0 {
+		return sinceBoot() - time.Duration(began)
+	}
+	return 0
 }
 
 // writeFirst writes the first line of a side.

@@ -35,13 +35,13 @@ type Pool struct {
 	Options
 	life     context.Context // of launches
 	end      context.CancelFunc
-	places   chan struct{} // has an element for each job that is on a connection
 	starting chan struct{} // has an element for each launch that has not led to a node
 	stopWait time.Duration // from the word to stop to the end of a process
 
 	mu    sync.Mutex
 	conns []*conn
-	err   error // why no connection can be made; nil = none was tried, or all were made
+	freed chan struct{} // closed when a place is free or a connection gone; then there is another one
+	err   error         // why the latest connection could not be made; no other is tried while it is set
 }
 
 var _ delegate.Runner = (*Pool)(nil)
@@ -49,7 +49,7 @@ var _ delegate.Runner = (*Pool)(nil)
 // NewPool returns a Pool. It starts nothing.
 func NewPool(o Options) *Pool {
 	p := &Pool{
-		Options: o, places: make(chan struct{}, o.Launcher.Workers*o.Launcher.Children), starting: make(chan struct{}, o.Launcher.Starting),
+		Options: o, freed: make(chan struct{}), starting: make(chan struct{}, o.Launcher.Starting),
 		stopWait: childGrace + drainWait,
 	}
 	p.life, p.end = context.WithCancel(context.Background())
@@ -66,14 +66,8 @@ func (p *Pool) Run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
 	stopped := func() (proc.Exit, error) {
 		return proc.Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
 	}
-	select {
-	case p.places <- struct{}{}:
-		defer func() { <-p.places }()
-	case <-ctx.Done():
-		return stopped()
-	}
 	for try := 1; ; try++ {
-		c, err := p.take(ctx)
+		c, err := p.take(ctx, job.Depth)
 		if err != nil {
 			if ctx.Err() != nil {
 				return stopped()
@@ -81,7 +75,7 @@ func (p *Pool) Run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
 			return proc.Exit{Code: -1}, err
 		}
 		exit, err := c.run(ctx, job)
-		p.leave(c)
+		p.leave(c, job.Depth)
 		if err != errOver {
 			return exit, err
 		}
@@ -92,56 +86,95 @@ func (p *Pool) Run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
 }
 
 // take returns the connection with the fewest jobs, or a new one while each has one and there may be
-// more. It waits until the connection is made.
-func (p *Pool) take(ctx context.Context) (*conn, error) {
-	p.mu.Lock()
-	if p.err != nil || p.life.Err() != nil {
-		defer p.mu.Unlock()
-		if p.err == nil {
-			return nil, errClosed
+// more. It waits for a place and until the connection is made. When one cannot be made, the others go
+// on, and the error is for those who find no other.
+func (p *Pool) take(ctx context.Context, depth int) (*conn, error) {
+	for {
+		c, freed, err := p.pick(depth)
+		if err != nil {
+			return nil, err
 		}
-		return nil, p.err
+		var ready chan struct{}
+		if c != nil {
+			ready, freed = c.ready, nil
+		}
+		select {
+		case <-freed:
+			continue
+		case <-ready:
+			if c.err == nil {
+				return c, nil
+			}
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if c != nil {
+			p.leave(c, depth)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pick returns the connection of a job, which may not be made yet. While each is full it returns
+// what is closed when that may have changed.
+//
+// Each depth has places of its own: a sub-agent that waits for those below it keeps its place, and
+// would else keep them waiting.
+func (p *Pool) pick(depth int) (*conn, chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.life.Err() != nil:
+		return nil, nil, errClosed
+	case p.err != nil && len(p.conns) == 0:
+		return nil, nil, p.err
 	}
 	var c *conn
 	for _, at := range p.conns {
-		if c == nil || at.load < c.load {
+		if at.depths[depth] < p.Launcher.Children && (c == nil || at.load < c.load) {
 			c = at
 		}
 	}
-	if c == nil || c.load > 0 && len(p.conns) < p.Launcher.Workers {
+	more := len(p.conns) < p.Launcher.Workers && p.err == nil
+	switch {
+	case more && (c == nil || c.load > 0):
 		c = newConn(p)
 		p.conns = append(p.conns, c)
 		go c.make()
+	case c == nil:
+		return nil, p.freed, nil
 	}
 	c.load++
-	p.mu.Unlock()
-	select {
-	case <-c.ready:
-		if c.err == nil {
-			return c, nil
-		}
-		p.leave(c)
-		return nil, c.err
-	case <-ctx.Done():
-		p.leave(c)
-		return nil, context.Cause(ctx)
-	}
+	c.depths[depth]++
+	return c, nil, nil
 }
 
-func (p *Pool) leave(c *conn) {
+func (p *Pool) leave(c *conn, depth int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.load--
+	c.depths[depth]--
+	p.free()
 }
 
-// drop removes a connection that is over, or could not be made because of err.
+// free wakes those who wait for a place. p.mu is held.
+func (p *Pool) free() {
+	close(p.freed)
+	p.freed = make(chan struct{})
+}
+
+// drop removes a connection that is over, or could not be made because of err. After one that was
+// made another may be.
 func (p *Pool) drop(c *conn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns = slices.DeleteFunc(p.conns, func(at *conn) bool { return at == c })
-	if err != nil && p.life.Err() == nil {
+	if p.life.Err() == nil {
 		p.err = err
 	}
+	p.free()
 }
 
 // Close ends all launchers and returns when none is left. No job may be running.

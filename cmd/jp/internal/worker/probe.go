@@ -70,9 +70,9 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 		return f
 	}
 	begun := sinceBoot()
-	c, err := p.take(ctx)
+	c, err := p.take(ctx, 0)
 	if c != nil {
-		defer p.leave(c)
+		defer p.leave(c, 0)
 		f.Host, f.Build = c.host, plain(c.hello.Build, maxText)
 	}
 	if err != nil {

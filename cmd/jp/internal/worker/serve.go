@@ -36,7 +36,7 @@ const (
 	endWait    = time.Second     // from the interrupt to the kill when the owner is gone
 	childGrace = 4 * time.Second // from the interrupt to the kill otherwise
 	drainWait  = 10 * time.Second
-	maxLive    = 1024
+	maxLive    = 5 << 10 // the most children that a launcher may have, at each depth
 )
 
 // folderName begins the name of the folder of a worker.
