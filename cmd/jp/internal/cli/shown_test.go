@@ -105,7 +105,7 @@ func TestShownRuns(t *testing.T) {
 		}
 	})
 	t.Logf("of %d workspaces %d configs ran and %d were refused", n, ran, refused)
-	if ran < 3*n || refused == 0 {
+	if ran < 3*n || refused == 0 && n >= 100 { // with -short there are few
 		t.Errorf("of %d workspaces %d configs ran and %d were refused: the test tests too little", n, ran, refused)
 	}
 }
