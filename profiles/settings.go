@@ -240,7 +240,7 @@ func table() []setting {
 		{key: "launchers.<launcher>.workers", kind: whole, class: machine, def: int64(1), check: between(1, 1000), name: launch.CheckName,
 			field: launcher(func(l *Launcher) any { return &l.Workers }), doc: "connections, each with many sub-agents"},
 		{key: "launchers.<launcher>.children", kind: whole, class: machine, def: int64(50), check: between(1, 1024), name: launch.CheckName,
-			field: launcher(func(l *Launcher) any { return &l.Children }), doc: "sub-agents at once of one connection"},
+			field: launcher(func(l *Launcher) any { return &l.Children }), doc: "sub-agents at once of one connection, at each depth"},
 		{key: "launchers.<launcher>.starting", kind: whole, class: machine, def: int64(8), check: between(1, 100), name: launch.CheckName,
 			field: launcher(func(l *Launcher) any { return &l.Starting }), doc: "connections that are being started at once"},
 		{key: "launchers.<launcher>.attempts", kind: whole, class: machine, def: int64(3), check: between(1, 100), name: launch.CheckName,
