@@ -2,13 +2,15 @@ package convstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
-// TestOneFlushForMany: what many goroutines of a process store at the same time is flushed together.
-// Each keeps its own order.
+// TestOneFlushForMany: what many goroutines of a process store while one transaction is open is
+// flushed together. Each keeps its own order.
 func TestOneFlushForMany(t *testing.T) {
 	s := openStore(t)
 	const writers, each = 64, 8
@@ -16,17 +18,43 @@ func TestOneFlushForMany(t *testing.T) {
 	for range writers {
 		logs = append(logs, mustLock(t, s, mustCreate(t, s, New{}).ID))
 	}
+	root := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, root, TurnStart{})
 	before := committed(t, s)
+	open, all := make(chan struct{}), make(chan struct{})
+	var opened sync.Once
+	var arrived atomic.Int64
+	no := errors.New("no")
+	together(writers+1, func(i int) {
+		if i == writers {
+			_, err := root.Below().Reserve(t.Context(), func(Standing) ([]Child, error) {
+				opened.Do(func() { close(open) })
+				<-all
+				return nil, no
+			})
+			if !errors.Is(err, no) {
+				t.Error(err)
+			}
+			return
+		}
+		<-open
+		if arrived.Add(1) == writers {
+			close(all)
+		}
+		if err := logs[i].Append(t.Context(), Event{Body: Note{Text: "0"}}); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := committed(t, s) - before; got > writers/4 {
+		t.Errorf("%d flushes for %d appends", got, writers)
+	}
 	together(writers, func(i int) {
-		for n := range each {
+		for n := 1; n < each; n++ {
 			if err := logs[i].Append(t.Context(), Event{Body: Note{Text: fmt.Sprint(n)}}); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	if got := committed(t, s) - before; got > writers*each/4 {
-		t.Errorf("%d flushes for %d appends", got, writers*each)
-	}
 	for _, l := range logs {
 		var said string
 		for _, e := range mustEvents(t, s.View, l.ID(), Range{}) {
