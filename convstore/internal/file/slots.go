@@ -102,7 +102,7 @@ func (p *Slot) Release() error {
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
-	p.f.wake(slotsName)
+	p.f.wakeSlots()
 	return err
 }
 

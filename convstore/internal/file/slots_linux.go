@@ -72,6 +72,14 @@ func (s *Slots) head(ctx context.Context, wait func()) (done func(), err error) 
 
 func unlockSlot(file *os.File) error { return unlockRuns(file) }
 
+// wakeSlots wakes waiters. It opens and closes the file for that, because closing a descriptor
+// wakes nobody while another process has a copy of it.
+func (f *Folder) wakeSlots() {
+	if file, err := OpenOwn(f.Path(slotsName), os.O_RDWR); err == nil {
+		file.Close()
+	}
+}
+
 // looker looks for a free slot. It keeps one descriptor open, since closing one would wake itself.
 type looker struct {
 	s       *Slots
@@ -115,46 +123,19 @@ func (l *looker) free() (file *os.File, err error) {
 func (l *looker) wait(ctx context.Context) error {
 	if !l.watched {
 		l.watched = true
-		l.changes = l.s.f.watch(slotsName)
+		l.changes = l.s.f.watchSlots()
 		return nil
 	}
-	return awaitChange(ctx, l.changes, slotLook, slotPoll)
-}
-
-// wake wakes whoever watches a file of locks. It opens and closes the file for that, because
-// closing a descriptor wakes nobody while another process has a copy of it.
-func (f *Folder) wake(name string) {
-	if file, err := OpenOwn(f.Path(name), os.O_RDWR); err == nil {
-		file.Close()
+	if l.changes == nil {
+		return pause(ctx, slotPoll)
 	}
-}
-
-// watch returns an inotify instance for a file of locks, or nil if the user's limit is reached.
-func (f *Folder) watch(name string) *os.File {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil
-	}
-	if _, err := unix.InotifyAddWatch(fd, f.Path(name), unix.IN_CLOSE_WRITE); err != nil {
-		_ = unix.Close(fd)
-		return nil
-	}
-	return os.NewFile(uintptr(fd), "inotify")
-}
-
-// awaitChange returns when the watched file has changed, at the latest after look, or when ctx has
-// ended. Where changes is nil it returns after poll.
-func awaitChange(ctx context.Context, changes *os.File, look, poll time.Duration) error {
-	if changes == nil {
-		return pause(ctx, poll)
-	}
-	if err := changes.SetReadDeadline(time.Now().Add(look)); err != nil {
+	if err := l.changes.SetReadDeadline(time.Now().Add(slotLook)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = changes.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = l.changes.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var events [4096]byte
-	_, err := changes.Read(events[:])
+	_, err := l.changes.Read(events[:])
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -162,4 +143,17 @@ func awaitChange(ctx context.Context, changes *os.File, look, poll time.Duration
 		return nil
 	}
 	return err
+}
+
+// watchSlots returns an inotify instance, or nil if the user's limit is reached.
+func (f *Folder) watchSlots() *os.File {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil
+	}
+	if _, err := unix.InotifyAddWatch(fd, f.Path(slotsName), unix.IN_CLOSE_WRITE); err != nil {
+		_ = unix.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "inotify")
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,14 +68,8 @@ func (l looker) free() (*os.File, error) {
 
 func unlockSlot(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
+// Without notifications nobody is woken: who waits looks again and again.
+func (f *Folder) wakeSlots() {}
+
 // wait returns when it is time to look again or ctx has ended.
 func (l looker) wait(ctx context.Context) error { return pause(ctx, slotPoll) }
-
-// Without notifications nobody is woken: who waits looks again and again.
-func (f *Folder) wake(string) {}
-
-func (f *Folder) watch(string) *os.File { return nil }
-
-func awaitChange(ctx context.Context, _ *os.File, _, poll time.Duration) error {
-	return pause(ctx, poll)
-}

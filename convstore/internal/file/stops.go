@@ -8,9 +8,12 @@ import (
 )
 
 // Stops is how one process asks another to end a run. Who asks holds a lock: the one of the
-// conversation in the file of stops. Who runs it watches that file. So a request names no process,
+// conversation in the file of stops. Who runs it looks at that file. So a request names no process,
 // needs no process that listens, and is gone with the process that asks. Nobody asks for it who
 // may not write into the store's folder.
+//
+// The file is looked at again and again. A notification would come sooner, but to close an inotify
+// instance takes the kernel some 10 ms, which would be half of a short run.
 //
 // Stops has the runs of this process. Safe for concurrent use.
 type Stops struct {
@@ -33,11 +36,8 @@ func (f *Folder) NewStops() *Stops {
 	return &Stops{f: f, runs: map[*stoppable]struct{}{}}
 }
 
-// stopPoll is how often the requests are read without notifications, and stopLook with them.
-const (
-	stopLook = time.Second
-	stopPoll = 100 * time.Millisecond
-)
+// stopPoll is how often the requests are read.
+const stopPoll = 100 * time.Millisecond
 
 // On calls ask, once and from another goroutine, if somebody asks for the end of the run of a
 // conversation before off is called. A request that was there before counts.
@@ -72,19 +72,12 @@ func (s *Stops) On(id int64, ask func()) (off func(), err error) {
 // watch passes requests on until ctx ends.
 func (s *Stops) watch(ctx context.Context, requests *RunProbe) {
 	defer requests.Close()
-	changes := s.f.watch(stopsName)
-	if changes != nil {
-		defer changes.Close()
-	}
-	for ctx.Err() == nil {
+	for pause(ctx, stopPoll) == nil {
 		s.mu.Lock()
 		for r := range s.runs {
 			s.pass(r, requests)
 		}
 		s.mu.Unlock()
-		if awaitChange(ctx, changes, stopLook, stopPoll) != nil {
-			_ = pause(ctx, stopPoll)
-		}
 	}
 }
 
@@ -119,7 +112,6 @@ func (f *Folder) Stop(ctx context.Context, id int64, within time.Duration) (ran 
 		if request, err = f.try(stopsName, id); err == errHeld { // somebody else asks for it, now
 			return nil
 		}
-		f.wake(stopsName)
 		return err
 	})
 	if err != nil && limit.Err() != nil && ctx.Err() == nil {
