@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,14 +26,20 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	defer closeFD(death)
 	files := []uintptr{io.fds[0], io.fds[1], io.fds[2], uintptr(death)}
 	given := inheritVar + "=death=3"
-	for _, f := range []struct {
-		name string
-		file *os.File
-	}{{"lock", spec.Lock}, {"wire", spec.Wire}} {
-		if f.file != nil {
-			given += fmt.Sprintf(",%s=%d", f.name, len(files))
-			files = append(files, f.file.Fd())
-		}
+	hand := func(name string, fd uintptr) {
+		given += fmt.Sprintf(",%s=%d", name, len(files))
+		files = append(files, fd)
+	}
+	if spec.Lock != nil {
+		hand("lock", spec.Lock.Fd())
+	}
+	if spec.Wire != nil {
+		hand("wire", spec.Wire.Fd())
+	}
+	if spec.Lease != nil {
+		hand("lease", spec.Lease.shared.Fd())
+	} else if lease := family.leased(); lease != unleased {
+		hand("lease", uintptr(lease))
 	}
 	r := newRun()
 	c, err := family.start(func() (int, error) {
@@ -74,10 +82,11 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 }
 
 // Inherited is what a child jp was given by its parent jp, besides Spec.Lock, which the child keeps
-// until it ends. The zero value is that of a jp without a parent.
+// until it ends, and Spec.Lease, which all that it starts has too.
 type Inherited struct {
 	Death *os.File // end of file: the parent is gone
 	Wire  *os.File // Spec.Wire, nil without one; the caller's to close
+	lease leased   // Spec.Lease
 }
 
 // Inherit takes over what the parent jp handed down: it reads and unsets JP_PROC and keeps the
@@ -87,7 +96,7 @@ type Inherited struct {
 func Inherit() (*Inherited, error) {
 	given, ok := os.LookupEnv(inheritVar)
 	if !ok {
-		return &Inherited{}, nil
+		return &Inherited{lease: unleased}, nil
 	}
 	if err := os.Unsetenv(inheritVar); err != nil {
 		return nil, err
@@ -97,7 +106,7 @@ func Inherit() (*Inherited, error) {
 		return nil, fmt.Errorf("%s: %w", inheritVar, err)
 	}
 	takeName("jp")
-	in := &Inherited{}
+	in := &Inherited{lease: unleased}
 	for name, fd := range fds {
 		if err := checkInherited(name, fd); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", inheritVar, name, err)
@@ -118,19 +127,22 @@ func Inherit() (*Inherited, error) {
 				return nil, fmt.Errorf("%s: %s: %w", inheritVar, name, err)
 			}
 			in.Wire = os.NewFile(uintptr(fd), name)
+		case "lease":
+			in.lease = leased(fd)
 		}
 	}
+	family.lend(in.lease)
 	return in, nil
 }
 
-// parseInherit reads "death=3,lock=4,wire=5". death must be there.
+// parseInherit reads "death=3,lock=4,wire=5,lease=6". death must be there.
 func parseInherit(given string) (map[string]int, error) {
 	fds := map[string]int{}
 	seen := map[int]bool{}
 	for item := range strings.SplitSeq(given, ",") {
 		name, number, _ := strings.Cut(item, "=")
 		fd, err := strconv.Atoi(number)
-		if (name != "death" && name != "lock" && name != "wire") || err != nil || fd < 3 || fd > 1<<20 || strconv.Itoa(fd) != number {
+		if !slices.Contains([]string{"death", "lock", "wire", "lease"}, name) || err != nil || fd < 3 || fd > 1<<20 || strconv.Itoa(fd) != number {
 			return nil, fmt.Errorf("%q is not a descriptor", item)
 		}
 		if _, twice := fds[name]; twice || seen[fd] {
@@ -163,6 +175,8 @@ func checkInherited(name string, fd int) error {
 		ok = kind == syscall.S_IFREG
 	case "wire":
 		ok = kind == syscall.S_IFSOCK
+	case "lease":
+		ok = kind == syscall.S_IFREG && flags&unix.O_ACCMODE == unix.O_RDONLY
 	}
 	if !ok {
 		return fmt.Errorf("descriptor %d is not what a parent jp hands down", fd)
@@ -170,7 +184,7 @@ func checkInherited(name string, fd int) error {
 	return nil
 }
 
-// Bounds of an agent whose parent is gone. It may stop by itself within stopWait, and may write
+// Bounds of an agent whose parent is gone or whose lease is over. It may stop by itself within stopWait, and may write
 // down the result within exitWait after everything below it was killed. Together they stay well
 // within a second.
 const (
@@ -178,23 +192,35 @@ const (
 	exitWait = 150 * time.Millisecond
 )
 
-// Watch calls cancel, in a goroutine, when the parent is gone. The process then has a short time to
+// Watch calls cancel, in a goroutine, when the parent is gone or the lease is over. The process then has a short time to
 // stop what it runs and end. After that everything below it is killed, and soon after it exits with
-// status 129. Without a parent Watch does nothing. Closing Death ends it.
+// status 129. Without a parent Watch does nothing. Closing Death ends it where there is no lease.
 func (in *Inherited) Watch(cancel func()) {
 	if in.Death == nil {
 		return
 	}
+	end := sync.OnceFunc(func() {
+		cancel()
+		time.Sleep(stopWait)
+		family.killAll(exitWait)
+		time.Sleep(exitWait)
+		os.Exit(129)
+	})
 	go func() {
 		// Nobody writes to the pipe: Read returns when no process is left that could.
 		var b [1]byte
 		if _, err := in.Death.Read(b[:]); errors.Is(err, os.ErrClosed) {
 			return
 		}
-		cancel()
-		time.Sleep(stopWait)
-		family.killAll(exitWait)
-		time.Sleep(exitWait)
-		os.Exit(129)
+		end()
+	}()
+	if in.lease == unleased {
+		return
+	}
+	go func() {
+		for left := in.lease.left(); left > 0; left = in.lease.left() {
+			time.Sleep(left)
+		}
+		end()
 	}()
 }

@@ -159,6 +159,8 @@ func TestInheritRefuses(t *testing.T) {
 		{"death=3", []*os.File{file}, "death: descriptor 3 is not what a parent jp hands down"},
 		{"death=4,lock=3", []*os.File{w, r}, "lock: descriptor 3 is not what a parent jp hands down"},
 		{"death=4,wire=3", []*os.File{w, r}, "wire: descriptor 3 is not what a parent jp hands down"},
+		{"death=4,lease=3", []*os.File{w, r}, "lease: descriptor 3 is not what a parent jp hands down"},
+		{"death=4,lease=5", []*os.File{w, r, file}, "lease: descriptor 5 is not what a parent jp hands down"}, // it can be written
 		{"death=3", []*os.File{w}, "death: descriptor 3 is not what a parent jp hands down"},
 	} {
 		cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC="+tt.given), ExtraFiles: tt.extra}
@@ -170,7 +172,7 @@ func TestInheritRefuses(t *testing.T) {
 }
 
 func FuzzParseInherit(f *testing.F) {
-	for _, s := range []string{"", "death=3", "death=3,lock=4", "lock=4,death=3", "death=3,lock=4,wire=5", "wire=5,death=3", "death=3,death=3", "death=1e3", "death=3,=", "death==3"} {
+	for _, s := range []string{"", "death=3", "death=3,lock=4", "lock=4,death=3", "death=3,lock=4,wire=5", "wire=5,death=3", "death=3,lease=4", "death=3,death=3", "death=1e3", "death=3,=", "death==3"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, given string) {

@@ -44,6 +44,7 @@
 //	jp               its guards and agents (EOF)   each guard, each agent; that of a launcher
 //	                                               after two times its grace
 //	agent            parent jp, its guards (EOF)   both
+//	a [Lease]        its agents, their guards      both, each by its own clock
 //
 // # Confinement
 //

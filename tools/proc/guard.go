@@ -17,6 +17,9 @@ import (
 // guardArg is the argument that makes a jp a guard.
 const guardArg = "__guard"
 
+// guardLease is the argument after it of a guard whose descriptor 3 is a lease.
+const guardLease = "lease"
+
 // guardName is the name of a guard in lists of processes. It is not jp, so that "pkill -9 jp"
 // spares it: a guard that lives ends its tool when jp is gone.
 const guardName = "toolguard"
@@ -27,7 +30,11 @@ func Guard(argv []string) {
 	if len(argv) < 2 || argv[1] != guardArg {
 		return
 	}
-	os.Exit(guard(2))
+	lease := unleased
+	if slices.Contains(argv[2:], guardLease) {
+		lease = 3
+	}
+	os.Exit(guard(2, lease))
 }
 
 // A keeper is the state of a guard: one loop over blocking system calls. It needs no new thread
@@ -37,8 +44,9 @@ type keeper struct {
 	tool  int
 	ended int // polls readable when the tool has ended
 	kids  *kidList
+	lease leased
 
-	orphaned bool // jp is gone
+	orphaned bool // jp is gone, or the lease is over
 
 	status   syscall.WaitStatus // of the tool, once collected
 	usage    syscall.Rusage
@@ -53,7 +61,7 @@ type keeper struct {
 }
 
 // guard serves one order on the socket ctl and returns its exit status.
-func guard(ctl int) int {
+func guard(ctl int, lease leased) int {
 	if _, err := unix.GetsockoptInt(ctl, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		fmt.Fprintln(os.Stderr, "jp: __guard: started by jp itself, not for use by hand")
 		return 2
@@ -84,7 +92,7 @@ func guard(ctl int) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	k := &keeper{ctl: ctl, kids: kids}
+	k := &keeper{ctl: ctl, kids: kids, lease: lease}
 	if o.confine == "" {
 		if !k.launch(o, files) {
 			return 0
@@ -166,6 +174,10 @@ const tick = time.Second
 func (k *keeper) watch() {
 	fds := []unix.PollFd{{Fd: int32(k.ctl), Events: unix.POLLIN}, {Fd: int32(k.ended), Events: unix.POLLIN}}
 	for !k.done || k.lingers() {
+		if k.lease.left() <= -guardLag {
+			k.orphaned = true
+			return
+		}
 		n, err := unix.Poll(fds, int(k.patience()/time.Millisecond))
 		if err != nil && err != unix.EINTR {
 			return
@@ -247,7 +259,7 @@ func (k *keeper) patience() time.Duration {
 	case k.done:
 		return 5 * time.Millisecond
 	case k.next.IsZero():
-		return tick
+		return max(0, min(tick, k.lease.left()+guardLag+time.Millisecond))
 	}
 	return max(0, min(tick, time.Until(k.next)+time.Millisecond))
 }

@@ -70,6 +70,8 @@ type Spec struct {
 	// Wire is a connected socket that an Agent inherits, as Inherited.Wire; see Pair. It stays open
 	// here until Started was called, which may close it.
 	Wire *os.File
+	// Lease is that of an Agent; nil is that of this process, if it has one.
+	Lease *Lease
 	// Socket is given to a Tool as its descriptor 3; see Pair. nil is none. It stays open here.
 	Socket *os.File
 	Kind   Kind
@@ -252,8 +254,8 @@ func (h *Host) complete(spec *Spec) error {
 	if spec.Path == "" {
 		return errors.New("program: no path")
 	}
-	if spec.Kind != Agent && (spec.Lock != nil || spec.Wire != nil) {
-		return errors.New("program: a lock or wire is for an agent")
+	if spec.Kind != Agent && (spec.Lock != nil || spec.Wire != nil || spec.Lease != nil) {
+		return errors.New("program: a lock, wire or lease is for an agent")
 	}
 	if spec.Kind != Tool && spec.Confine != nil {
 		return errors.New("program: only a tool can be confined")

@@ -27,9 +27,23 @@ type kin struct {
 	kids   *kidList
 	ours   map[int]bool // started by a Host, not collected yet
 	spared map[int]bool // children from before the first run, and those that were given up and reported
+	lent   leased       // what this process was started with, plus 1; 0 = nothing
 }
 
 var family kin
+
+// lend notes the lease of this process, which everything that it starts has too.
+func (k *kin) lend(l leased) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lent = l + 1
+}
+
+func (k *kin) leased() leased {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lent - 1
+}
 
 // A lister returns the children that a sweep is to end, again for each round. An error means that
 // there may be more.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,16 @@ import (
 func Self() string {
 	path, _ := os.Executable()
 	return path
+}
+
+// SinceBoot is a clock that all processes of the machine share. It is not set. On macOS it goes on
+// while the machine is suspended.
+func SinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("clock: " + err.Error())
+	}
+	return time.Duration(ts.Nano())
 }
 
 // takeName does nothing: the name of a process is that of its file, which is jp.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,16 @@ import (
 // Self returns the path to execute for another jp. Args[0] must be "jp": a test binary looks at it
 // to know what it shall be. The path works even after the file was replaced or removed.
 func Self() string { return "/proc/self/exe" }
+
+// SinceBoot is a clock that all processes of the machine share. It is not set, and goes on while the
+// machine is suspended.
+func SinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("clock: " + err.Error()) // of every Linux since 2.6.39
+	}
+	return time.Duration(ts.Nano())
+}
 
 // takeName makes lists of processes (ps, top, pgrep) show this process by name instead of exe, the
 // last word of Self. Without /proc it does nothing.

@@ -79,10 +79,14 @@ func (h *Host) newGuard() (*guarded, error) {
 	if err != nil {
 		return nil, err
 	}
+	args, files := []string{guardName, guardArg}, []uintptr{null.Fd(), null.Fd(), uintptr(theirs)}
+	if lease := family.leased(); lease != unleased {
+		args, files = append(args, guardLease), append(files, uintptr(lease))
+	}
 	c, err := family.start(func() (int, error) {
-		return syscall.ForkExec(h.self, []string{guardName, guardArg}, &syscall.ProcAttr{
+		return syscall.ForkExec(h.self, args, &syscall.ProcAttr{
 			Env:   h.guardEnv,
-			Files: []uintptr{null.Fd(), null.Fd(), uintptr(theirs)},
+			Files: files,
 			// The guard gets a group of its own: signals of the terminal for the group of jp are
 			// not for it. It gets no session of its own: when jp dies while the guard is stopped,
 			// the group of the guard becomes an orphaned one, which the kernel continues.

@@ -36,7 +36,7 @@ type conn struct {
 	hello hello
 	host  string // name of the node, as it can be shown
 
-	greeted time.Duration      // when it was there, by sinceBoot
+	greeted time.Duration      // when it was there, by proc.SinceBoot
 	trip    chan time.Duration // has the time from the word to go to the first line of the node
 
 	lines  *lines
@@ -57,7 +57,7 @@ type conn struct {
 	closed   bool // over is closed
 	last     uint64
 	channels map[uint64]*channel
-	heard    time.Duration // when the latest line was read, by sinceBoot
+	heard    time.Duration // when the latest line was read, by proc.SinceBoot
 	answered time.Duration // when the latest word was given that extends the lease of the node
 	owed     uint64        // number of the latest question
 	wake     chan struct{} // has an element when there is a question to answer
@@ -235,7 +235,7 @@ func (c *conn) greet(said *words) (again bool, state convstore.State, err error)
 	if err := <-wrote; err != nil { // it has answered, and so this was read
 		return false, convstore.StateError, err
 	}
-	c.heard = sinceBoot()
+	c.heard = proc.SinceBoot()
 	c.answered, c.greeted = c.heard, c.heard
 	return true, convstore.StateError, c.lines.write(message{verb: verbGo})
 }
@@ -289,7 +289,7 @@ func (c *conn) read() *delegate.EndError {
 func (c *conn) hears() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := sinceBoot()
+	now := proc.SinceBoot()
 	if now-c.heard > c.pool.Launcher.Lease {
 		return false
 	}
@@ -310,7 +310,7 @@ func (c *conn) obey(m message) error {
 		}
 		c.owed = n
 		select {
-		case c.trip <- sinceBoot() - c.greeted:
+		case c.trip <- proc.SinceBoot() - c.greeted:
 		default:
 		}
 		select {
@@ -393,7 +393,7 @@ func (c *conn) speak() {
 			return
 		case <-looked.C:
 			c.mu.Lock()
-			late := sinceBoot()-c.heard > c.pool.Launcher.Lease
+			late := proc.SinceBoot()-c.heard > c.pool.Launcher.Lease
 			c.mu.Unlock()
 			if late || c.lines.stuck() > c.pool.Launcher.Lease {
 				c.stdout.Close() // ends read, which knows why
@@ -404,7 +404,7 @@ func (c *conn) speak() {
 			wake = nil // one answer at a time: questions that come meanwhile are answered by the next
 			c.mu.Lock()
 			n := c.owed
-			c.answered = sinceBoot() // the node counts from its question, which was before
+			c.answered = proc.SinceBoot() // the node counts from its question, which was before
 			c.mu.Unlock()
 			go func() { // a pipe that nobody reads does not keep this from looking at the clock
 				_ = c.lines.write(message{verb: verbHeard, text: strconv.AppendUint(nil, n, 10)})
@@ -435,7 +435,7 @@ func (c *conn) finish(why *delegate.EndError) {
 	c.pool.Log.Warn("worker is lost", "launcher", c.pool.Name, "host", c.host, "sub-agents", len(left), "why", why.Reason)
 	go func() {
 		defer close(c.gone)
-		for sinceBoot() < until {
+		for proc.SinceBoot() < until {
 			select {
 			case <-c.killed:
 				return

@@ -36,6 +36,9 @@
 // says nothing for a lease for lost, and knows when what it ran has ended. Until then it keeps the
 // run locks and slots. Clocks of both sides count the time for which a machine is suspended.
 //
+// A node that is stopped ends nothing. So its sub-agents, and the guards of their tools, have the
+// lease as a file that only the node writes, and end by it themselves; see proc.Lease.
+//
 // # Trust
 //
 // The owner tells the node what of the workspace has passed the gate; see trust.Sent. The node runs

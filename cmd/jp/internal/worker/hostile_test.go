@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
+	"jp/tools/proc"
 )
 
 // fake is a node that does not keep to the rules. do is called when a channel was opened.
@@ -506,7 +507,7 @@ func FuzzOwner(f *testing.F) {
 		defer w.Close()
 		p := NewPool(pool(t, "", nil).Options)
 		c := newConn(p)
-		c.host, c.lines, c.stdin, c.heard = "gpu1", newLines(bytes.NewReader(text), io.Discard), w, sinceBoot()
+		c.host, c.lines, c.stdin, c.heard = "gpu1", newLines(bytes.NewReader(text), io.Discard), w, proc.SinceBoot()
 		j := newJob(t, "echo")
 		_, ch, err := c.open(j.Job)
 		if err != nil {

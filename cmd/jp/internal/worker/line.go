@@ -15,6 +15,7 @@ import (
 
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wire"
+	"jp/tools/proc"
 )
 
 // Protocol is the version of the lines. Both sides must have the same.
@@ -151,7 +152,7 @@ type lines struct {
 	buf  []byte
 	err  error // why nothing can be written any more; nil = it can
 
-	writes atomic.Int64 // when the write began that is under way, by sinceBoot; 0 = none is
+	writes atomic.Int64 // when the write began that is under way, by proc.SinceBoot; 0 = none is
 }
 
 func newLines(in io.Reader, out io.Writer) *lines {
@@ -184,7 +185,7 @@ func (l *lines) writeAnd(before func(), list ...message) error {
 		b = append(append(b, m.text...), '\n')
 	}
 	l.buf = b
-	l.writes.Store(int64(sinceBoot()))
+	l.writes.Store(int64(proc.SinceBoot()))
 	_, l.err = l.out.Write(b)
 	l.writes.Store(0)
 	return l.err
@@ -193,7 +194,7 @@ func (l *lines) writeAnd(before func(), list ...message) error {
 // stuck returns for how long the other side has not read what is being written to it.
 func (l *lines) stuck() time.Duration {
 	if began := l.writes.Load(); began != 0 {
-		return sinceBoot() - time.Duration(began)
+		return proc.SinceBoot() - time.Duration(began)
 	}
 	return 0
 }

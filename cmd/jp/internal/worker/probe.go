@@ -69,7 +69,7 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 		}
 		return f
 	}
-	begun := sinceBoot()
+	begun := proc.SinceBoot()
 	c, err := p.take(ctx, 0)
 	if c != nil {
 		defer p.leave(c, 0)
@@ -85,7 +85,7 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 	}
 	defer theirs.Close()
 	defer ours.Close()
-	begun = sinceBoot()
+	begun = proc.SinceBoot()
 	var said bytes.Buffer
 	exit, err := c.run(ctx, delegate.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: &said, Wire: theirs, Started: func(string, int) {}})
 	if err == nil && (exit.Code != 0 || exit.Cause != nil) {
@@ -94,7 +94,7 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 	if err != nil {
 		return fail(StepProcess, err)
 	}
-	f.Process = sinceBoot() - begun
+	f.Process = proc.SinceBoot() - begun
 	select {
 	case f.RoundTrip = <-c.trip:
 	case <-c.over:

@@ -85,13 +85,14 @@ func (n Node) Serve(ctx context.Context) error {
 		return errors.New("no first line of a jp which starts sub-agents: a worker is started by jp, through a launcher")
 	case <-begun:
 	}
+	defer s.lease.Close()
 	looked := time.NewTicker(tick(s.lease.length))
 	defer looked.Stop()
 	go s.ask()
 	for {
 		select {
 		case <-looked.C:
-			if s.lease.over() {
+			if s.lease.Over() {
 				s.leave(stop, s.expired())
 				return s.expired()
 			}
@@ -120,7 +121,7 @@ func (n Node) Serve(ctx context.Context) error {
 		case <-ended:
 			return cause
 		case <-looked.C:
-			if !s.lease.over() {
+			if !s.lease.Over() {
 				continue
 			}
 		case <-s.over:
@@ -182,7 +183,9 @@ func (s *serving) begin(dir string) error {
 			h.Refused = err.Error()
 		}
 	}
-	s.lease = newLease(first.Lease)
+	if s.lease, err = newLease(dir, first.Lease); err != nil {
+		return err
+	}
 	if err := s.lines.writeFirst(helloWord, h); err != nil {
 		return errOwnerGone
 	}
@@ -194,7 +197,7 @@ func (s *serving) begin(dir string) error {
 		return err
 	case m.verb != verbGo || h.Refused != "":
 		return broken("%s before the word to go", quoted([]byte(m.verb)))
-	case s.lease.over():
+	case s.lease.Over():
 		return s.expired()
 	}
 	return nil
@@ -243,7 +246,7 @@ func (s *serving) read() error {
 			return errOwnerGone
 		case err != nil:
 			return err
-		case s.lease.over(): // this machine was suspended: what waited meanwhile counts for nothing
+		case s.lease.Over(): // this machine was suspended: what waited meanwhile counts for nothing
 			return s.expired()
 		case m.verb == verbBye:
 			return errBye
@@ -256,10 +259,11 @@ func (s *serving) read() error {
 
 func (s *serving) obey(m message) error {
 	if m.verb == verbHeard {
-		if n, ok := number(m.text); !ok || m.channel != 0 || !s.lease.answered(n) {
+		n, ok := number(m.text)
+		if !ok || m.channel != 0 {
 			return broken("an answer to nothing")
 		}
-		return nil
+		return s.lease.answered(n)
 	}
 	if m.verb == verbOpen {
 		return s.open(m)
@@ -389,7 +393,7 @@ func (s *serving) run(ctx context.Context, channel uint64, p *process, o opening
 	}()
 	exit, err := s.Host.Run(ctx, proc.Spec{
 		Kind: proc.Agent, Args: o.Args, Env: s.environOf(o.Environ), Dir: s.root, Grace: childGrace,
-		Stdin: p.in, Stdout: p.out, Stderr: p.eo, Wire: theirs,
+		Stdin: p.in, Stdout: p.out, Stderr: p.eo, Wire: theirs, Lease: s.lease.Lease,
 		Started: func(pid int) {
 			theirs.Close() // or the end of its side would not show
 			p.told.Go(func() { _ = s.lines.write(says(verbStarted, channel, started{PID: pid})) })

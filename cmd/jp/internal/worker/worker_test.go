@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,6 +44,14 @@ func TestMain(m *testing.M) {
 // launchers are what stands between the owner and a node, or instead of a node.
 var launchers = map[string]func() int{
 	"plain": func() int { return node(os.Stdin) },
+	"apart": func() int { // signals for the launcher are not for the node
+		cmd := exec.Command("/proc/self/exe", "plain", "worker")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdin, os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
+		if cmd.Run() != nil {
+			return 1
+		}
+		return 0
+	},
 	"noisy": func() int {
 		fmt.Print("Welcome to gpu1\n\nLast login: today")
 		return node(os.Stdin)
@@ -110,11 +120,29 @@ func child(what string) int {
 		}
 	case "flood": // nobody reads its wire
 		_, _ = io.Copy(in.Wire, io.LimitReader(zeros{}, 8<<20))
+	case "tool": // runs one, and says which processes there are
+		host := proc.NewHost(proc.Options{})
+		_, err := host.Run(context.Background(), proc.Spec{
+			Path: "sleep", Args: []string{"sleep", "3600"}, Env: os.Environ(), Grace: time.Hour,
+			Started: func(pid int) { fmt.Println(os.Getppid(), os.Getpid(), parentOf(pid), pid) },
+		})
+		fmt.Fprintln(os.Stderr, err)
 	case "killed":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
 	return 0
+}
+
+// parentOf returns the parent of a process, 0 if it is gone.
+func parentOf(pid int) int {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	if len(f) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(f[1])
+	return n
 }
 
 type zeros struct{}

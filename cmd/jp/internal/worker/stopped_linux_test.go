@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/convstore"
+)
+
+// TestStopped stops processes of a node with SIGSTOP while a tool runs there. What goes on ends the
+// tool by itself, before the owner takes it for gone.
+func TestStopped(t *testing.T) {
+	const worker, agent, guard, tool = 0, 1, 2, 3
+	for name, stopped := range map[string][]int{
+		"worker":                  {worker},
+		"worker and agent":        {worker, agent},
+		"worker and guard":        {worker, guard},
+		"worker, guard and tool":  {worker, guard, tool},
+		"worker, agent and tool":  {worker, agent, tool},
+		"all of it, for too long": {worker, agent, guard, tool},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pool(t, "apart", func(o *Options) { o.Launcher.Lease = 500 * time.Millisecond })
+			var all [4]int
+			ended := -1 // descriptor that shows the end of the tool
+			j := newJob(t, "tool")
+			out := onText("\n", func() {
+				var err error
+				if _, err = fmt.Sscan(j.stdout.String(), &all[worker], &all[agent], &all[guard], &all[tool]); err == nil {
+					ended, err = unix.PidfdOpen(all[tool], 0)
+				}
+				if err != nil {
+					t.Errorf("%q: %v", &j.stdout, err)
+				}
+				for _, i := range stopped {
+					if err := syscall.Kill(all[i], syscall.SIGSTOP); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			j.Stdout = io.MultiWriter(&j.stdout, out)
+			exit, err := p.Run(t.Context(), j.Job)
+			var end *delegate.EndError
+			if !errors.As(err, &end) || end.State != convstore.StateLost || exit.Cause != nil || end.Hold != 0 {
+				t.Errorf("Run = %+v, %v", exit, err)
+			}
+			if len(stopped) == len(all) {
+				for _, pid := range all {
+					_ = syscall.Kill(pid, syscall.SIGCONT)
+				}
+				fds := []unix.PollFd{{Fd: int32(ended), Events: unix.POLLIN}}
+				_, _ = unix.Poll(fds, -1)
+			}
+			if err := unix.PidfdSendSignal(ended, 0, nil, 0); err != unix.ESRCH && !zombie(all[tool]) {
+				t.Errorf("the tool goes on: %v", err)
+			}
+			_ = unix.Close(ended)
+			_ = syscall.Kill(all[worker], syscall.SIGCONT)
+		})
+	}
+}
+
+// zombie reports whether a process has ended and nobody has collected it.
+func zombie(pid int) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return strings.Contains(string(b), "\nState:\tZ")
+}
