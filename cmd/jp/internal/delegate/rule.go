@@ -75,6 +75,8 @@ type Ask struct {
 	// least number of calls that share what is free, for those that come later
 	Among int
 
+	// whether a person continues the sub-conversation ID, whatever its caller may start by itself
+	Person bool
 	Fixed  bool   // whether the tool has one profile, which a person fixed; its children are leaves
 	Sticky string // label of the caller's one child that does this; "" = a new child for each call
 }
@@ -176,12 +178,12 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 
 	// 2. Tool.
-	if !slices.Contains(c.Tools, a.Tool) || p.Grant != nil && !slices.Contains(p.Grant.Tools, a.Tool) {
+	if !a.Person && (!slices.Contains(c.Tools, a.Tool) || p.Grant != nil && !slices.Contains(p.Grant.Tools, a.Tool)) {
 		return convstore.Child{}, refuse(CodeTool, "this conversation does not hold the tool %s", a.Tool)
 	}
 
 	// 3. Profile.
-	if !a.Fixed && !slices.Contains(c.Limits.Profiles, a.Profile.Name) {
+	if !a.Person && !a.Fixed && !slices.Contains(c.Limits.Profiles, a.Profile.Name) {
 		return convstore.Child{}, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Profile.Name)
 	}
 	if a.ID != 0 && child.Profile != a.Profile.Name {
@@ -271,7 +273,7 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 	over = make([]error, len(asks))
 	for i, a := range asks {
 		switch {
-		case vs[i].Err != nil:
+		case vs[i].Err != nil, a.Person:
 			continue
 		case calls >= c.Limits.MaxPerTurn:
 			over[i] = refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)

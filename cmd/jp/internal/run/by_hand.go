@@ -20,30 +20,19 @@ type Stand struct {
 	Scope  convstore.Scope
 	Caller delegate.Caller
 	Tool   string // tool that the person takes the place of
+
+	store *convstore.Store
 }
 
 // StandFor returns a conversation's scope, and which tools, profiles and limits its stored config
 // gives it. flags change that config for this call only. If nobody runs the root, StandFor writes
 // the limits of the session.
 func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
-	store, err := env.WS.Store(ctx)
+	st, r, err := env.standOf(ctx, id, ds, flags)
 	if err != nil {
 		return st, err
 	}
-	conv, err := store.Get(ctx, id)
-	if err != nil {
-		return st, err
-	}
-	stored, err := store.Config(ctx, id)
-	if err != nil {
-		return st, err
-	}
-	src, err := env.WS.Sources(ctx, ds)
-	if err != nil {
-		return st, err
-	}
-	src.Stored = stored.JSON
-	r, err := profiles.Resolve(src, nil, flags)
+	conv, err := st.store.Get(ctx, id)
 	if err != nil {
 		return st, err
 	}
@@ -55,17 +44,52 @@ func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profi
 		defs = nil // without delegation no tool can be called
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
-	st.Caller.Limits, st.Caller.Priced = LimitsOf(r.Config), env.Priced(r.Config)
 	ceiling, err := delegate.CeilingOf(conv.Grant, conv.Role)
 	if err != nil {
 		return st, err
 	}
 	st.Caller.Tools = ceiling.Names(defs)
 	st.Tool = delegates(defs, st.Caller.Tools)
-	if st.Scope, err = store.Below(ctx, id); err != nil {
+	return st, st.Scope.Limit(ctx, SessionLimits(r.Config))
+}
+
+// standToContinue is StandFor for a person who continues a sub-conversation of a conversation. That
+// takes no tool. The session keeps its limits, unless flags set others or it has none.
+func (env *Env) standToContinue(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
+	st, r, err := env.standOf(ctx, id, ds, flags)
+	if err != nil {
+		return st, err
+	}
+	if !r.Config.Delegation.Enabled {
+		return st, exit.Refusedf("conversation %s: delegation.enabled: is false", id).WithHint("`jp conversation show %s` shows its config", id)
+	}
+	account, err := st.store.Account(ctx, id)
+	if err != nil || account.Limits != nil && len(flags) == 0 {
 		return st, err
 	}
 	return st, st.Scope.Limit(ctx, SessionLimits(r.Config))
+}
+
+// standOf returns a Stand without tools, and the config of the conversation.
+func (env *Env) standOf(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, r *profiles.Resolved, err error) {
+	if st.store, err = env.WS.Store(ctx); err != nil {
+		return st, nil, err
+	}
+	stored, err := st.store.Config(ctx, id)
+	if err != nil {
+		return st, nil, err
+	}
+	src, err := env.WS.Sources(ctx, ds)
+	if err != nil {
+		return st, nil, err
+	}
+	src.Stored = stored.JSON
+	if r, err = profiles.Resolve(src, nil, flags); err != nil {
+		return st, nil, err
+	}
+	st.Caller.Limits, st.Caller.Priced = LimitsOf(r.Config), env.Priced(r.Config)
+	st.Scope, err = st.store.Below(ctx, id)
+	return st, r, err
 }
 
 // delegates returns the name of a held tool that can start sub-agents under profiles. It prefers

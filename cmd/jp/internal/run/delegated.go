@@ -3,7 +3,6 @@ package run
 import (
 	"bytes"
 	"context"
-	"strings"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -65,18 +64,18 @@ func (o *opening) continueChild(ctx context.Context) error {
 	return err
 }
 
-// reserve reserves a run of a sub-conversation that a person continues. The rule is the same, and
-// the conversation that delegated it pays. model is the model that will be asked. Run.Finish
+// reserve reserves a run of a sub-conversation that a person continues, under the grant that it had:
+// no conversation has to hold a tool for that, and no call of a turn is used. The rest of the rule is
+// the same, and the conversation that delegated it pays. model is the model that will be asked. Run.Finish
 // settles the run.
 func (o *opening) reserve(ctx context.Context, model string) error {
 	child := o.Conv
-	st, err := o.env.StandFor(ctx, child.Parent, o.req.Directives, o.req.sessionFlags())
+	st, err := o.env.standToContinue(ctx, child.Parent, o.req.Directives, o.req.sessionFlags())
 	if err != nil {
 		return err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds}
-	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent, which has no profile of its own
-		ask.Tool, ask.Fixed = child.Profile, true
+	ask := delegate.Ask{
+		Call: "hand-" + convstore.NewEventID(), Person: true, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
 	}
 	res, err := st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
 		v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]
