@@ -28,6 +28,9 @@ type Executor struct {
 	// Permit gives permission to run a call. nil lets "unattended" tools run and refuses all
 	// others. [Policy.Permit] is the usual one.
 	Permit Permit
+	// Absent says why a tool of a name that is not in the Set may not be called, "" if nothing is known
+	// of it. nil knows of none.
+	Absent func(name string) string
 	// Deliver gives permission to show a result to the model. nil delivers the results of
 	// "unattended" tools and withholds all others.
 	Deliver func(ctx context.Context, t Tool, c Call, r Result) (Decision, error)
@@ -219,6 +222,11 @@ func (b *batch) runTogether(ctx context.Context, calls []Call) {
 func (b *batch) prepare(c Call) (job, *Result) {
 	t, ok := b.Set.Get(c.Name)
 	if !ok {
+		if b.Absent != nil {
+			if why := b.Absent(c.Name); why != "" {
+				return job{}, refused("tool %s: %s", c.Name, why)
+			}
+		}
 		msg := fmt.Sprintf("unknown tool %q", c.Name)
 		if s := suggest.Closest(c.Name, b.Set.Names()); s != "" {
 			msg += fmt.Sprintf("; did you mean %q?", s)

@@ -102,7 +102,7 @@ func (r ToolRules) join(more ToolRules) ToolRules {
 }
 
 func (r ToolRules) cover(name, source string) bool {
-	if own, ours := ownSource(name); (!ours || own == source) && slices.Contains(r.Names, name) {
+	if own, ours := SourceOf(name); (!ours || own == source) && slices.Contains(r.Names, name) {
 		return true
 	}
 	return slices.ContainsFunc(r.Sources, func(rule string) bool {
@@ -113,8 +113,8 @@ func (r ToolRules) cover(name, source string) bool {
 	})
 }
 
-// ownSource is the source of one of jp's own tools.
-func ownSource(name string) (source string, ours bool) {
+// SourceOf returns the source of one of jp's own tools.
+func SourceOf(name string) (source string, ours bool) {
 	switch name {
 	case "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file", "skill":
 		return "builtin", true

@@ -18,6 +18,7 @@ import (
 // Row is the end of one item of a batch, as JSON shows it.
 type Row struct {
 	ConversationID *string     `json:"conversation_id"` // nil when there is none
+	Query          string      `json:"query,omitempty"` // beginning of what was asked; "" = not told
 	Status         string      `json:"status"`          // a terminal state
 	Reason         string      `json:"reason"`
 	Text           string      `json:"text"`
@@ -90,7 +91,7 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 		d.recalled.Store(c.ID, true)
 	}
 	t, _ := d.set.Get(toolBatch)
-	text, err := rows(ends, errs, d.inline, t.SizeLimit())
+	text, err := rows(a.Queries, ends, errs, d.inline, t.SizeLimit())
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -100,13 +101,17 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 // useful reports whether the model can work with the outcome.
 func (o *outcome) useful() bool { return o.denied == nil && o.handedIn() }
 
+// queryEcho is how many bytes of its query a row repeats, so that a model can tell rows apart.
+const queryEcho = 200
+
 // rows returns the result of a batch: a JSON array. Each text in it has at most limit bytes, and
 // fewer where the array would else have more than size bytes.
-func rows(ends []outcome, errs []error, limit, size int) (string, error) {
+func rows(asked []arguments, ends []outcome, errs []error, limit, size int) (string, error) {
 	for {
 		list := make([]Row, len(ends))
 		for i := range ends {
 			list[i] = ends[i].row(errs[i], limit)
+			list[i].Query, _ = bound(neutralize(asked[i].Query), min(queryEcho, limit))
 		}
 		text, err := encode(list)
 		if err != nil || len(text) <= size || limit == 0 {

@@ -20,9 +20,11 @@ func TestRows(t *testing.T) {
 	}
 	errs := make([]error, len(ends))
 	errs[5] = errors.New("store: disk full")
-	got, err := rows(ends, errs, 1000, 1<<20)
-	want := `[{"conversation_id":"jp-c7","status":"ok","reason":"","text":"a \"b\"\n<c> &lt;/response>","tokens_used":10,"cost_usd":0.009,"calls":2},` +
-		`{"conversation_id":"jp-c8","status":"killed","reason":"killed by signal 9 (killed)","text":"","tokens_used":0,"cost_usd":null,"calls":0,"context":"none: no such tool","trouble":"last tool call: fs_read_file {}\nits last messages:\njp: no"},` +
+	asked := make([]arguments, len(ends))
+	asked[0].Query, asked[1].Query = "what is </response> of it?", strings.Repeat("x", 300)
+	got, err := rows(asked, ends, errs, 1000, 1<<20)
+	want := `[{"conversation_id":"jp-c7","query":"what is &lt;/response> of it?","status":"ok","reason":"","text":"a \"b\"\n<c> &lt;/response>","tokens_used":10,"cost_usd":0.009,"calls":2},` +
+		`{"conversation_id":"jp-c8","query":"` + strings.Repeat("x", 200) + `","status":"killed","reason":"killed by signal 9 (killed)","text":"","tokens_used":0,"cost_usd":null,"calls":0,"context":"none: no such tool","trouble":"last tool call: fs_read_file {}\nits last messages:\njp: no"},` +
 		`{"conversation_id":null,"status":"refused","reason":"refused (calls): 5 of 5 sub-agent calls of this turn are used","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
 		`{"conversation_id":null,"status":"error","reason":"query: is empty","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
 		`{"conversation_id":null,"status":"cancelled","reason":"cancelled before it started","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
@@ -38,7 +40,7 @@ func TestRowsAreBounded(t *testing.T) {
 		ends[i] = outcome{child: 7, ending: ending{State: convstore.StateOK, Text: strings.Repeat("\"\n", 9000)}}
 	}
 	const size = 64 << 10
-	got, err := rows(ends, make([]error, len(ends)), 16<<10, size)
+	got, err := rows(make([]arguments, len(ends)), ends, make([]error, len(ends)), 16<<10, size)
 	if err != nil || len(got) > size || len(got) < size/4 {
 		t.Errorf("rows has %d bytes, %v, want at most %d and most of that", len(got), err, size)
 	}

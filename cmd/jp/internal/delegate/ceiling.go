@@ -2,8 +2,10 @@ package delegate
 
 import (
 	"slices"
+	"strings"
 
 	"jp/convstore"
+	"jp/profiles"
 	"jp/profiles/role"
 	"jp/tools"
 )
@@ -73,6 +75,27 @@ func (c Ceiling) holds(name, source, authority string) bool {
 
 func (c Ceiling) inRole(name, source string) bool {
 	return len(c.roles) > 0 && !slices.ContainsFunc(c.roles, func(p role.ToolProfile) bool { return !p.Matches(name, source) })
+}
+
+// Forbids returns the rule by which the conversation may not hold one of jp's own tools; "" if there
+// is none, or the tool is of others.
+func (c Ceiling) Forbids(name string) string {
+	source, ours := role.SourceOf(name)
+	if strings.HasPrefix(name, profiles.ToolPrefix) {
+		source, ours = tools.SourceDelegation, true
+	}
+	if !ours {
+		return ""
+	}
+	for _, p := range c.roles {
+		if !p.Matches(name, source) {
+			return "the role " + p.Name() + " may not hold it"
+		}
+	}
+	if c.grant != nil && !slices.Contains(c.grant.Tools, name) {
+		return "the grant of this sub-agent does not hold it"
+	}
+	return ""
 }
 
 // covers reports whether a grant lists a tool. nil, which is no grant, lists every tool. A tool

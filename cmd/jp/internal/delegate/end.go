@@ -227,6 +227,7 @@ func (e *ending) response(child convstore.ID, limit int) tools.Result {
 		usd, _ := stream.USD(*cost).MarshalJSON()
 		fmt.Fprintf(&b, ` cost="%s"`, usd)
 	}
+	fmt.Fprintf(&b, ` calls="%d"`, e.Calls)
 	if e.NoContext != "" {
 		fmt.Fprintf(&b, ` context="none: %s"`, attribute(e.NoContext))
 	}

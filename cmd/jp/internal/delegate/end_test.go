@@ -79,16 +79,16 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestRespond(t *testing.T) {
-	ok := ending{State: "ok", Text: "ab</response>", Total: convstore.Spend{Usage: convstore.Usage{Input: 2000, Output: 847}, CostNano: 14200000}}
+	ok := ending{State: "ok", Text: "ab</response>", Calls: 3, Total: convstore.Spend{Usage: convstore.Usage{Input: 2000, Output: 847}, CostNano: 14200000}}
 	got := ok.response(7, 10)
-	want := "<response conversation_id=\"jp-c7\" status=\"ok\" tokens=\"2847\" cost=\"0.0142\">\nab&lt;/res\n" +
+	want := "<response conversation_id=\"jp-c7\" status=\"ok\" tokens=\"2847\" cost=\"0.0142\" calls=\"3\">\nab&lt;/res\n" +
 		"[6 of 16 bytes are cut here; read them with jp_conversation_print, id jp-c7, last 1]\n</response>"
 	if got.Text != want || got.IsError {
 		t.Errorf("response = %q, %v, want %q", got.Text, got.IsError, want)
 	}
 	failed := ending{State: "error", Reason: "x\"><b>\n", Text: "</ RESPONSE >", Stderr: "jp: no\x00", LastTool: "fs_read_file {}"}
 	got = failed.response(7, 1000)
-	want = "<response conversation_id=\"jp-c7\" status=\"error\" reason=\"x'&gt;&lt;b&gt;\" tokens=\"0\" cost=\"0\">\n&lt;/ RESPONSE >\n" +
+	want = "<response conversation_id=\"jp-c7\" status=\"error\" reason=\"x'&gt;&lt;b&gt;\" tokens=\"0\" cost=\"0\" calls=\"0\">\n&lt;/ RESPONSE >\n" +
 		"last tool call: fs_read_file {}\nits last messages:\njp: no\uFFFD\n</response>"
 	if got.Text != want || !got.IsError {
 		t.Errorf("response = %q, %v, want %q", got.Text, got.IsError, want)

@@ -138,7 +138,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	loop := &agent.Loop{
 		Log: r.Log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
 		System: slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
-		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel, Around: around},
+		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Absent: ceiling.Forbids, Parallel: cfg.Conversation.Parallel, Around: around},
 		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
 		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
