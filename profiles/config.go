@@ -88,6 +88,7 @@ type Delegation struct {
 	Enabled           bool          // default true
 	Profiles          []string      // names that `config` of jp_query may have; nil = none
 	Models            []string      // models that an override of assistant.model may name; nil = any
+	Efforts           []string      // delegation.reasoning: levels that an override of the reasoning may name; nil = any
 	InlineResult      int           // bytes of a result given to the model, default 16 KiB
 	MaxDepth          *int          // 0 to 5; nil = not set: 1 at a root, 0 in a child
 	MaxPerTurn        int           // default 5

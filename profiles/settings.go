@@ -148,6 +148,8 @@ func table() []setting {
 			doc: "profiles that jp_query may name; none when not set"},
 		{key: "delegation.models", kind: texts, check: checkModelName, field: func(c *Config, _ []string) any { return &c.Delegation.Models },
 			doc: "models that an override may name; any when not set"},
+		{key: "delegation.reasoning", kind: texts, check: oneOf(effort.Levels()...), field: func(c *Config, _ []string) any { return &c.Delegation.Efforts },
+			doc: "levels of reasoning that an override may name; any when not set"},
 		{key: "delegation.inline_result", kind: whole, def: int64(16 << 10), check: between(1, 2<<20),
 			field: func(c *Config, _ []string) any { return &c.Delegation.InlineResult },
 			doc:   "bytes of a sub-agent's answer that are handed to the model"},

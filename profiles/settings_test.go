@@ -88,6 +88,7 @@ func TestSettings(t *testing.T) {
 			`:["./a.toml"]`: "item 1 must be the name of a profile such as agent/researcher, or builtin:<name>", `:["a","a"]`: "item 2 is there twice",
 			`:["NONE"]`: "item 1 must be the name of a profile such as agent/researcher, or builtin:<name>", `:["a.toml"]`: "item 1 must be the name of a profile such as agent/researcher, or builtin:<name>"}},
 		{"delegation.models", `:["a/b","c"]`, func(c Config) any { return c.Delegation.Models }, []string{"a/b", "c"}, map[string]string{`:[""]`: "item 1 must be provider/model or an alias, without spaces"}},
+		{"delegation.reasoning", `:["none","low"]`, func(c Config) any { return c.Delegation.Efforts }, []string{"none", "low"}, map[string]string{`:["most"]`: `item 1 must be "none", "low", "medium" or "high"`}},
 		{"delegation.inline_result", "1", func(c Config) any { return c.Delegation.InlineResult }, 1, map[string]string{"0": "must be between 1 and 2097152"}},
 		{"delegation.max_depth", "0", func(c Config) any { return *c.Delegation.MaxDepth }, 0, map[string]string{"-1": "must be between 0 and 1000"}},
 		{"delegation.max_depth", "9", func(c Config) any { return *c.Delegation.MaxDepth }, 5, nil},

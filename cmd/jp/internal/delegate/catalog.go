@@ -12,6 +12,7 @@ import (
 
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/profiles/effort"
 	"jp/tools"
 	"jp/tools/schema"
 )
@@ -22,12 +23,13 @@ import (
 type catalog struct {
 	names   []string // profiles of the enum
 	models  []string // models that an override may name; empty = any but script/
+	efforts []string // levels of reasoning that an override may name; empty = any
 	dir     string   // workspace: paths of profiles are relative to it
-	resolve func(ctx context.Context, name, model string) (Profile, error)
+	resolve func(ctx context.Context, name string, overrides []string) (Profile, error)
 	special func(ctx context.Context, tool string) (Special, error)
 
 	mu       sync.Mutex
-	profiles map[string]Profile // resolved, by name and model
+	profiles map[string]Profile // resolved, by name and overrides
 	specials map[string]Special // resolved, by tool
 }
 
@@ -125,21 +127,21 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 	}
 	r.Profile.Name = a.Config
 	if r.ID == 0 {
-		r.Profile, err = c.profile(ctx, a.Config, r.Model)
+		r.Profile, err = c.profile(ctx, a.Config, a.Overrides)
 	}
 	return r, err
 }
 
-// profile resolves a profile with an override of its model, "" for none.
-func (c *catalog) profile(ctx context.Context, name, model string) (Profile, error) {
-	key := name + "\x00" + model
+// profile resolves a profile with these overrides, which are valid.
+func (c *catalog) profile(ctx context.Context, name string, overrides []string) (Profile, error) {
+	key := name + "\x00" + strings.Join(overrides, "\x00")
 	c.mu.Lock()
 	p, ok := c.profiles[key]
 	c.mu.Unlock()
 	if ok {
 		return p, nil
 	}
-	p, err := c.resolve(ctx, name, model)
+	p, err := c.resolve(ctx, name, overrides)
 	if err == nil {
 		c.mu.Lock()
 		c.profiles[key] = p
@@ -169,13 +171,29 @@ func (c *catalog) fixed(ctx context.Context, a Ask) (Ask, error) {
 	return a, nil
 }
 
-// override reads `assistant.model=X`, the one key that a caller may set.
+// Overrides are the beginnings of the values that a caller may set in the config of a sub-agent.
+const (
+	OverrideModel     = "assistant.model="
+	OverrideReasoning = "assistant.parameters.reasoning="
+)
+
+// override checks the values that a caller sets. It returns that of the model, "" for none.
 func (c *catalog) override(list []string) (model string, err error) {
 	for _, o := range list {
-		m, ok := strings.CutPrefix(o, "assistant.model=")
+		if level, ok := strings.CutPrefix(o, OverrideReasoning); ok {
+			levels := c.efforts
+			if len(levels) == 0 {
+				levels = effort.Levels()
+			}
+			if !slices.Contains(levels, level) {
+				return "", fmt.Errorf("overrides: %q is not one of the levels of reasoning that may be chosen (%s)", level, strings.Join(levels, ", "))
+			}
+			continue
+		}
+		m, ok := strings.CutPrefix(o, OverrideModel)
 		switch {
 		case !ok || m == "":
-			return "", fmt.Errorf("overrides: only assistant.model=MODEL is allowed, got %q", o)
+			return "", fmt.Errorf("overrides: only assistant.model=MODEL and assistant.parameters.reasoning=LEVEL are allowed, got %q", o)
 		case strings.HasPrefix(m, "script/"):
 			return "", fmt.Errorf("overrides: %q is not a model that may be chosen", m)
 		case len(c.models) > 0 && !slices.Contains(c.models, m):
@@ -186,14 +204,20 @@ func (c *catalog) override(list []string) (model string, err error) {
 	return model, nil
 }
 
+// overrides returns the override of the model of an order.
+func (o Order) overrides() []string {
+	if o.Model == "" {
+		return nil
+	}
+	return []string{OverrideModel + o.Model}
+}
+
 // listed checks the model of an order, and spells its profile as the enum does. The profile may
 // also be given as the path of a file that a name of the enum stands for, relative to the
 // workspace. For any other word nothing is read.
 func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
-	if o.Model != "" {
-		if _, err := c.override([]string{"assistant.model=" + o.Model}); err != nil {
-			return o, refuse(CodeProfile, "%v", err)
-		}
+	if _, err := c.override(o.overrides()); err != nil {
+		return o, refuse(CodeProfile, "%v", err)
 	}
 	if o.Profile == "" && o.ID != 0 || slices.Contains(c.names, o.Profile) {
 		return o, nil
@@ -206,7 +230,7 @@ func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
 		if !strings.HasSuffix(path, "/"+filepath.Clean(name)+".toml") {
 			continue
 		}
-		if p, err := c.profile(ctx, name, o.Model); err == nil && p.Arg == path {
+		if p, err := c.profile(ctx, name, o.overrides()); err == nil && p.Arg == path {
 			o.Profile = name
 			return o, nil
 		}

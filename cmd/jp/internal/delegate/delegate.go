@@ -50,11 +50,12 @@ type Options struct {
 
 	// models that an assistant.model override may name; empty = any but script/
 	Models       []string
-	ContextTool  string // tool of the child that answers a context_query; "" = none
-	InlineResult int    // most bytes of a result that the model gets; 0 = 16 KiB
+	Efforts      []string // levels of reasoning that an override may name; empty = any
+	ContextTool  string   // tool of the child that answers a context_query; "" = none
+	InlineResult int      // most bytes of a result that the model gets; 0 = 16 KiB
 
-	// Resolve resolves a profile under NONE, with an override of its model, "" for none.
-	Resolve func(ctx context.Context, name, model string) (Profile, error)
+	// Resolve resolves a profile under NONE, with overrides of its config.
+	Resolve func(ctx context.Context, name string, overrides []string) (Profile, error)
 	// Special returns what a special tool stands for; nil = the caller holds none.
 	Special func(ctx context.Context, tool string) (Special, error)
 
@@ -157,7 +158,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		scope: o.Scope, inline: o.InlineResult, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
 		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
 		catalog: &catalog{
-			names: o.Limits.Profiles, models: o.Models, dir: o.Dir, resolve: o.Resolve, special: o.Special,
+			names: o.Limits.Profiles, models: o.Models, efforts: o.Efforts, dir: o.Dir, resolve: o.Resolve, special: o.Special,
 			profiles: map[string]Profile{}, specials: map[string]Special{},
 		},
 	}

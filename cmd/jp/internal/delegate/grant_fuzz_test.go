@@ -218,7 +218,7 @@ func FuzzRefusedLeavesNothing(f *testing.F) {
 		d, err := New(Options{
 			Scope:  log.Below(),
 			Limits: Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5, Share: 1, Profiles: []string{"agent/researcher"}},
-			Resolve: func(context.Context, string, string) (Profile, error) {
+			Resolve: func(context.Context, string, []string) (Profile, error) {
 				p := researcher(9, "fs_read_file")
 				p.Config.JSON = []byte("{}")
 				return p, nil

@@ -167,7 +167,7 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	switch {
 	case o.ID == 0:
 		var err error
-		if r.Profile, err = in.catalog.profile(ctx, o.Profile, o.Model); err != nil {
+		if r.Profile, err = in.catalog.profile(ctx, o.Profile, o.overrides()); err != nil {
 			return forked{}, err
 		}
 	case o.Profile == "":

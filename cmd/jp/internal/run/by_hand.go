@@ -146,7 +146,11 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	if name == "" {
 		return nil, exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
-	profile, err := env.Profile(ctx, name, o.Model)
+	var overrides []string
+	if o.Model != "" {
+		overrides = []string{delegate.OverrideModel + o.Model}
+	}
+	profile, err := env.Profile(ctx, name, overrides)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 	s.far.mu.Unlock()
 	return delegate.Options{
 		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
-		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
+		Models: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Model: s.model, Place: s.place,
 		Placed: s.env.Tape.Put,
 		Environ: func(ctx context.Context, r delegate.Run) []string {

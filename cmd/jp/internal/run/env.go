@@ -66,8 +66,8 @@ func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
 	return env.WS.Config(src, nil, nil)
 }
 
-// Profile resolves an agent profile for a child, without the config of the workspace (NONE).
-func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
+// Profile resolves an agent profile for a child, with overrides of its config and without the config of the workspace (NONE).
+func (env *Env) Profile(ctx context.Context, name string, overrides []string) (delegate.Profile, error) {
 	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), UnderNone(""), nil))
 	if err != nil {
 		return delegate.Profile{}, err
@@ -78,8 +78,8 @@ func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Pro
 	}
 	directives := UnderNone(found.Arg)
 	var flags []profiles.Directive
-	if modelID != "" {
-		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
+	for _, text := range overrides {
+		flags = append(flags, profiles.Directive{Flag: "overrides", Text: text})
 	}
 	r, err := profiles.Resolve(src, directives, flags)
 	if err != nil {

@@ -60,12 +60,12 @@ func (o *opening) join(ctx context.Context) (err error) {
 }
 
 // childDirectives checks the command line of a delegated run against the config that its caller
-// stored. The stored config counts. The command line can only override the model, and only if no
-// override is stored.
+// stored. The stored config counts. The command line can only override the model and its reasoning,
+// and only if no override is stored.
 func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]profiles.Directive, error) {
 	if len(ds) == 0 || ds[0].Text != "NONE" {
 		for _, d := range ds {
-			if !strings.HasPrefix(d.Text, "assistant.model=") {
+			if !strings.HasPrefix(d.Text, delegate.OverrideModel) && !strings.HasPrefix(d.Text, delegate.OverrideReasoning) {
 				return nil, exit.Refusedf("--cfg %s: a delegated run takes no config but its own", d.Text)
 			}
 		}

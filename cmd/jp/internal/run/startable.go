@@ -142,7 +142,7 @@ func (env *Env) try(ctx context.Context, o *opening, stored []byte) (problems []
 // profileStarts resolves a profile as a delegation does, and checks its model and tools as its run
 // does.
 func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name string) error {
-	p, err := env.Profile(ctx, name, "")
+	p, err := env.Profile(ctx, name, nil)
 	if err == nil {
 		_, _, err = env.Model(ctx, cfg, p.Model, Waits{})
 	}

@@ -299,7 +299,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	for _, it := range b.items {
 		if it.ID == "" && !slices.Contains(names, it.Config) {
 			names = append(names, it.Config)
-			if _, err := b.env.Profile(ctx, it.Config, ""); err != nil {
+			if _, err := b.env.Profile(ctx, it.Config, nil); err != nil {
 				return nil, err
 			}
 		}
