@@ -85,10 +85,7 @@ func changedLines(before, after string) []string {
 		tail++
 	}
 	out, in := was[head:len(was)-tail], is[head:len(is)-tail]
-	show := plainLine
-	if looksSame(out, in) {
-		show = func(s string) string { return unseen.Fold(quoted(s)) }
-	}
+	show := unseen.ShowLines(out, in)
 	var lines []string
 	for _, part := range []struct {
 		mark  string
@@ -99,27 +96,4 @@ func changedLines(before, after string) []string {
 		}
 	}
 	return lines
-}
-
-// plainLine is a line as a file has it, or quoted where that would not show all of it. A tab shows
-// as four spaces.
-func plainLine(s string) string {
-	text := strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\t", "    ")
-	if unseen.Spell(text) != text || unseen.Fold(text) != text || strings.HasPrefix(strings.TrimSpace(text), `"`) {
-		return unseen.Fold(quoted(s))
-	}
-	return text
-}
-
-// looksSame reports whether a line of one list looks like another line of the other list.
-func looksSame(a, b []string) bool {
-	shown := func(line string) string { return strings.TrimRight(plainLine(line), " ") }
-	by := map[string]string{}
-	for _, line := range a {
-		by[shown(line)] = line
-	}
-	return slices.ContainsFunc(b, func(line string) bool {
-		other, ok := by[shown(line)]
-		return ok && other != line
-	})
 }
