@@ -161,9 +161,10 @@ func (s *screen) String() string {
 	return text
 }
 
-// play is a run of jp on a terminal of 20 lines.
+// play is a run of jp on a terminal.
 type play struct {
 	cols  int // 0 = 72
+	rows  int // 0 = 20
 	env   []string
 	until string // on the screen: then it is kept, and typed is
 	typed string
@@ -179,9 +180,9 @@ type step struct{ until, typed string }
 // perform runs jp and returns the screen when until was on it, and at the end.
 func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 	t.Helper()
-	cols := cmp.Or(p.cols, 72)
+	cols, rows := cmp.Or(p.cols, 72), cmp.Or(p.rows, 20)
 	master, slave := openTerminal(t)
-	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: 20}); err != nil {
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: uint16(rows)}); err != nil {
 		t.Fatal(err)
 	}
 	// At a Ctrl-C the kernel drops the output that was not read yet, which would be a matter of speed here.
@@ -215,7 +216,7 @@ func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 	}
 	var seen []byte
 	drawn := func() *screen {
-		v := newScreen(cols, 20)
+		v := newScreen(cols, rows)
 		v.show(string(seen))
 		return v
 	}
@@ -407,6 +408,38 @@ text = "Done."
 		}
 		middle, end, status := perform(t, s, play{cols: cols, args: []string{"query", "--new", "change it"}, until: "? for help", typed: "y\n"})
 		golden(t, fmt.Sprintf("change-%d.txt", cols), middle+"---- then, status "+strconv.Itoa(status)+"\n"+end)
+	}
+}
+
+// TestScreenTrust: who is asked about a workspace that has changed sees what differs, at any width.
+func TestScreenTrust(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[conversation.tools.fs_read_file]\n[conversation.tools.fs_list_files]\nrun = \"ask\"\n",
+		"AGENTS.md":       "Be kind.\nBe brief.\n",
+	})
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	for name, text := range map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/other.toml\"\n[conversation.tools.fs_read_file]\n[conversation.tools.fs_list_files]\nrun = \"unattended\"\n" +
+			"[conversation.tools.deploy]\nsource = \"local\"\ndescription = \"Deploys.\"\nsandbox = \"off\"\ncommand = \"./deploy.sh --to production\"\n",
+		"AGENTS.md": "Be kind.\nBe \x1b[31mquick\u202e.\n",
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"JP_TRUST_WORKSPACE=", "JP_PAGER=cat"}
+	for _, cols := range []int{40, 80, 200} {
+		middle, _, status := perform(t, s, play{cols: cols, rows: 50, env: env, args: []string{"query", "--new", "hi"}, until: "[y/N]", typed: "n\n"})
+		_, end, _ := perform(t, s, play{cols: cols, rows: 50, env: env, args: []string{"trust", "--diff"}})
+		if status != 6 {
+			t.Errorf("%d columns: status %d, want 6", cols, status)
+		}
+		for name, screen := range map[string]string{"trust-%d.txt": middle, "trust-diff-%d.txt": end} {
+			_, below, _ := strings.Cut(screen, "0:00:00Z\n") // the path before it is now longer, now shorter
+			golden(t, fmt.Sprintf(name, cols), below)
+		}
 	}
 }
 

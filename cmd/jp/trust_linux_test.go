@@ -180,9 +180,9 @@ func TestInitAsksAboutRest(t *testing.T) {
 	const question = "Trust this workspace? [y/N] "
 	for answer, rest := range map[string]string{"y\n": "", "n\n": "jp: workspace WORK: not trusted yet: AGENTS.md (new)\njp: `jp trust` shows what differs and asks\n"} {
 		s := newSite(t, map[string]string{"AGENTS.md": "Be kind.\n"})
-		screen, _, status := atTerminal(t, s, []exchange{{"Model: ", "ollama/qwen3\n"}, {"n is a no -- ", "\n"}, {question, answer}}, "init")
+		screen, _, status := atTerminal(t, s, []exchange{{"Model: ", "ollama/qwen3\n"}, {question, answer}}, "init")
 		screen = strings.ReplaceAll(strings.ReplaceAll(screen, "\r", ""), s.dir, "WORK")
-		if status != 0 || !strings.Contains(screen, "workspace WORK: not trusted yet") || !strings.Contains(screen, "new     AGENTS.md  sha256:") ||
+		if status != 0 || !strings.Contains(screen, "workspace WORK: not trusted yet") || !strings.Contains(screen, "\n+ instructions: AGENTS.md\n\nnew     AGENTS.md  sha256:") ||
 			strings.Contains(screen, "as it was trusted") || !strings.Contains(screen, rest) || strings.Count(screen, question) != 1 {
 			t.Errorf("%q: status %d, screen:\n%s", answer, status, screen)
 		}

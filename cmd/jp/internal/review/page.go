@@ -32,10 +32,13 @@ type Page struct {
 	Servers   []string       `json:"mcp_servers"` // lines "name: command or address", and what each reaches
 	Files     []trust.Change `json:"files"`       // all of them
 
-	Shown trust.Shown `json:"-"` // what the lines about tools and settings say
+	Differs []string   `json:"differs,omitempty"` // of AddDiffs: lines that differ from the page of the trusted state
+	Diffs   []FileDiff `json:"diffs,omitempty"`   // the same of the files
 
-	differs string       // Status for people
-	before  *trust.Shown // what was shown of the trusted state; nil = nothing
+	Shown trust.Shown `json:"-"` // what the page says
+
+	status string       // Status for people
+	before *trust.Shown // what was shown of the trusted state; nil = nothing
 }
 
 // Agent is what one agent could do.
@@ -90,7 +93,7 @@ func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	root := j.Files.Root
 	s := Page{
 		Workspace: root, Status: j.Status(), Record: j.Path, Agents: []Agent{}, Defined: []ToolGrant{}, Skills: []string{}, Texts: []string{},
-		Servers: []string{}, Files: slices.Clone(j.Changes), differs: j.Differs(),
+		Servers: []string{}, Files: slices.Clone(j.Changes), status: j.Differs(),
 	}
 	changed := map[string]bool{}
 	for _, c := range j.Changes {
@@ -157,6 +160,7 @@ func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	}
 	s.Defined = v.defined(j.Files, &s.Shown)
 	s.Servers = v.servers.Brought(j.Files)
+	s.Shown.SetPage(s.written())
 	return s, nil
 }
 

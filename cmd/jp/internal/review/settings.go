@@ -56,8 +56,9 @@ func inLine(key string) bool {
 	return slices.Contains([]string{"enable", "source", "command", "run", "sandbox", "network", "access", "env"}, first) || key == "detached" || key == "detached.tool"
 }
 
+// text returns the value, and the one without the workspace.
 func (s SettingGrant) text() string {
-	return s.Key + " = " + asJSON(s.Value) + wording.Either(s.Default == nil, "", " (without it "+asJSON(s.Default)+")")
+	return asJSON(s.Value) + wording.Either(s.Default == nil, "", " (without it "+asJSON(s.Default)+")")
 }
 
 func asJSON(v any) string {

@@ -2,14 +2,18 @@ package review
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
+	"jp/profiles"
 	"jp/profiles/tomldoc"
 	"jp/tools"
 	"jp/tools/unseen"
@@ -23,12 +27,13 @@ const (
 )
 
 // Text returns the page for a person. With a width it is the text of a question on a screen of
-// width columns: only files that changed, and no more rows than a person will read. With width 0 it
-// is not a question.
+// width columns: no more rows than a person will read, only files that changed and, if the workspace
+// was trusted before, only lines that differ. With width 0 it is not a question, and has all of it.
 func (s Page) Text(width int) string {
-	lines := s.lines(width > 0)
-	for i, line := range lines {
-		lines[i] = unseen.Spell(line)
+	lines := append(s.whole(), s.files(width > 0)...)
+	if width > 0 && s.compared() {
+		lines = slices.Concat([]string{s.heading()}, s.differences(), []string{""}, s.files(true))
+		lines = append(lines, "What was trusted before is left out: `jp trust --show` shows all, `jp trust --diff` what changed in the files.")
 	}
 	if width == 0 {
 		return strings.Join(lines, "\n") + "\n"
@@ -47,98 +52,236 @@ func (s Page) Text(width int) string {
 	return strings.Join(rows, "\n") + "\n"
 }
 
-// lines returns the lines of Text before invisible characters are spelled out. Names are quoted if
-// they could be mistaken for something else.
-func (s Page) lines(asked bool) []string {
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	status := s.differs
-	if s.TrustedAt != nil {
-		status += ", recorded " + s.TrustedAt.Format(time.RFC3339)
+// section is a part of the page: lines below a title, which no other part has. The title "" is that
+// of the last part.
+type section struct {
+	title string
+	lines []line
+}
+
+// line is a line of the page. Names in it are quoted if they could be mistaken for something else.
+type line struct {
+	subject string // beginning of text that says what the line is about
+	text    string
+	shown   bool // whether the record has what the line allows, if a record can have that
+}
+
+// sections returns what the workspace would allow, in lines.
+func (s Page) sections() []section {
+	var all []section
+	tool := func(t ToolGrant) line {
+		subject := "tool " + t.Name + ": "
+		return line{subject, subject + t.text(), s.before == nil || s.before.HasTool(t.def)}
 	}
-	add("workspace %s: %s", s.Workspace, status)
-	lines = append(lines, s.unconfined()...)
 	for _, agent := range s.Agents {
-		add("")
-		add("%s%s", agent.title(), wording.Either(agent.File == named, "", " ("+unseen.Word(agent.File)+")"))
+		in := section{title: agent.title() + wording.Either(agent.File == named, "", " ("+unseen.Word(agent.File)+")")}
+		add := func(subject, text, key string) {
+			unshown := s.before != nil && slices.ContainsFunc(agent.loosened, func(b profiles.Brought) bool {
+				return b.Key == key && !s.before.HasSetting(key, b.Value.Value)
+			})
+			in.lines = append(in.lines, line{subject, subject + text, !unshown})
+		}
 		if agent.Problem != "" {
-			add("  cannot be used%s: %s", wording.Either(len(agent.Tools)+len(agent.loosened) > 0, " by itself", ""), agent.Problem)
+			add("cannot be used", wording.Either(len(agent.Tools)+len(agent.loosened) > 0, " by itself", "")+": "+agent.Problem, "")
 		}
 		if agent.Model != "" {
-			add("  model: %s", agent.Model)
+			add(modelSubject, unseen.Word(agent.Model), "assistant.model")
 		}
 		for _, t := range agent.Tools {
-			add("%stool %s: %s", s.mark(s.before == nil || s.before.HasTool(t.def)), t.Name, t.text())
+			in.lines = append(in.lines, tool(t))
 		}
 		if len(agent.Profiles) > 0 {
-			add("  may start: %s", words(agent.Profiles, ", "))
+			add("may start: ", words(agent.Profiles, ", "), "delegation.profiles")
 		}
 		for _, g := range agent.Settings {
-			add("%ssets %s", s.mark(s.before == nil || s.before.HasSetting(g.Key, g.Value)), g.text())
+			add("sets "+g.Key+" = ", g.text(), g.Key)
 		}
-	}
-	if s.Unlisted != "" {
-		add("")
-		add("profiles that cannot be listed: %s", s.Unlisted)
+		all = append(all, in)
 	}
 	if len(s.Defined) > 0 {
-		add("")
-		add("defined, and held by no agent above (.jp/tools)")
+		in := section{title: "defined, and held by no agent above (.jp/tools)"}
+		for _, t := range s.Defined {
+			in.lines = append(in.lines, tool(t))
+		}
+		all = append(all, in)
 	}
-	for _, t := range s.Defined {
-		add("%stool %s: %s", s.mark(s.before == nil || s.before.HasTool(t.def)), t.Name, t.text())
+	last := section{}
+	add := func(subject, text string) { last.lines = append(last.lines, line{subject, subject + text, true}) }
+	if s.Unlisted != "" {
+		add("profiles that cannot be listed: ", s.Unlisted)
 	}
-	add("")
 	if len(s.Skills) > 0 {
-		add("skills: %s", words(s.Skills, "; "))
+		add("skills: ", words(s.Skills, "; "))
 	}
 	if len(s.Texts) > 0 {
-		add("instructions: %s", words(s.Texts, "; "))
+		add("instructions: ", words(s.Texts, "; "))
 	}
 	for _, server := range s.Servers {
-		add("MCP server %s", server)
+		name, rest, _ := strings.Cut(server, ": ")
+		add("MCP server "+name+": ", rest)
 	}
-	for _, f := range s.Files {
-		if !asked || f.State != "same" {
-			add("%-8s%s  %s", f.State, unseen.Word(filepath.FromSlash(f.Path)), shortStamp(f.Stamp))
+	return append(all, last)
+}
+
+const modelSubject = "model: "
+
+// compared reports whether the page of the trusted state is known.
+func (s Page) compared() bool { return s.before != nil && s.before.Page != nil }
+
+// known reports whether a line was on the page of the trusted state, below the same title, and the
+// record has what it allows. Only such a line may be left out.
+func (s Page) known(title string, l line) bool {
+	return l.shown && (!s.compared() || slices.Contains(s.before.Page[title], l.text))
+}
+
+// written is the part that a record keeps: all lines by title.
+func (s Page) written() map[string][]string {
+	all := map[string][]string{}
+	for _, in := range append(s.sections(), section{servers.Unconfined, s.unconfined()}) {
+		for _, l := range in.lines {
+			all[in.title] = append(all[in.title], l.text)
+		}
+	}
+	return all
+}
+
+// whole returns all lines, with a mark before those that are not known.
+func (s Page) whole() []string {
+	lines := append([]string{s.heading()}, warning(s.unconfined())...)
+	for _, in := range s.sections() {
+		indent := wording.Either(in.title == "", "", "  ")
+		lines = append(lines, "")
+		if in.title != "" {
+			lines = append(lines, spelled(in.title))
+		}
+		for _, l := range in.lines {
+			lines = append(lines, wording.Either(s.known(in.title, l), indent, "+ ")+spelled(l.text))
 		}
 	}
 	return lines
 }
 
-// mark begins a line: with a plus sign where what it says was not shown when the workspace was trusted.
-func (s Page) mark(shown bool) string { return wording.Either(shown, "  ", "+ ") }
+// differences returns the lines that are not known, beside those that they replace.
+func (s Page) differences() []string {
+	lines := append([]string{}, warning(slices.DeleteFunc(s.unconfined(), func(l line) bool { return s.known(servers.Unconfined, l) }))...)
+	present := s.written()
+	here := map[string]bool{} // what only moved to another title is not gone
+	for _, list := range present {
+		for _, text := range list {
+			here[text] = true
+		}
+	}
+	part := func(in section) {
+		gone := slices.DeleteFunc(slices.Clone(s.before.Page[in.title]), func(text string) bool { return slices.Contains(present[in.title], text) })
+		var rows []string
+		for _, l := range in.lines {
+			if s.known(in.title, l) {
+				continue
+			}
+			i := slices.IndexFunc(gone, func(text string) bool { return strings.HasPrefix(text, l.subject) })
+			switch {
+			case i < 0:
+				rows = append(rows, "+ "+spelled(l.text))
+			case l.subject == modelSubject:
+				rows = append(rows, "  "+spelled(gone[i])+" -> "+spelled(strings.TrimPrefix(l.text, modelSubject)))
+			default:
+				rows = append(rows, "- "+spelled(gone[i]), "+ "+spelled(l.text))
+			}
+			if i >= 0 {
+				gone = slices.Delete(gone, i, i+1)
+			}
+		}
+		for _, text := range gone {
+			if !here[text] {
+				rows = append(rows, "- "+spelled(text))
+			}
+		}
+		if len(rows) == 0 {
+			return
+		}
+		lines = append(lines, "")
+		if in.title != "" {
+			lines = append(lines, spelled(in.title))
+		}
+		lines = append(lines, rows...)
+	}
+	for _, in := range s.sections() {
+		part(in)
+	}
+	for _, title := range slices.Sorted(maps.Keys(s.before.Page)) {
+		if present[title] == nil && title != servers.Unconfined && title != "" {
+			part(section{title: title})
+		}
+	}
+	return lines
+}
 
-// unconfined warns of programs without a sandbox; it comes first.
-func (s Page) unconfined() []string {
-	var list []string
+func spelled(text string) string { return unseen.Spell(text) }
+
+// heading returns the first line.
+func (s Page) heading() string {
+	status := s.status
+	if s.TrustedAt != nil {
+		status += ", recorded " + s.TrustedAt.Format(time.RFC3339)
+	}
+	return spelled("workspace " + s.Workspace + ": " + status)
+}
+
+// files returns a line for each file; changed leaves out those that are the same.
+func (s Page) files(changed bool) (lines []string) {
+	for _, f := range s.Files {
+		if !changed || f.State != "same" {
+			lines = append(lines, fileLine(f))
+		}
+	}
+	return lines
+}
+
+func fileLine(f trust.Change) string {
+	return spelled(fmt.Sprintf("%-8s%s  %s", f.State, unseen.Word(filepath.FromSlash(f.Path)), shortStamp(f.Stamp)))
+}
+
+// unconfined has a line for each program without a sandbox.
+func (s Page) unconfined() (list []line) {
+	add := func(shown bool, format string, args ...any) {
+		list = append(list, line{text: fmt.Sprintf(format, args...), shown: shown})
+	}
 	for _, agent := range s.Agents {
 		for _, t := range agent.Tools {
 			if t.off() {
-				list = append(list, fmt.Sprintf("  tool %s of %s%s", t.Name, agent.title(), wording.Either(t.Command == "", "", ": "+t.Command)))
+				add(s.before == nil || s.before.HasTool(t.def), "tool %s of %s%s", t.Name, agent.title(), wording.Either(t.Command == "", "", ": "+t.Command))
 			}
 		}
 	}
 	for _, agent := range s.Agents {
 		for _, g := range agent.Settings {
 			if _, key, ok := run.OfTool(g.Key); ok && key == "sandbox" && g.Value == string(tools.SandboxOff) {
-				list = append(list, "  whatever tool of "+agent.title()+" gets "+g.text())
+				add(s.before == nil || s.before.HasSetting(g.Key, g.Value), "whatever tool of %s gets %s = %s", agent.title(), g.Key, g.text())
 			}
 		}
 	}
 	for _, t := range s.Defined {
 		if t.off() {
-			list = append(list, fmt.Sprintf("  tool %s of .jp/tools%s", t.Name, wording.Either(t.Command == "", "", ": "+t.Command)))
+			add(s.before == nil || s.before.HasTool(t.def), "tool %s of .jp/tools%s", t.Name, wording.Either(t.Command == "", "", ": "+t.Command))
 		}
 	}
+	return list
+}
+
+// warning is what comes first on a page: programs that nothing confines.
+func warning(list []line) []string {
 	if len(list) == 0 {
 		return nil
 	}
 	const most = 20
-	if more := len(list) - most; more > 0 {
-		list = append(list[:most], fmt.Sprintf("  and %d more", more))
+	lines := []string{servers.Unconfined}
+	for _, l := range list[:min(len(list), most)] {
+		lines = append(lines, "  "+spelled(l.text))
 	}
-	return append([]string{servers.Unconfined}, list...)
+	if more := len(list) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return lines
 }
 
 // title returns the name of the agent.

@@ -53,7 +53,7 @@ func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answ
 func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
 	width, height := p.tty.size()
 	page, left := q.Page(width, max(2*height-6, 20))
-	text, keys, mark := heading(q)+"\n"+p.lines(page), promptKeys, promptMark
+	text, keys, mark := heading(q)+"\n"+Rows(page, p.color), promptKeys, promptMark
 	if left != "" {
 		text += Line("not shown: "+left+"; p shows it") + "\n"
 		keys, mark = unreadKeys, unreadMark
@@ -77,7 +77,7 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 			return tools.Answer{Choice: tools.DenyTurn}, nil
 		case "p":
 			page, left = q.Page(width, math.MaxInt)
-			text, keys, mark = p.lines(page), promptKeys, promptMark
+			text, keys, mark = Rows(page, p.color), promptKeys, promptMark
 		case "r":
 			reason, err := p.tty.Ask(ctx, "reason: ")
 			if err != nil {
@@ -90,12 +90,13 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 
 var allows = map[bool]tools.Choice{false: tools.AllowOnce, true: tools.AllowTurn}
 
-// lines returns the rows of a page. What a change of a file removes is red, what it adds is green.
-func (p *Prompter) lines(page []tools.Row) string {
+// Rows returns the rows of a page as text. With colours what a change of a file removes is red, and
+// what it adds is green.
+func Rows(page []tools.Row, color bool) string {
 	var b strings.Builder
 	for _, row := range page {
 		text := Clean(row.Text)
-		if colour := map[byte]string{'-': "\x1b[31m", '+': "\x1b[32m"}[row.Mark]; colour != "" && p.color {
+		if colour := map[byte]string{'-': "\x1b[31m", '+': "\x1b[32m"}[row.Mark]; colour != "" && color {
 			text = colour + text + "\x1b[0m"
 		}
 		b.WriteString(text + "\n")

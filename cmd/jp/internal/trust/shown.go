@@ -20,6 +20,23 @@ type Shown struct {
 	Tools map[string][]string `json:"tools"`
 	// Settings are digests of keys with their values, sorted.
 	Settings []string `json:"settings"`
+	// Page has the lines of the page by the title that they stand below, so that the page of a later
+	// state can leave out what is the same. Nil = they were not kept. They allow nothing: see Has.
+	Page map[string][]string `json:"page,omitempty"`
+}
+
+// maxPage bounds Shown.Page, in bytes.
+const maxPage = 64 << 10
+
+// SetPage keeps the lines of the page, or none of them if they are too long.
+func (s *Shown) SetPage(lines map[string][]string) {
+	size := 0
+	for title, list := range lines {
+		size += len(title) + len(strings.Join(list, "\n"))
+	}
+	if s.Page = lines; size > maxPage {
+		s.Page = nil
+	}
 }
 
 // AddTool adds the tool d. A tool whose authority cannot be known is never shown.
@@ -99,7 +116,8 @@ func (s *Shown) without(other Shown) map[string][]string {
 	return left
 }
 
-// Plus returns s with what after has and before lacks.
+// Plus returns s with what after has and before lacks, and its page without the lines that before has
+// and after lacks.
 func (s *Shown) Plus(before, after Shown) Shown {
 	sum := Shown{Tools: maps.Clone(s.Tools), Settings: slices.Clone(s.Settings)}
 	for name, lines := range after.without(before) {
@@ -109,5 +127,21 @@ func (s *Shown) Plus(before, after Shown) Shown {
 			sum.add(name, lines...)
 		}
 	}
+	if s.Page == nil { // then what the page said is not known
+		return sum
+	}
+	page := map[string][]string{}
+	for _, title := range slices.Concat(slices.Collect(maps.Keys(s.Page)), slices.Collect(maps.Keys(after.Page))) {
+		gone := func(line string) bool {
+			return slices.Contains(before.Page[title], line) && !slices.Contains(after.Page[title], line)
+		}
+		page[title] = slices.DeleteFunc(slices.Clone(s.Page[title]), gone)
+		for _, line := range after.Page[title] {
+			if !slices.Contains(before.Page[title], line) && !slices.Contains(page[title], line) {
+				page[title] = append(page[title], line)
+			}
+		}
+	}
+	sum.SetPage(page)
 	return sum
 }

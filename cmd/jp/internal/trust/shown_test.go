@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 
 	"jp/tools"
@@ -80,5 +81,20 @@ func TestShown(t *testing.T) {
 	sum = sum.Plus(before, after)
 	if !sum.HasTool(tool("u", "true", nil)) || !sum.HasSetting("b", true) || sum.HasTool(tool("t", "true", nil)) || !after.Has(sum) || before.Has(sum) {
 		t.Errorf("%+v, want what after has and before lacks", sum)
+	}
+
+	// Of the page, too: what another process has changed meanwhile is not counted as shown.
+	base := Shown{Page: map[string][]string{"a": {"1", "2"}, "b": {"3"}}}
+	before.Page, after.Page = map[string][]string{"a": {"1", "2", "x"}, "b": {"3"}}, map[string][]string{"a": {"1", "x", "4"}, "c": {"5"}}
+	if got, want := base.Plus(before, after).Page, map[string][]string{"a": {"1", "4"}, "b": {}, "c": {"5"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("page %q, want %q", got, want)
+	}
+	unknown := Shown{}
+	if got := unknown.Plus(before, after).Page; got != nil {
+		t.Errorf("page %q, of which nothing is known", got)
+	}
+	base.SetPage(map[string][]string{"a": {strings.Repeat("x", maxPage)}})
+	if base.Page != nil {
+		t.Error("a page that is too long was kept")
 	}
 }

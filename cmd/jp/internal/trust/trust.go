@@ -336,13 +336,13 @@ func (j Judgement) Refusal() error {
 // Record records what j saw and what a person was shown of it, and nothing else, also in j. States
 // that were trusted before, even meanwhile, stay trusted as they were.
 func (g *Gate) Record(ctx context.Context, j *Judgement, shown Shown) error {
-	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, error) {
+	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, contents, error) {
 		if now == nil {
 			now = &Record{}
 		}
 		next := now.then(State{Files: maps.Clone(j.Files.Stamps), Shown: &shown})
 		j.Record, j.Changes = &next, nil
-		return next, nil
+		return next, j.Files.contents(), nil
 	})
 }
 
@@ -371,12 +371,12 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 	if err != nil {
 		return err
 	}
-	return g.change(ctx, file, canonical, func(now *Record) (Record, error) {
+	return g.change(ctx, file, canonical, func(now *Record) (Record, contents, error) {
 		there, err := look(root)
 		if err != nil {
-			return Record{}, err
+			return Record{}, nil, err
 		}
-		next := Record{Workspace: canonical, State: State{Files: map[string]string{}, Shown: &Shown{}}}
+		next := Record{Workspace: canonical, State: State{Files: map[string]string{}, Shown: &Shown{Page: map[string][]string{}}}}
 		if now != nil {
 			next = *now
 			if at := now.at(there.Stamps); len(Changes(at.trusted(there.Stamps), there.Stamps)) == 0 {
@@ -390,16 +390,16 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		}
 		before, err := shows(ctx, page, root, func(key string) bool { _, now := files[key]; return now && write == nil })
 		if err != nil {
-			return next, err
+			return next, nil, err
 		}
 		if write != nil {
 			if err := writeRecord(file, next); err != nil {
-				return next, err
+				return next, nil, err
 			}
 			if err := write(); err != nil {
 				next.Writing = nil
 				_ = writeRecord(file, next) // otherwise what was announced stays trusted, in case it appears
-				return next, err
+				return next, nil, err
 			}
 		}
 		state := State{Files: maps.Clone(next.Files), Shown: next.Shown}
@@ -409,7 +409,11 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 			sum := state.Shown.Plus(before, after)
 			state.Shown = &sum
 		}
-		return next.then(state), err
+		present := there.contents()
+		for _, data := range files {
+			present.add(data)
+		}
+		return next.then(state), present, err
 	})
 }
 

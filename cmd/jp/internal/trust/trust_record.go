@@ -242,21 +242,24 @@ func Changes(trusted, present map[string]string) []Change {
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
 // change replaces the record in file by what change returns for the present one (nil = none, or
-// none that counts), as one step: no other jp changes it meanwhile. The lock is a file of its own,
+// none that counts), and keeps the contents of its files, as one step: no other jp changes it meanwhile. The lock is a file of its own,
 // which is never removed, since the record itself is replaced.
-func (g *Gate) change(ctx context.Context, file, canonical string, change func(now *Record) (Record, error)) error {
+func (g *Gate) change(ctx context.Context, file, canonical string, change func(now *Record) (Record, contents, error)) error {
 	unlock, err := LockFile(ctx, file+".lock")
 	if err != nil {
 		return fmt.Errorf("trust record: %w", err)
 	}
 	defer unlock()
 	now, _ := readRecord(file, canonical)
-	r, err := change(now)
+	r, present, err := change(now)
 	if err != nil {
 		return err
 	}
 	r.Workspace, r.TrustedAt = canonical, time.Now().UTC().Truncate(time.Second)
-	if err := writeRecord(file, r); err != nil {
+	if err = r.keep(file, present); err == nil {
+		err = writeRecord(file, r)
+	}
+	if err != nil {
 		return fmt.Errorf("trust record: %w", err)
 	}
 	return nil

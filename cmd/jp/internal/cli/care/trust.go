@@ -13,24 +13,27 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
 
 // NewTrust returns the command `jp trust`.
 func NewTrust(g *Group) *cli.Command {
-	var show, revoke, yes bool
+	var show, diff, revoke, yes bool
 	var named []profiles.Directive
 	return g.Tree.Command(command.Spec{
 		Name: "trust", Summary: "show what this workspace would allow, and trust it",
 		About: "A workspace is code: its config gives commands to tools and lets them run. jp loads " +
 			"nothing of it before you trust it: neither .jp with everything in it, nor skills, " +
 			"AGENTS.md, CLAUDE.md or .mcp.json. You trust these files as they are now. If one " +
-			"changes, jp shows the difference and asks again. No workspace can set machine " +
+			"changes, jp shows what differs and asks again. No workspace can set machine " +
 			"settings (keys, addresses, the store), trusted or not.\n\n" +
 			"JP_TRUST_WORKSPACE=1 trusts everything that is there without a question, for CI.",
 		Flags: []*command.Option{
 			command.Bool(&show, "show", "only show what it would allow, and every file with its state"),
+			command.Bool(&diff, "diff", "only show what differs from what was trusted, also in the files"),
 			command.Bool(&revoke, "revoke", "end the trust, and the approvals of the workspace's MCP servers"),
 			command.Bool(&yes, "yes", "trust without a question"),
 			command.Call("cfg", "X", "show and trust also what this config gives, as `jp query` takes it; in order", func(text string) error {
@@ -39,21 +42,21 @@ func NewTrust(g *Group) *cli.Command {
 			}),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
-		Examples: []string{"jp trust", "jp trust --show -F json", "jp trust --yes", "jp trust --cfg dev --cfg .jp/ci.toml"},
+		Examples: []string{"jp trust", "jp trust --diff", "jp trust --show -F json", "jp trust --yes", "jp trust --cfg dev --cfg .jp/ci.toml"},
 		Run: func(ctx context.Context, _ []string) error {
-			if err := command.OnlyOne(map[string]bool{"--show": show, "--revoke": revoke, "--yes": yes}, "--show", "--revoke", "--yes"); err != nil {
+			if err := command.OnlyOne(map[string]bool{"--show": show, "--diff": diff, "--revoke": revoke, "--yes": yes}, "--show", "--diff", "--revoke", "--yes"); err != nil {
 				return err
 			}
 			if revoke && len(named) > 0 {
 				return exit.Usagef("--cfg: not with --revoke, which ends all trust")
 			}
 			g.Review.Named = named
-			return runTrust(ctx, g, show, revoke, yes)
+			return runTrust(ctx, g, show, diff, revoke, yes)
 		},
 	})
 }
 
-func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
+func runTrust(ctx context.Context, g *Group, show, diff, revoke, yes bool) error {
 	root, err := g.WS.Root()
 	if err != nil {
 		return err
@@ -74,7 +77,7 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 			return exit.Usagef("%s: gives nothing to show or trust: %s", a.Name, a.Problem)
 		}
 	}
-	if !show && (j.Record == nil || len(j.Changes) > 0 || j.Record.Shown == nil || !j.Record.Shown.Has(s.Shown)) {
+	if !show && !diff && (j.Record == nil || len(j.Changes) > 0 || j.Record.Shown == nil || !j.Record.Shown.Has(s.Shown)) {
 		if j.Path == "" {
 			return exit.Refusedf("workspace %s: there is no folder for the record", root).WithHint("set HOME or XDG_STATE_HOME")
 		}
@@ -83,7 +86,7 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 		} else {
 			err = g.WS.Gate.Ask(ctx, &j)
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
-				f.Hint = "`jp trust` asks on a terminal; elsewhere read `jp trust --show`, then run `jp trust --yes`"
+				f.Hint = fmt.Sprintf("`jp trust` asks on a terminal; elsewhere read `jp trust --%s`, then run `jp trust --yes`", wording.Either(j.Record == nil, "show", "diff"))
 			}
 		}
 		if err != nil {
@@ -96,8 +99,17 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 			return err
 		}
 	}
+	if diff {
+		s.AddDiffs(j)
+	}
 	if g.Con.JSON() {
 		return g.Con.Document(s)
+	}
+	if diff {
+		return g.Con.Paged(func() error {
+			_, err := io.WriteString(g.Con.IO.Out, term.Rows(s.DiffRows(wording.Either(g.Con.Pretty(), g.Con.IO.Width, 0)), g.Con.IO.Color))
+			return err
+		})
 	}
 	text := s.Text(0)
 	if !show {
@@ -118,8 +130,10 @@ func (g *Group) revokeTrust(ctx context.Context, root string) error {
 		return fmt.Errorf("trust record: %w", err)
 	}
 	defer unlock()
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("trust record: %w", err)
+	for _, file := range []string{file, trust.ContentsOf(file)} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("trust record: %w", err)
+		}
 	}
 	if err := g.Env.Servers.Forget(ctx); err != nil {
 		return err
