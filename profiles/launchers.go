@@ -1,9 +1,9 @@
 package profiles
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,11 +25,8 @@ func (c Config) FindLauncher(name string) (*Launcher, error) {
 	if near := suggest.Closest(name, names); near != "" {
 		hint = "did you mean " + near + "?"
 	}
-	there := "there is none"
-	if len(names) > 0 {
-		there = "there are " + strings.Join(names, ", ")
-	}
-	return nil, &Error{Key: "launcher", Msg: strconv.Quote(name) + " is no launcher of this machine: " + there, Hint: hint}
+	there := cmp.Or(strings.Join(names, ", "), "none")
+	return nil, &Error{Key: "launcher", Msg: fmt.Sprintf("there is no launcher %q: your config has %s", name, there), Hint: hint}
 }
 
 // RequireLauncher returns the launcher that the config names, nil if it names none. The *Error has

@@ -34,6 +34,7 @@ lease = "5s"`, all},
 		{`command = []`, "1: launchers.gpu: command is missing (write command = [\"ssh\", \"-T\", \"HOST\"])"},
 		{`command = "ssh -T gpu1"`, "2: launchers.gpu.command: must be a list of text, not text"},
 		{`command = [""]`, "2: launchers.gpu.command: must begin with a program, whose name is written out without {run}"},
+		{`command = ["./ssh"]`, "2: launchers.gpu.command: must begin with the name of a program or its absolute path: a relative one leads into each workspace"},
 		{`command = ["x-{run}"]`, "2: launchers.gpu.command: must begin with a program, whose name is written out without {run}"},
 		{"command = [\n'ssh',\n'a\tb']", "4: launchers.gpu.command: item 2 must not contain control characters"},
 		{`command = ["ssh", "{node}"]`, "2: launchers.gpu.command: item 2 has a placeholder that does not exist; the only one is {run}"},
@@ -117,8 +118,8 @@ func TestLauncherIsOfMachine(t *testing.T) {
 		t.Errorf("Stored = %s", stored)
 	}
 	for name, want := range map[string]string{
-		"gpu": "<nil>", "gpx": `launcher: "gpx" is no launcher of this machine: there are cpu, gpu (did you mean gpu?)`,
-		"hamster": `launcher: "hamster" is no launcher of this machine: there are cpu, gpu (write a table [launchers.hamster] with command = ["ssh", "-T", "HOST"] in your own config.toml)`,
+		"gpu": "<nil>", "gpx": `launcher: there is no launcher "gpx": your config has cpu, gpu (did you mean gpu?)`,
+		"hamster": `launcher: there is no launcher "hamster": your config has cpu, gpu (write a table [launchers.hamster] with command = ["ssh", "-T", "HOST"] in your own config.toml)`,
 	} {
 		if _, err := r.Config.FindLauncher(name); fmt.Sprint(err) != want && w.failure(err) != want {
 			t.Errorf("FindLauncher(%s) = %v", name, err)
@@ -128,10 +129,10 @@ func TestLauncherIsOfMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.RequireLauncher(); w.failure(err) != `--x: launcher: "gpx" is no launcher of this machine: there are cpu, gpu (did you mean gpu?)` {
+	if _, err := r.RequireLauncher(); w.failure(err) != `--x: launcher: there is no launcher "gpx": your config has cpu, gpu (did you mean gpu?)` {
 		t.Errorf("RequireLauncher = %v", err)
 	}
-	if _, err := (Config{}).FindLauncher("gpu"); !strings.Contains(err.Error(), `"gpu" is no launcher of this machine: there is none`) {
+	if _, err := (Config{}).FindLauncher("gpu"); !strings.Contains(err.Error(), `there is no launcher "gpu": your config has none`) {
 		t.Error(err)
 	}
 }

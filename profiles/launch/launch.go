@@ -8,6 +8,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -81,6 +82,9 @@ func CheckArgument(s string) error {
 func CheckLine(line []string) error {
 	if len(line) > 0 && (line[0] == "" || strings.Contains(line[0], placeholder)) {
 		return fmt.Errorf("must begin with a program, whose name is written out without %s", placeholder)
+	}
+	if len(line) > 0 && strings.Contains(line[0], "/") && !filepath.IsAbs(line[0]) {
+		return errors.New("must begin with the name of a program or its absolute path: a relative one leads into each workspace")
 	}
 	return nil
 }

@@ -87,13 +87,17 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 	}
 	os, osReason := fromExit(end)
 	if stored == nil && result == nil {
+		state, reason := os, osReason
 		switch {
-		case runErr != nil && end.Code < 0 && end.Cause == nil:
-			return convstore.StateError, "it could not be run: " + runErr.Error()
+		case runErr != nil && end.Code < 0 && end.Signal == 0 && end.Cause == nil:
+			state, reason = convstore.StateError, "it could not be run"
 		case os == convstore.StateOK, os == convstore.StatePartial, os == convstore.StateError && exit.Status(end.Code) != exit.Provider:
-			return convstore.StateLost, fmt.Sprintf("the process ended (exit %d) without a word", end.Code)
+			state, reason = convstore.StateLost, fmt.Sprintf("the process ended (exit %d) without a word", end.Code)
 		}
-		return os, osReason
+		if runErr != nil && end.Cause == nil { // for example because something of it is still running
+			reason += ": " + runErr.Error()
+		}
+		return state, reason
 	}
 
 	state, reason := convstore.StateOK, ""

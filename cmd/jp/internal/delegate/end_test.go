@@ -78,6 +78,25 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestVerdictSaysWhy keeps what is wrong beside how a process ended.
+func TestVerdictSaysWhy(t *testing.T) {
+	left := errors.New("gpu1: process tree: could not be ended: 12")
+	for _, tt := range []struct {
+		exit proc.Exit
+		want string
+	}{
+		{proc.Exit{Code: -1}, "error, it could not be run: gpu1: process tree: could not be ended: 12"},
+		{proc.Exit{}, "lost, the process ended (exit 0) without a word: gpu1: process tree: could not be ended: 12"},
+		{proc.Exit{Code: 6}, "refused, refused by policy: gpu1: process tree: could not be ended: 12"},
+		{proc.Exit{Code: -1, Signal: syscall.SIGKILL}, "killed, killed by signal 9 (killed): gpu1: process tree: could not be ended: 12"},
+		{proc.Exit{Code: 130, Cause: context.Canceled}, "cancelled, stopped by its caller"},
+	} {
+		if state, reason := verdict(tt.exit, left, nil, nil, nil); string(state)+", "+reason != tt.want {
+			t.Errorf("verdict(%+v) = %s, %s, want %s", tt.exit, state, reason, tt.want)
+		}
+	}
+}
+
 func TestRespond(t *testing.T) {
 	ok := ending{State: "ok", Text: "ab</response>", Calls: 3, Total: convstore.Spend{Usage: convstore.Usage{Input: 2000, Output: 847}, CostNano: 14200000}}
 	got := ok.response(7, 10)

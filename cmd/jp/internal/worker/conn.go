@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -43,6 +44,9 @@ type conn struct {
 	stdin  *os.File      // to the launcher
 	stdout *os.File      // from it
 	stop   func()        // ends the launcher
+	said   *words        // of the launcher
+	exited chan struct{} // closed when the launcher has ended
+	how    error         // how it has ended; set when exited is closed
 	ended  chan struct{} // closed when no launcher of the connection is left
 
 	over chan struct{}      // closed when nothing more is read or written
@@ -60,6 +64,7 @@ type conn struct {
 	heard    time.Duration // when the latest line was read, by proc.SinceBoot
 	answered time.Duration // when the latest word was given that extends the lease of the node
 	owed     uint64        // number of the latest question
+	cut      string        // why it was ended here; "" = it was not
 	wake     chan struct{} // has an element when there is a question to answer
 }
 
@@ -83,7 +88,9 @@ func newConn(p *Pool) *conn {
 const (
 	lastWait    = time.Second            // for what a launcher has said, when it has ended
 	againAfter  = 200 * time.Millisecond // between two launches, twice as long each time
-	maxLastText = 2 << 10                // bytes of the last words of a launcher
+	pause       = 2 * time.Second        // between two connections that cannot be made, twice as long each time
+	maxPause    = 2 * time.Minute
+	maxLastText = 2 << 10 // bytes of the last words of a launcher
 )
 
 // make starts launchers until one leads to a node. Then it serves the connection to its end.
@@ -112,6 +119,7 @@ func (c *conn) make() {
 		close(c.ready)
 		return
 	}
+	c.pool.made()
 	c.pool.Log.Info("worker", "launcher", c.pool.Name, "host", c.host, "build", c.hello.Build)
 	go c.speak()
 	close(c.ready)
@@ -135,9 +143,8 @@ func (c *conn) launch() (done func(), again bool, err error) {
 	}
 	c.stdin, c.stdout, c.lines = stdin, stdout, newLines(stdout, stdin)
 	ctx, stop := context.WithCancel(context.Background())
-	said := &words{}
-	ended := make(chan struct{})
-	var how error // how the launcher has ended; set when ended is closed
+	said, exited := &words{}, make(chan struct{})
+	c.said, c.exited = said, exited
 	run := "jp-" + strings.ToLower(rand.Text()[:12])
 	command := l.Line(run)
 	started := sync.OnceFunc(func() {
@@ -161,8 +168,8 @@ func (c *conn) launch() (done func(), again bool, err error) {
 			err = &ExitError{exit}
 		}
 		_ = stdout.SetReadDeadline(time.Now().Add(lastWait)) // somebody else may have it open
-		how = err
-		close(ended)
+		c.how = err
+		close(exited)
 	}()
 	c.stop = func() {
 		stdin.Close()
@@ -170,7 +177,7 @@ func (c *conn) launch() (done func(), again bool, err error) {
 	}
 	done = func() {
 		c.stop()
-		<-ended
+		<-exited
 		stdout.Close()
 	}
 	queue := time.AfterFunc(l.Queue, func() {
@@ -196,8 +203,8 @@ func (c *conn) launch() (done func(), again bool, err error) {
 		var cut *os.PathError
 		if reason == io.EOF || errors.As(reason, &cut) { // how it has ended says more
 			c.stop()
-			<-ended
-			reason = fmt.Errorf("%w before it led to a worker%s", how, said)
+			<-exited
+			reason = fmt.Errorf("%w before it led to a worker%s", c.how, said)
 		}
 		err = &StepError{Step: c.hello.failedStep(state), Host: c.host, Cause: reason, Err: c.pool.failed(state, "%v", reason)}
 	}
@@ -255,23 +262,26 @@ func (w *words) Write(p []byte) (int, error) {
 }
 
 // String returns what was said, as the end of a message.
-func (w *words) String() string {
+func (w *words) String() string { return cmp.Or(w.text(), ", and said nothing") }
+
+// text is String, or "" where nothing was said.
+func (w *words) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := strings.Join(strings.FieldsFunc(brief.UTF8(string(w.buf)), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if text = unseen.Spell(strings.TrimSpace(text)); text == "" {
-		return ", and said nothing"
+		return ""
 	}
 	return ": " + text
 }
 
 // read obeys the node until the connection is over, and returns why.
 func (c *conn) read() *delegate.EndError {
-	lost := &delegate.EndError{State: convstore.StateLost, Reason: fmt.Sprintf("no word for %v from %s", c.pool.Launcher.Lease, c.host)}
 	for {
 		m, err := c.lines.next()
 		if err == nil && !c.hears() {
-			return lost
+			c.end(c.silent())
+			err = io.EOF
 		}
 		if err == nil {
 			err = c.obey(m)
@@ -280,9 +290,40 @@ func (c *conn) read() *delegate.EndError {
 			return &delegate.EndError{State: convstore.StateError, Reason: fmt.Sprintf("the worker on %s broke the protocol: %s", c.host, bad.Reason)}
 		}
 		if err != nil {
-			return lost
+			return &delegate.EndError{State: convstore.StateLost, Reason: c.lost()}
 		}
 	}
+}
+
+// lost returns why the connection is lost, of which nothing more can be read.
+func (c *conn) lost() string {
+	c.mu.Lock()
+	cut := c.cut
+	c.mu.Unlock()
+	if cut != "" {
+		return cut
+	}
+	c.stdin.Close()
+	select {
+	case <-c.exited:
+		return fmt.Sprintf("launcher %s: %v, and with it the connection to %s%s", c.pool.Name, c.how, c.host, c.said.text())
+	case <-time.After(lastWait):
+		return "the worker on " + c.host + " has ended without a word"
+	}
+}
+
+// end ends the connection from here, and says why.
+func (c *conn) end(why string) {
+	c.mu.Lock()
+	if c.cut == "" {
+		c.cut = why
+	}
+	c.mu.Unlock()
+	c.stdout.Close() // ends read
+}
+
+func (c *conn) silent() string {
+	return fmt.Sprintf("no word for %v from %s", c.pool.Launcher.Lease, c.host)
 }
 
 // hears notes that a line was read, and reports whether that was in time.
@@ -296,8 +337,6 @@ func (c *conn) hears() bool {
 	c.heard = now
 	return true
 }
-
-var errLeft = errors.New("the worker has ended")
 
 func (c *conn) obey(m message) error {
 	switch m.verb {
@@ -320,7 +359,8 @@ func (c *conn) obey(m message) error {
 		return nil
 	case verbBye:
 		c.pool.Log.Info("worker has ended", "launcher", c.pool.Name, "host", c.host, "why", plain(string(m.text), maxText))
-		return errLeft
+		c.end(fmt.Sprintf("the worker on %s has ended: %s", c.host, plain(string(m.text), maxText)))
+		return io.EOF
 	}
 	c.mu.Lock()
 	ch := c.channels[m.channel]
@@ -395,8 +435,11 @@ func (c *conn) speak() {
 			c.mu.Lock()
 			late := proc.SinceBoot()-c.heard > c.pool.Launcher.Lease
 			c.mu.Unlock()
-			if late || c.lines.stuck() > c.pool.Launcher.Lease {
-				c.stdout.Close() // ends read, which knows why
+			switch {
+			case late:
+				c.end(c.silent())
+			case c.lines.stuck() > c.pool.Launcher.Lease:
+				c.end(fmt.Sprintf("%s has read nothing for %v", c.host, c.pool.Launcher.Lease))
 			}
 		case <-said:
 			wake = c.wake
@@ -539,7 +582,7 @@ func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(ho
 			go func() { _ = c.lines.write(message{verb: verbStop, channel: n}) }()
 			continue
 		case <-late:
-			c.stdout.Close() // it does not say what it must: the node is lost
+			c.end("the worker on " + c.host + " does not say how a sub-agent that was stopped has ended")
 			late = nil
 			continue
 		case <-over:

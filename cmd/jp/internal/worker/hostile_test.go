@@ -85,8 +85,15 @@ func init() {
 				_ = l.write(message{verb: streamWire, channel: 1, text: make([]byte, maxChunk)})
 			}
 		}),
-		"bye":  raw("1 bye 0 terminated\n"),
-		"dead": fake(nil, func(*lines) { os.Exit(0) }),
+		"bye": raw("1 bye 0 terminated\n"),
+		"dead": fake(nil, func(*lines) {
+			fmt.Fprintln(os.Stderr, "no route")
+			os.Exit(3)
+		}),
+		"closes": fake(nil, func(*lines) {
+			os.Stdout.Close()
+			time.Sleep(time.Hour)
+		}),
 		"mute": raw(""),
 		"alive": fake(nil, func(l *lines) { // and never says how the child has ended
 			for l.write(message{verb: verbAlive, text: l.mark()}) == nil {
@@ -105,6 +112,13 @@ func init() {
 			_ = newLines(nil, os.Stdout).writeFirst(helloWord, hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: nonce, Host: "gpu1"})
 			select {}
 		},
+		"later": func() int { // leads to a node the third time
+			if os.Mkdir("first", 0o700) == nil || os.Mkdir("second", 0o700) == nil {
+				fmt.Fprintln(os.Stderr, "not yet")
+				return 1
+			}
+			return node(os.Stdin)
+		},
 		"once": func() int { // leads to a node the first time
 			if os.Mkdir("once", 0o700) != nil {
 				fmt.Fprintln(os.Stderr, "no second node")
@@ -121,7 +135,6 @@ func (l *lines) mark() []byte { return fmt.Append(nil, l.sent+1) }
 
 // TestNodeBreaksRules runs a job on nodes that do not keep to the rules.
 func TestNodeBreaksRules(t *testing.T) {
-	const lost = "no word for 300ms from gpu1"
 	for _, tt := range []struct {
 		launcher string
 		state    convstore.State
@@ -149,9 +162,10 @@ func TestNodeBreaksRules(t *testing.T) {
 		{"chunk", convstore.StateError, "32769 bytes of a stream in one line"},
 		{"long", convstore.StateError, "a line of more than 262144 bytes"},
 		{"overrun", convstore.StateError, `"wire" of channel 1: not allowed now`},
-		{"bye", convstore.StateLost, lost},
-		{"dead", convstore.StateLost, lost},
-		{"mute", convstore.StateLost, lost},
+		{"bye", convstore.StateLost, "the worker on gpu1 has ended: terminated"},
+		{"dead", convstore.StateLost, "launcher gpu: it ended (exit 3), and with it the connection to gpu1: no route"},
+		{"closes", convstore.StateLost, "the worker on gpu1 has ended without a word"},
+		{"mute", convstore.StateLost, "no word for 300ms from gpu1"},
 	} {
 		t.Run(tt.launcher, func(t *testing.T) {
 			t.Parallel()

@@ -37,11 +37,14 @@ type Pool struct {
 	end      context.CancelFunc
 	starting chan struct{} // has an element for each launch that has not led to a node
 	stopWait time.Duration // from the word to stop to the end of a process
+	clock    func() time.Duration
 
 	mu    sync.Mutex
 	conns []*conn
 	freed chan struct{} // closed when a place is free or a connection gone; then there is another one
-	err   error         // why the latest connection could not be made; no other is tried while it is set
+	err   error         // why the latest connection could not be made; no other is tried before again
+	fails int           // connections in a row that could not be made
+	again time.Duration // by clock
 }
 
 var _ delegate.Runner = (*Pool)(nil)
@@ -50,7 +53,7 @@ var _ delegate.Runner = (*Pool)(nil)
 func NewPool(o Options) *Pool {
 	p := &Pool{
 		Options: o, freed: make(chan struct{}), starting: make(chan struct{}, o.Launcher.Starting),
-		stopWait: childGrace + drainWait,
+		stopWait: childGrace + drainWait, clock: proc.SinceBoot,
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
@@ -128,7 +131,7 @@ func (p *Pool) pick(depth int) (*conn, chan struct{}, error) {
 	switch {
 	case p.life.Err() != nil:
 		return nil, nil, errClosed
-	case p.err != nil && len(p.conns) == 0:
+	case p.err != nil && len(p.conns) == 0 && p.clock() < p.again:
 		return nil, nil, p.err
 	}
 	var c *conn
@@ -137,9 +140,10 @@ func (p *Pool) pick(depth int) (*conn, chan struct{}, error) {
 			c = at
 		}
 	}
-	more := len(p.conns) < p.Launcher.Workers && p.err == nil
+	more := len(p.conns) < p.Launcher.Workers && (p.err == nil || p.clock() >= p.again)
 	switch {
 	case more && (c == nil || c.load > 0):
+		p.again = p.clock() + maxPause // one is tried after an error, until made or drop
 		c = newConn(p)
 		p.conns = append(p.conns, c)
 		go c.make()
@@ -165,14 +169,25 @@ func (p *Pool) free() {
 	p.freed = make(chan struct{})
 }
 
+// made notes that a connection could be made.
+func (p *Pool) made() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err, p.fails = nil, 0
+}
+
 // drop removes a connection that is over, or could not be made because of err. After one that was
-// made another may be.
+// made another may be at once; after one that was not, in a while.
 func (p *Pool) drop(c *conn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns = slices.DeleteFunc(p.conns, func(at *conn) bool { return at == c })
 	if p.life.Err() == nil {
 		p.err = err
+	}
+	if err != nil {
+		p.again = p.clock() + min(pause<<min(p.fails, 10), maxPause)
+		p.fails++
 	}
 	p.free()
 }

@@ -371,6 +371,41 @@ func TestLaunchFails(t *testing.T) {
 	}
 }
 
+// TestLaunchAgain runs jobs where launches fail at first: another is tried after a pause, which is
+// longer each time.
+func TestLaunchAgain(t *testing.T) {
+	p := pool(t, "later", nil)
+	now := time.Hour
+	p.clock = func() time.Duration { return now }
+	run := func() string {
+		exit, err := p.Run(t.Context(), newJob(t, "environ").Job)
+		launched := 0
+		for _, name := range []string{"first", "second"} {
+			if _, err := os.Stat(filepath.Join(p.Dir, name)); err == nil {
+				launched++
+			}
+		}
+		return fmt.Sprint(exit.Code, " ", launched, " ", err)
+	}
+	const not = "launcher gpu: it ended (exit 1) before it led to a worker: not yet"
+	for _, tt := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{0, "-1 1 " + not},
+		{pause - 1, "-1 1 " + not},
+		{1, "-1 2 " + not},
+		{2*pause - 1, "-1 2 " + not},
+		{1, "0 2 <nil>"},
+		{0, "0 2 <nil>"},
+	} {
+		now += tt.after
+		if got := run(); got != tt.want {
+			t.Fatalf("after %v: %s, want %s", tt.after, got, tt.want)
+		}
+	}
+}
+
 // TestProbe looks at a node.
 func TestProbe(t *testing.T) {
 	host, _ := os.Hostname()
