@@ -23,6 +23,10 @@ type TurnStart struct {
 	// Limits are the limits of the session that begins; nil = none. They are not used in a
 	// delegated conversation.
 	Limits *Limits `json:"limits,omitempty"`
+
+	// Asked identifies what the turn is asked. It is not part of the event, and not used in a run
+	// that was reserved: see Child.
+	Asked Digest `json:"-"`
 }
 
 // UserMessage is what the user asked for, or the caller of a sub-agent.
@@ -97,6 +101,10 @@ type ModelCall struct {
 type TurnEnd struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
+
+	// Personal marks an end that a person's decision led to. It is not part of the event: the turn
+	// is no Answer.
+	Personal bool `json:"-"`
 }
 
 // ConfigDelta says what changed in the configuration. Appending one also replaces the

@@ -110,7 +110,7 @@ func (c *checker) problem(format string, args ...any) {
 
 func (c *checker) run(ctx context.Context) error {
 	for _, step := range []func() error{
-		c.readRecords, c.checkImports, c.checkListing, c.checkTree, c.readEvents, c.checkEventIDs, c.checkTurns, c.compare,
+		c.readRecords, c.checkImports, c.checkListing, c.checkTree, c.readEvents, c.checkEventIDs, c.checkTurns, c.checkAnswers, c.compare,
 		c.checkConfigs, c.checkDelegations, c.checkExpiring, c.checkSessions,
 	} {
 		if err := step(); err != nil {
@@ -281,7 +281,7 @@ func (c *checker) readEvents() error {
 			n.turns++
 			n.open = true
 			n.since = Spend{n.usage, n.cost, n.unpriced}
-			if v := c.t.Bucket(db.Turns).Get(db.TurnKey(id, n.turns)); len(v) != 8 || db.Num(v) != seq {
+			if v := c.t.Bucket(db.Turns).Get(db.TurnKey(id, n.turns)); len(v) != 8 && len(v) != 8+len(Digest{}) || db.Num(v) != seq {
 				c.problem("conversation %s: turn %d is not indexed", id, n.turns)
 			}
 		case TurnEnd:
@@ -334,6 +334,21 @@ func (c *checker) checkTurns() error {
 		n := c.found[id]
 		n.indexed++
 		c.found[id] = n
+		if d := v[min(8, len(v)):]; len(d) > 0 && c.t.Bucket(db.Answers).Get(append(bytes.Clone(d), k...)) == nil {
+			c.problem("turns: %x is not in answers", k)
+		}
+		return nil
+	})
+}
+
+func (c *checker) checkAnswers() error {
+	return c.t.Prefixed(db.Answers, nil, func(k, _ []byte) error {
+		a, err := answerAt(k)
+		if err != nil {
+			c.problem("answers: %w", err)
+		} else if v := c.t.Bucket(db.Turns).Get(db.TurnKey(a.ID, a.Turn)); len(v) < 8 || !bytes.HasPrefix(k, v[8:]) || len(v) == 8 {
+			c.problem("answers: %x belongs to no turn that was asked this", k)
+		}
 		return nil
 	})
 }

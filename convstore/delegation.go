@@ -77,6 +77,9 @@ type Standing struct {
 	// Existing returns the delegation that a call of Caller made before. Valid only inside admit.
 	Existing func(call string) (Delegation, bool)
 
+	// Answer is View.Answer, in v. Valid only inside admit.
+	Answer func(v View, d Digest, of ID) (Answer, bool, error)
+
 	// Labelled returns Caller's own children by delegation that have this label, oldest first.
 	// Valid only inside admit.
 	Labelled func(key, value string) ([]Conversation, error)
@@ -98,6 +101,7 @@ type Child struct {
 	Model       string
 	Role        string // of a new child; an existing one keeps its own
 	Grant       Grant
+	Asked       Digest // of what this run is asked; zero = its answer is not found again
 	Config      Config // of a new child; an existing one keeps its own unless this has JSON
 
 	ToolsTotal  int // number of tools that the profile asked for

@@ -46,7 +46,7 @@
 // # The file
 //
 // Integers are big-endian: u8, u32, u64. The word id means a conversation's ID as u64, secs a time
-// in seconds since 1970 with the sign bit inverted, and text all bytes to the end.
+// in seconds since 1970 with the sign bit inverted, digest 32 bytes, and text all bytes to the end.
 //
 //	bucket         key         value
 //	meta           "schema"    u64          version of this drawing
@@ -59,6 +59,8 @@
 //	events         id u64      event        by sequence number from 1, see internal/stored
 //	event_ids      id text     u64          event id: sequence number
 //	turns          id u32      u64          turn from 1: sequence number of its first event
+//	turns          id u32      u64 digest   the same, if its end answers what has that digest
+//	answers        digest id u32  nothing   those turns, see Answer
 //	delegations    id u64      json         root of the ledger, number: Delegation
 //	calls          id text     id u64 u32   caller, tool call: the delegation's key, the caller's turn
 //	open           id u64      open         unsettled delegations: child, caller and more, see account.go
@@ -74,7 +76,7 @@
 //	parent link depth title hidden pinned archived_at expires_at labels
 //	created_at updated_at profile profile_arg profile_hash model role grant
 //	last_seq events turns children hidden_children usage cost_nano unpriced
-//	turn_open state reason run last run_state run_reason
+//	turn_open asked state reason run last run_state run_reason
 //	until limits since below call made after
 //
 // An import takes many transactions. It first writes the events, event_ids and turns of its

@@ -202,6 +202,9 @@ func (t *tx) remove(ids []ID) error {
 				return err
 			}
 		}
+		if err := t.dropAnswers(id); err != nil {
+			return err
+		}
 		for _, n := range []db.BucketNumber{db.Events, db.EventIDs, db.Turns, db.Calls} {
 			if err := t.DropPrefixed(n, id.key()); err != nil {
 				return err

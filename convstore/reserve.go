@@ -157,6 +157,7 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 		d, ok, err := t.delegationOfCall(s.root, call)
 		return d, ok && err == nil
 	}
+	st.Answer = func(v View, d Digest, of ID) (Answer, bool, error) { return v.answer(t, d, of) }
 	st.Labelled = func(key, value string) ([]Conversation, error) { return s.labelled(t, key, value) }
 	return st, root.Turns, nil
 }
@@ -228,6 +229,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if run := caller.run(); run != nil && run.Root == ledger {
 		d.Within = run.Number
 	}
+	rec.Asked = c.Asked.asked()
 	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase()}
 	if err := t.Save(id, rec); err != nil {
 		return err
@@ -409,6 +411,12 @@ func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err err
 		}
 	case !begun && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new
 		rec.RunState, rec.RunReason = d.State, d.Reason
+	}
+	if !begun || d.State != StateOK || rec.State != StateOK {
+		rec.Asked = nil
+	}
+	if err := t.saveAnswer(d.Child, rec); err != nil {
+		return own, total, err
 	}
 	return own, total, t.Save(d.Child, rec)
 }

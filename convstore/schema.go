@@ -9,7 +9,7 @@ import (
 )
 
 // schemaVersion is the version of the drawing in the package comment.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // migration migrates a store from one schema version to the next.
 type migration struct {
@@ -24,6 +24,7 @@ var migrations = []migration{
 	{1, makeListing},
 	{2, makeImports},
 	{3, markImported},
+	{4, makeAnswers},
 }
 
 // makeListing adds the listing, which version 1 did not have, with an entry for every conversation.
@@ -88,6 +89,10 @@ func markImported(t *tx) error {
 		return t.Save(id, r)
 	})
 }
+
+// makeAnswers adds the bucket for answers, which version 4 did not have. Turns of before have no
+// digest and answer nothing.
+func makeAnswers(t *tx) error { return t.MakeBucket(db.Answers) }
 
 // migrate runs all steps that lead to version want, inside the transaction. It fails on a store of
 // a later version.

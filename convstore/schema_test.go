@@ -62,6 +62,11 @@ func (s shape) matches(b []byte) bool {
 				return false
 			}
 			b = b[1:]
+		case "digest":
+			if len(b) < len(Digest{}) {
+				return false
+			}
+			b = b[len(Digest{}):]
 		case "text":
 			return len(b) > 0
 		case "nothing":
@@ -189,7 +194,7 @@ func richStore(t *testing.T) *Store {
 		Title: "root", Labels: map[string]string{"k": "v"}, Config: Config{JSON: []byte("{}"), Tools: []string{"a", "b"}},
 	})
 	l := mustLock(t, s, root.ID)
-	mustAppend(t, l, TurnStart{}, UserMessage{Text: "hello"}, ToolCall{ID: "c1", Name: "jp_query", Arguments: []byte(`{}`)})
+	mustAppend(t, l, TurnStart{Asked: Digest{1}}, UserMessage{Text: "hello"}, ToolCall{ID: "c1", Name: "jp_query", Arguments: []byte(`{}`)})
 	rs, err := l.Below().Reserve(ctx, admit(Child{Call: "c1", Title: "open", Hidden: true}, Child{Call: "c2", Title: "settled"}))
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +204,7 @@ func richStore(t *testing.T) *Store {
 		t.Fatal(err)
 	}
 	mustAppend(t, l, ModelCall{Model: "m", Usage: Usage{Input: 1}}, TurnEnd{State: StateOK})
+	mustAppend(t, l, TurnStart{}, TurnEnd{State: StateOK})
 	if _, err := s.Fork(ctx, root.ID, Fork{ExpiresAt: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
@@ -381,6 +387,27 @@ func TestMigrateImports(t *testing.T) {
 	setSchema(t, s.Path(), 2)
 	if made := mustImport(t, s, importedSeven); made != 1 {
 		t.Errorf("%d conversations were imported, want 1", made)
+	}
+}
+
+// TestMigrateAnswers brings a store of version 4, which knew no answers, to the present one.
+func TestMigrateAnswers(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	mustAppend(t, l, TurnStart{}, TurnEnd{State: StateOK})
+	bolt := rawOpen(t, s.Path(), false)
+	err := bolt.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("answers")) })
+	if err := errors.Join(err, bolt.Close()); err != nil {
+		t.Fatal(err)
+	}
+	setSchema(t, s.Path(), 4)
+	if a, ok, err := s.Answer(t.Context(), Digest{1}, 0); ok || err != nil {
+		t.Errorf("Answer = %v, %v, %v, want none", a, ok, err)
+	}
+	mustAppend(t, l, TurnStart{Asked: Digest{1}}, TurnEnd{State: StateOK})
+	if a, ok, err := s.Answer(t.Context(), Digest{1}, c.ID); a != (Answer{c.ID, 2}) || !ok || err != nil {
+		t.Errorf("Answer = %v, %v, %v, want turn 2", a, ok, err)
 	}
 }
 

@@ -368,7 +368,7 @@ func (t *tx) span(id ID, r *record, turns Range) (first, last uint64, err error)
 // turnStart returns the sequence number of a turn's first event.
 func (t *tx) turnStart(id ID, turn int) (uint64, error) {
 	v := t.Bucket(db.Turns).Get(db.TurnKey(id, turn))
-	if len(v) != 8 {
+	if len(v) != 8 && len(v) != 8+len(Digest{}) {
 		return 0, t.Damaged("conversation %s: turn %d is not indexed", id, turn)
 	}
 	return db.Num(v), nil

@@ -20,6 +20,7 @@ const (
 	Events
 	EventIDs
 	Turns
+	Answers
 	Delegations
 	Calls
 	OpenDelegations
@@ -41,6 +42,7 @@ var BucketNames = [bucketCount]string{
 	Events:          "events",
 	EventIDs:        "event_ids",
 	Turns:           "turns",
+	Answers:         "answers",
 	Delegations:     "delegations",
 	Calls:           "calls",
 	OpenDelegations: "open",
