@@ -77,6 +77,9 @@ type Standing struct {
 	// Existing returns the delegation that a call of Caller made before. Valid only inside admit.
 	Existing func(call string) (Delegation, bool)
 
+	// Config returns the stored config of such a descendant. Valid only inside admit.
+	Config func(ID) (Config, error)
+
 	// Answer is View.Answer, in v. Valid only inside admit.
 	Answer func(v View, d Digest, of ID) (Answer, bool, error)
 
@@ -101,7 +104,7 @@ type Child struct {
 	Model       string
 	Role        string // of a new child; an existing one keeps its own
 	Grant       Grant
-	Asked       Digest // of what this run is asked; zero = its answer is not found again
+	Asked       Digest // of what this run is asked; zero, or Replayed = its answer is not found again
 	Config      Config // of a new child; an existing one keeps its own unless this has JSON
 
 	ToolsTotal  int // number of tools that the profile asked for

@@ -157,6 +157,12 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 		d, ok, err := t.delegationOfCall(s.root, call)
 		return d, ok && err == nil
 	}
+	st.Config = func(id ID) (Config, error) {
+		if _, err := s.within(t, id); err != nil {
+			return Config{}, err
+		}
+		return t.Config(id)
+	}
 	st.Answer = func(v View, d Digest, of ID) (Answer, bool, error) { return v.answer(t, d, of) }
 	st.Labelled = func(key, value string) ([]Conversation, error) { return s.labelled(t, key, value) }
 	return st, root.Turns, nil
@@ -229,7 +235,9 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if run := caller.run(); run != nil && run.Root == ledger {
 		d.Within = run.Number
 	}
-	rec.Asked = c.Asked.asked()
+	if rec.Asked = nil; !c.Replayed {
+		rec.Asked = c.Asked.asked()
+	}
 	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase()}
 	if err := t.Save(id, rec); err != nil {
 		return err

@@ -5,12 +5,13 @@ set -eu
 
 usage() {
   cat <<'TEXT'
-usage: workflow.sh [-p] [-k PATTERN] GOAL [QUESTION...]
+usage: workflow.sh [-p] [-r] [-k PATTERN] GOAL [QUESTION...]
 
 Researchers answer the QUESTIONs at the same time (without any: what GOAL touches), a planner makes a plan of what they
 found, the main agent carries it out and then looks at what it did. stdout is the main agent's last word.
 
   -p          stop at the plan and print it
+  -r          do not ask again what was answered before: a question or plan with the same words and agent is reused
   -k PATTERN  also hand the planner what earlier conversations said about PATTERN
 
 exit status: that of the first step that failed, else 7 when a step was stopped at a limit, else 0
@@ -19,10 +20,11 @@ TEXT
 
 say() { printf 'workflow: %s\n' "$*" >&2; }
 
-plan_only='' pattern=''
-while getopts pk:h option; do
+plan_only='' pattern='' reuse=''
+while getopts prk:h option; do
   case $option in
     p) plan_only=yes ;;
+    r) reuse=--reuse ;;
     k) pattern=$OPTARG ;;
     h) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -78,7 +80,7 @@ say "conversation $root"
 n=0
 for question; do
   n=$((n + 1))
-  jp query --id new --root-id "$root" --config agent/researcher --no-activate --hidden -- "$question" \
+  jp query --id new --root-id "$root" --config agent/researcher --no-activate --hidden $reuse -- "$question" \
     </dev/null >"$work/finding.$n" &
   pids="$pids $!"
 done
@@ -101,7 +103,7 @@ done
   done
 } >"$work/findings"
 plan() {
-  jp query --id new --root-id "$root" --config agent/planner --no-activate --hidden -- "Make a plan for: $goal" <"$work/findings" >"$work/plan"
+  jp query --id new --root-id "$root" --config agent/planner --no-activate --hidden $reuse -- "Make a plan for: $goal" <"$work/findings" >"$work/plan"
 }
 step 'the plan' plan
 if [ -n "$plan_only" ]; then
@@ -109,7 +111,7 @@ if [ -n "$plan_only" ]; then
   exit "$partial"
 fi
 
-# Implement and review: two turns of the main agent. It asks a researcher again where the plan leaves something open.
+# Implement and review: two turns of the main agent, which change files and so run each time. It asks a researcher again where the plan leaves something open.
 implement() {
   jp query --id "$root" --no-activate -- "Carry out this plan for: $goal" <"$work/plan" >"$work/done"
 }

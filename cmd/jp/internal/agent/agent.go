@@ -74,6 +74,9 @@ type Loop struct {
 	Await    func(ctx context.Context, calls []string) error
 	Recalled func(call string) bool
 
+	Asked    convstore.Digest // of what Send is given; zero = its answer is not found again
+	Personal func() bool      // reports whether a person's word is part of how the turn went; nil = it is not
+
 	// context of a turn that Send begins; its Tokens also bound that of a resumed turn
 	Fetch     Fetch
 	Synthesis Synthesis // prompt and tools of a turn into which late results are folded
@@ -179,7 +182,7 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 	if err := h.save(ctx, abandoned(h.events)...); err != nil {
 		return Outcome{}, err
 	}
-	t, err := l.open(h, msg)
+	t, err := l.open(h, msg, l.Asked)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -204,7 +207,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		if err := h.save(ctx, abandoned(h.events)...); err != nil {
 			return Outcome{}, err
 		}
-		t, err := l.open(h, convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(h.events[start:])})
+		t, err := l.open(h, convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(h.events[start:])}, convstore.Digest{})
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -261,7 +264,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 }
 
 // open begins a new turn, which is stored with its first step.
-func (l *Loop) open(h *history, msg convstore.UserMessage) (*turn, error) {
+func (l *Loop) open(h *history, msg convstore.UserMessage, asked convstore.Digest) (*turn, error) {
 	form, err := parseForm(msg.Schema) // before anything is stored
 	if err != nil {
 		return nil, err
@@ -269,7 +272,7 @@ func (l *Loop) open(h *history, msg convstore.UserMessage) (*turn, error) {
 	if l.Change != nil {
 		h.add(*l.Change)
 	}
-	h.begin(convstore.TurnStart{Limits: l.Limits}, msg)
+	h.begin(convstore.TurnStart{Limits: l.Limits, Asked: asked}, msg)
 	return l.newTurn(h, form), nil
 }
 

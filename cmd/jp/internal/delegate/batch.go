@@ -26,6 +26,7 @@ type Row struct {
 	CostUSD        *stream.USD `json:"cost_usd"` // nil when a price is unknown
 	Calls          int         `json:"calls"`    // of its model
 	Context        string      `json:"context,omitempty"`
+	Reused         bool        `json:"reused,omitempty"`  // the answer was there before
 	Trouble        string      `json:"trouble,omitempty"` // last tool call and last messages of a child that failed
 
 	Code Code `json:"-"` // part of the rule that refused
@@ -150,7 +151,7 @@ func (o *outcome) row(err error, limit int) Row {
 	case o.State != "":
 		r.Status, r.Reason = string(o.State), o.Reason
 		r.Text, r.Trouble = strings.TrimSuffix(o.text(o.child, limit), "\n"), strings.TrimSuffix(o.trouble(), "\n")
-		r.TokensUsed, r.Calls = o.Total.Tokens(), o.Calls
+		r.TokensUsed, r.Calls, r.Reused = o.Total.Tokens(), o.Calls, o.reused
 		if o.NoContext != "" {
 			r.Context = "none: " + attribute(o.NoContext)
 		}

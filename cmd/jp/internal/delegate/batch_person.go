@@ -15,6 +15,7 @@ type Item struct {
 	Config, Query string
 	ID            string // sub-conversation to continue; "" = a new one
 	Context       string // query for its context tool, before it begins; "" = none
+	Reuse         bool   // whether an answer that is there from before will do
 	// number among all tasks of the batch, from 1; 0 = its index in the items, plus 1
 	Number int
 }
@@ -80,6 +81,9 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 				})
 				a.Want, a.Batch, a.place = most, new(Batch), i+1 // rows are reported in this order
+				if it.Reuse {
+					a.Reuse = d.readable
+				}
 				a.line(last)
 			}
 			go func() {
@@ -130,7 +134,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 
 // reread returns the answer of a run from the store.
 func (d *Delegator) reread(ctx context.Context, o outcome) string {
-	events, err := d.subtree().turn(context.WithoutCancel(ctx), o.child, o.turn)
+	events, err := turnOf(context.WithoutCancel(ctx), *d.readable, o.child, o.turn)
 	if err != nil {
 		d.ledger.warn("%s: its answer cannot be read: %v", o.child, err)
 	}

@@ -105,9 +105,14 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 			return r, fmt.Errorf("schema: %w", err)
 		}
 	}
+	r.Asked = Asked{Query: a.Query, Context: a.Context, Overrides: a.Overrides}
+	if r.schema != nil {
+		r.Asked.Schema = r.schema.JSON()
+	}
 	if tool != toolQuery && tool != toolBatch {
 		var err error
 		r.Ask, err = c.fixed(ctx, r.Ask)
+		r.Asked.Meaning = r.Profile.Meaning
 		return r, err
 	}
 	if a.ID != "" && a.ID != "new" {
@@ -128,6 +133,7 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 	r.Profile.Name = a.Config
 	if r.ID == 0 {
 		r.Profile, err = c.profile(ctx, a.Config, a.Overrides)
+		r.Asked.Meaning = r.Profile.Meaning
 	}
 	return r, err
 }

@@ -59,6 +59,10 @@ type Options struct {
 	// Special returns what a special tool stands for; nil = the caller holds none.
 	Special func(ctx context.Context, tool string) (Special, error)
 
+	// Readable is where the answers are that may be used again; nil = the conversations below the
+	// caller.
+	Readable *convstore.View
+
 	// Lanes bounds how many calls run at the same time that are each a reply by itself, like those
 	// of an MCP client. Each gets an even part of what is free; the others wait before they
 	// reserve. 0 = no bound: each call gets as much as if it were the only one.
@@ -104,6 +108,7 @@ type Delegator struct {
 	scope    convstore.Scope
 	set      tools.Set
 	inline   int // Options.InlineResult
+	readable *convstore.View
 	catalog  *catalog
 	ledger   *ledger
 	queue    *queue
@@ -151,11 +156,14 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	if o.Place == nil {
 		o.Place = func(context.Context, Below) (Place, error) { return Place{}, nil }
 	}
+	if o.Readable == nil {
+		o.Readable = &o.Scope.View
+	}
 	if o.Priced == nil {
 		o.Priced = func(string) bool { return false }
 	}
 	d := &Delegator{
-		scope: o.Scope, inline: o.InlineResult, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
+		scope: o.Scope, inline: o.InlineResult, readable: o.Readable, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
 		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
 		catalog: &catalog{
 			names: o.Limits.Profiles, models: o.Models, efforts: o.Efforts, dir: o.Dir, resolve: o.Resolve, special: o.Special,

@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type Order struct {
 	Model   string       // override of the model; "" = none
 	Title   string
 	Query   string
+	Reuse   bool // whether an answer will do that is below the caller from before
 }
 
 // Report is how a delegation ended.
@@ -54,6 +56,7 @@ type Report struct {
 	Usage    convstore.Usage
 	Cost     *int64 // nano-dollars; nil = unknown
 	Duration time.Duration
+	Reused   bool // the answer was there before, and nothing was asked
 }
 
 // Inside begins a call of a tool. Its Close ends it.
@@ -112,6 +115,9 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	if err == nil && !ok {
 		f, err = in.admit(ctx, o)
 	}
+	if a, ok := answerIn(err); ok {
+		return in.reuse(ctx, a)
+	}
 	if err != nil {
 		return Report{}, err
 	}
@@ -129,6 +135,19 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: e.Reason, Text: neutralize(e.Text), Model: del.Model,
 		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
 	}, nil
+}
+
+// reuse returns an answer below the caller.
+func (in *Inside) reuse(ctx context.Context, a convstore.Answer) (Report, error) {
+	c, err := in.ledger.scope.Get(ctx, a.ID)
+	if err != nil {
+		return Report{}, err
+	}
+	o, err := reuse(ctx, in.ledger.scope.View, a)
+	if err = cmp.Or(err, o.denied); err != nil {
+		return Report{}, err
+	}
+	return Report{Child: a.ID, Turn: a.Turn, State: o.State, Text: neutralize(o.Text), Model: c.Model, Cost: new(int64), Reused: true}, nil
 }
 
 // take returns what Fork admitted for this child, and reports whether it did.
@@ -163,6 +182,10 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	if o.Model != "" {
 		r.overrides = []string{"assistant.model=" + o.Model}
 	}
+	r.Asked.Query = o.Query
+	if o.Reuse {
+		r.Reuse = &in.ledger.scope.View
+	}
 	r.Profile.Name = o.Profile
 	switch {
 	case o.ID == 0:
@@ -170,6 +193,7 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 		if r.Profile, err = in.catalog.profile(ctx, o.Profile, o.overrides()); err != nil {
 			return forked{}, err
 		}
+		r.Asked.Meaning = r.Profile.Meaning
 	case o.Profile == "":
 		child, err := in.ledger.scope.Get(ctx, o.ID)
 		if err != nil {

@@ -87,7 +87,7 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 	for n, v := range Decide(s, l.caller, put) {
 		i := from[n]
 		if errs[i] = v.Err; v.Err != nil {
-			if !refused(v.Err) {
+			if _, known := answerIn(v.Err); !known && !refused(v.Err) {
 				return nil, nil, v.Err
 			}
 			continue

@@ -20,8 +20,12 @@ type subtree struct {
 
 // turn returns the events of one turn of a descendant, nil when there is none.
 func (t subtree) turn(ctx context.Context, child convstore.ID, turn int) ([]convstore.Event, error) {
+	return turnOf(ctx, t.scope.View, child, turn)
+}
+
+func turnOf(ctx context.Context, v convstore.View, child convstore.ID, turn int) ([]convstore.Event, error) {
 	var events []convstore.Event
-	for ev, err := range t.scope.Events(ctx, child, convstore.Turn(turn)) {
+	for ev, err := range v.Events(ctx, child, convstore.Turn(turn)) {
 		if noTurn(err) {
 			break
 		}

@@ -75,6 +75,9 @@ type Ask struct {
 	// least number of calls that share what is free, for those that come later
 	Among int
 
+	Asked Asked           // what it is asked
+	Reuse *convstore.View // view in which its answer may be, from before; nil = it is asked anew
+
 	// whether a person continues the sub-conversation ID, whatever its caller may start by itself
 	Person bool
 	Fixed  bool   // whether the tool has one profile, which a person fixed; its children are leaves
@@ -94,6 +97,7 @@ type Profile struct {
 	Model    string
 	Config   convstore.Config // resolved
 	Tools    []Tool           // tools that Config enables
+	Meaning  string           // see MeaningOf
 	MaxDepth int
 	Caps     convstore.Budget // its own token_budget and max_cost_per_session
 }
@@ -116,16 +120,21 @@ type Caller struct {
 // Verdict is the answer of the rule to one ask: the child to run, or why not.
 type Verdict struct {
 	Child convstore.Child
-	Err   error // *Refusal, or an error of the store about the ID of the ask
+	Err   error // *Refusal, *Known, or an error of the store about the ID of the ask
 }
 
 // Decide is the one rule: may the caller, as the store knows it now, run these children? It is
 // pure. The store calls it inside the transaction that forks or reserves. The asks are those of one
-// reply, in call order. An ask that is refused counts for nothing; the others share what there is.
+// reply, in call order. An ask that is refused, or answered from the store, counts for nothing; the
+// others share what there is. An answer that is there costs nothing: limits of calls and amounts do
+// not keep it back.
 func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	vs := make([]Verdict, len(asks))
 	for i, a := range asks {
 		if vs[i].Child, vs[i].Err = draft(s, c, a); vs[i].Err == nil {
+			vs[i].Err = a.known(s, &vs[i].Child)
+		}
+		if vs[i].Err == nil {
 			vs[i].Err = affordable(s, c, a, vs[i].Child)
 		}
 	}

@@ -41,6 +41,7 @@ type outcome struct {
 	child    convstore.ID // 0 = there was none yet
 	turn     int          // number of the turn that the child ran
 	recalled bool         // whether the child had run before, for an earlier try of the call
+	reused   bool         // whether the answer was there before, and nothing was asked
 	ending                // State is "" where the store has failed
 }
 
@@ -64,6 +65,9 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 			return outcome{ending: unstarted()}, context.Cause(ctx)
 		}
 	}
+	if found, ok := answerIn(a.err); ok {
+		return reuse(ctx, *a.Reuse, found)
+	}
 	if a.err != nil {
 		var busy *convstore.BusyError
 		if refused(a.err) || errors.As(a.err, &busy) {
@@ -77,6 +81,20 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 	}
 	d.aged(a.res, a.Ask)
 	return d.runner.run(ctx, a.res, a.request)
+}
+
+// reuse returns an answer that is in view.
+func reuse(ctx context.Context, v convstore.View, a convstore.Answer) (outcome, error) {
+	events, err := turnOf(ctx, v, a.ID, a.Turn)
+	if err != nil {
+		return outcome{}, err
+	}
+	o := outcome{child: a.ID, turn: a.Turn, reused: true, ending: answered(events)}
+	o.State, o.Calls = convstore.StateOK, 0
+	if o.Text == "" { // removed meanwhile
+		return outcome{denied: &convstore.NotFoundError{ID: a.ID}}, nil
+	}
+	return o, nil
 }
 
 // showDenied shows a delegation that was not begun. It has no conversation.

@@ -47,13 +47,18 @@ func (a Ask) present(s convstore.Standing) (Ask, error) {
 	return a, err
 }
 
-// queue returns a name for the child, whose calls run in call order; "" for a new child.
+// queue returns a name for what runs in call order: calls to the same child, and calls of which the
+// later may have the answer of the earlier; "" = nothing.
 func (a Ask) queue() string {
 	switch {
 	case a.Sticky != "":
 		return a.Sticky
 	case a.ID != 0:
 		return a.ID.String()
+	case a.Reuse != nil:
+		if d, err := DigestOf([]any{a.Asked, a.Model}); err == nil {
+			return string(d[:])
+		}
 	}
 	return ""
 }

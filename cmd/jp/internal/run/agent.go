@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jp/cmd/jp/internal/agent"
@@ -46,10 +47,11 @@ type Agent struct {
 	Info   model.Info       // facts about the model
 	Skills []profiles.Skill // skills that the model is offered
 
-	run    *Run
-	free   string // title that the model gave in the turn; "" = none
-	denied denials
-	span   *otel.Span // span of the latest turn, which has ended; nil = the turn was not traced
+	run     *Run
+	free    string // title that the model gave in the turn; "" = none
+	denied  denials
+	decided atomic.Bool // whether what a person said in the turn is part of its answer
+	span    *otel.Span  // span of the latest turn, which has ended; nil = the turn was not traced
 }
 
 // Agent joins config, model, tools and store. It asks no model and stores nothing.
@@ -138,12 +140,12 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	loop := &agent.Loop{
 		Log: r.Log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
 		System: slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
-		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Absent: ceiling.Forbids, Parallel: cfg.Conversation.Parallel, Around: around},
+		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: ag.delivers(policy), Absent: ceiling.Forbids, Parallel: cfg.Conversation.Parallel, Around: around},
 		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
 		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
 		Admit: ag.Sub.Admit, Release: ag.Sub.Release, Repeat: ag.Sub.Repeats, Await: ag.Sub.Await, Recalled: ag.Sub.Recalled,
-		Fetch: agent.Fetch{Tokens: contextTokens(r.Conv)},
+		Fetch: agent.Fetch{Tokens: contextTokens(r.Conv)}, Personal: ag.personal,
 	}
 	if loop.Synthesis, err = synthesis(cfg, set); err != nil {
 		return nil, err
@@ -243,6 +245,9 @@ func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
 			} else if given { // else a person has given one meanwhile
 				ag.free = free
 			}
+		}
+		if loop.Asked, err = ag.asked(); err != nil {
+			return out, err
 		}
 		loop.Fetch.Tool, loop.Fetch.Query = task.Fetch.Tool, task.Fetch.Query
 		take = func(ctx context.Context) (agent.Outcome, error) {
@@ -350,6 +355,11 @@ type Task struct {
 	Attachments []convstore.Attachment
 	Schema      json.RawMessage // schema of the answer; nil = free text
 	Fetch       agent.Fetch     // query of context_query; its Tokens are those of the run
+}
+
+// asked returns the task as the rule knows it.
+func (t Task) asked() delegate.Asked {
+	return delegate.Asked{Query: t.Text, Attachments: t.Attachments, Schema: t.Schema, Context: t.Fetch.Query}
 }
 
 // denials are the calls of tools that were not permitted. Safe for concurrent use.

@@ -32,6 +32,9 @@ func (ag *Agent) askUser(def tools.Definition) tools.Func {
 		} else if ag.run.tty != nil {
 			ag.run.aside(func() { answer, err = putQuestion(ctx, ag.run.tty, a.Question, a.Options) })
 		}
+		if !errors.Is(err, term.ErrNobody) {
+			ag.decided.Store(true)
+		}
 		switch {
 		case errors.Is(err, term.ErrNobody):
 			exclusive, _ := def.Options["exclusive"].(bool)

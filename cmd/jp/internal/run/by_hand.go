@@ -117,6 +117,8 @@ type Order struct {
 	Title      string
 	Hidden     bool
 	Want       convstore.Budget          // limit of the run
+	Task       Task                      // what is asked
+	Reuse      bool                      // whether an answer that is there from before will do; the error is then a *delegate.Known
 	Check      func(config []byte) error // called with the profile's config before anything is made; may refuse it; nil = no check
 }
 
@@ -154,7 +156,11 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want, Asked: o.Task.asked()}
+	ask.Asked.Meaning = profile.Meaning
+	if o.Reuse {
+		ask.Reuse = &st.store.View
+	}
 	reserve := func(commit bool) ([]*convstore.Reservation, error) {
 		return st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
 			v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]

@@ -27,6 +27,7 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 	hand, err := o.env.HandOver(ctx, Order{
 		Parent: parent, Directives: o.req.Directives, Session: o.req.sessionFlags(), Model: o.req.Model,
 		Title: o.req.Title.Value, Hidden: o.req.Hidden, Want: o.req.Bounds, Check: check,
+		Task: o.req.Task, Reuse: o.req.Reuse,
 	})
 	if err != nil {
 		return err
@@ -76,6 +77,13 @@ func (o *opening) reserve(ctx context.Context, model string) error {
 	}
 	ask := delegate.Ask{
 		Call: "hand-" + convstore.NewEventID(), Person: true, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
+		Asked: o.req.Task.asked(),
+	}
+	if ask.Asked.Meaning, err = delegate.MeaningOf(o.Resolved.Stored(), nil); err != nil {
+		return err
+	}
+	if o.req.Reuse {
+		ask.Reuse = &st.store.View
 	}
 	res, err := st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
 		v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]

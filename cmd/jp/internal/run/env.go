@@ -106,8 +106,13 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 	if r.Config.Delegation.MaxDepth != nil {
 		depth = *r.Config.Delegation.MaxDepth
 	}
+	meaning, err := env.meaning(ctx, r, defs)
+	if err != nil {
+		return delegate.Profile{}, err
+	}
 	return delegate.Profile{
-		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
+		Meaning: meaning,
+		Name:    name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Tools: grantable(defs, r),
 		Caps: capsOf(r.Config),
 	}, nil

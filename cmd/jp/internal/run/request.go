@@ -38,6 +38,7 @@ type Request struct {
 	Limits string           // flags that set limits, for a command line that resumes the run
 
 	Task    Task
+	Reuse   bool // reports whether an answer that is there from before will do; see Agent.Known
 	Unasked bool // reports whether a new conversation is made although nothing is asked yet
 
 	Launcher command.Maybe[string] // launcher of all sub-agents; "" = none; not set = as their profiles say

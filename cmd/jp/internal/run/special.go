@@ -79,7 +79,8 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 	}
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: Names(defs)}
 	special.Profile.Tools = grantable(defs, r)
-	return special, nil
+	special.Profile.Meaning, err = s.env.meaning(ctx, r, defs)
+	return special, err
 }
 
 // leafTools returns the tables of the tools that delegation.llm_query.tools names, and the table of

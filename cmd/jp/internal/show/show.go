@@ -113,8 +113,14 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 
 // beside shows a line about the run to who watches it on a terminal.
 func (s *Show) beside(line string) {
-	io := s.con.IO
-	if s.tree == nil || !io.ErrTTY {
+	if s.tree != nil {
+		s.tree.Around(func() { dim(s.con.IO, line) })
+	}
+}
+
+// dim writes a line beside the answer, if a terminal shows it.
+func dim(io *term.IO, line string) {
+	if !io.ErrTTY {
 		return
 	}
 	line = term.Line(line)
@@ -124,7 +130,7 @@ func (s *Show) beside(line string) {
 	if io.ErrColor {
 		line = "\x1b[2m" + line + "\x1b[0m"
 	}
-	s.tree.Around(func() { fmt.Fprintln(io.Err, line) })
+	fmt.Fprintln(io.Err, line)
 }
 
 // Titling returns what shows that a model is asked for a title; nil if nothing is shown.

@@ -204,11 +204,13 @@ type Result struct {
 	Said           string `json:"said,omitempty"` // beginning of the answer of a run that failed
 	// Structured is the answer as a value, where it had to match a schema.
 	Structured json.RawMessage `json:"structured,omitempty"`
-	Model      string          `json:"model"`
-	Usage      ResultUsage     `json:"usage"`
-	CostUSD    *USD            `json:"cost_usd"`
-	SubCalls   int             `json:"sub_calls"`
-	DurationMS int64           `json:"duration_ms"`
+	// Reused marks an answer that was there before: nothing was asked, and nothing is paid.
+	Reused     bool        `json:"reused,omitempty"`
+	Model      string      `json:"model"`
+	Usage      ResultUsage `json:"usage"`
+	CostUSD    *USD        `json:"cost_usd"`
+	SubCalls   int         `json:"sub_calls"`
+	DurationMS int64       `json:"duration_ms"`
 	// TotalCostUSD includes sub-agents. It is absent where a price is unknown: readers expect a
 	// number, and would add null as 0.
 	TotalCostUSD *USD `json:"total_cost_usd,omitempty"`

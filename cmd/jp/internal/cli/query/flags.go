@@ -47,6 +47,7 @@ type options struct {
 	subCost    command.Maybe[*int64]
 	launcher   command.Maybe[string]
 	print      bool
+	reuse      bool
 	schema     command.Maybe[string]
 	input      string
 	attach     []string
@@ -117,6 +118,7 @@ func (o *options) flags() []*command.Option {
 		})...),
 		command.Group("the answer",
 			command.String(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").Alias("s", "json-schema"),
+			command.Bool(&o.reuse, "reuse", "give the answer of an earlier conversation, if one was asked exactly this; nothing is paid then"),
 			thoughts("show-reasoning", "show the model's reasoning on stderr", "full"),
 			thoughts("hide-reasoning", "do not show the reasoning (default)", "hidden"),
 		),
@@ -147,7 +149,7 @@ func (o *options) request(plain int) run.Request {
 	r := run.Request{
 		ID: o.id, New: o.fresh, Fork: o.fork, RootID: o.rootID, Title: o.title, Hidden: o.hidden, Expires: o.tmp, Role: o.role,
 		Directives: o.directives, Toggles: o.toggles, Only: o.heads.only, Prompts: o.heads.prompts,
-		Bounds: convstore.Budget{Tokens: o.maxTokens.Value, CostNano: o.maxCost.Value}, Limits: o.limits(), Launcher: o.launcher,
+		Bounds: convstore.Budget{Tokens: o.maxTokens.Value, CostNano: o.maxCost.Value}, Limits: o.limits(), Launcher: o.launcher, Reuse: o.reuse,
 	}
 	if o.model.Set {
 		r.UseModel(o.model.Value)

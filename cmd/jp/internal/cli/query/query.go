@@ -6,6 +6,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
@@ -58,6 +60,10 @@ func New(g *Group) *cli.Command {
 			"resume. An empty request cancels (status 1). So does an editor that fails or saves " +
 			"nothing. jp keeps the request as a draft until it is answered. The next --edit in " +
 			"this workspace offers the draft again.\n\n" +
+			"--reuse gives the answer of an earlier run and asks no model, if that run was asked the same " +
+			"(words, attachments, schema) of the same agent (prompt, tools, model, parameters) and ended " +
+			"ok. With --id it looks in that conversation only. It does not look at what the agent would " +
+			"find now, in files for example.\n\n" +
 			"--no-persist stores nothing. A conversation that is continued is read and not " +
 			"changed. Sub-agents are refused.\n\n" +
 			"stdout holds the answer and nothing else. Progress, warnings and errors are on " +
@@ -74,6 +80,7 @@ func New(g *Group) *cli.Command {
 			`git diff | jp query --new --edit`,
 			`jp query --new -a src -a "cmd:git log --oneline -20" "What changed in @docs/plan.md?"`,
 			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
+			`jp query --new --reuse -a src/main.go "What does this do?"`,
 			`jp query -p --resume jp-c17000000001 --output-format stream-json "Go on."`,
 			`jp query --no-persist --no-sub-calls --id . "Say that in one sentence."`,
 			`jp query --new --record run.toml "How are errors retried here?"`,
@@ -110,6 +117,12 @@ func (o *options) check(noPersist, streams bool) error {
 		return exit.Refusedf("--no-persist: not together with a delegation, whose conversation is kept")
 	case noPersist && (o.tmp.Set || o.hidden):
 		return exit.Usagef("--no-persist: not together with --tmp or --hidden, nothing is kept")
+	case o.reuse && o.fork.Set:
+		return exit.Usagef("--reuse: not together with --fork, which makes another conversation")
+	case o.reuse && noPersist:
+		return exit.Usagef("--reuse: not together with --no-persist, whose answers are not kept")
+	case o.reuse && o.input == inputStream:
+		return exit.Usagef("--reuse: not together with --input-format stream-json")
 	case o.heads.partial && !streams:
 		return exit.Usagef("--include-partial-messages: needs --output-format stream-json")
 	case o.heads.prompt.Set && !(streams && o.input == inputStream):
@@ -263,12 +276,21 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		return err
 	}
 	defer g.Env.Tape.Remove()
+	switch {
+	case o.reuse && req.Task.Text == "":
+		return exit.Usagef("--reuse: needs a question")
+	case o.reuse && g.Env.Tape != nil:
+		return exit.Usagef("--reuse: not together with a recording, which has every answer of a run")
+	}
 	s := show.New(g.Env.Con, o.showOptions(abandon))
 	req.Aside, req.Waits = s.Aside, s.Waits()
 	if o.client != nil && o.heads.prompt.Set {
 		req.Asker = clientAsker{client: o.client}
 	}
 	r, err := g.Env.Open(ctx, host, req)
+	if known := (*delegate.Known)(nil); errors.As(err, &known) {
+		return g.reused(ctx, known.Answer)
+	}
 	if err != nil {
 		return err
 	}
@@ -292,6 +314,11 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	ag, err := r.Agent(ctx)
 	if err != nil {
 		return err
+	}
+	if o.reuse && !r.Delegated {
+		if known, ok, err := ag.Known(ctx); ok || err != nil {
+			return cmp.Or(err, g.reused(ctx, known))
+		}
 	}
 	if err := r.Unarchive(ctx); err != nil {
 		return err
@@ -335,6 +362,15 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		f.Hint = "" // the hint names the temporary conversation, which is removed
 	}
 	return errors.Join(failed, left)
+}
+
+// reused shows an answer of before.
+func (g *Group) reused(ctx context.Context, a convstore.Answer) error {
+	view, err := g.Env.WS.View(ctx)
+	if err != nil {
+		return err
+	}
+	return show.WriteReused(ctx, g.Env.Con, view, a)
 }
 
 var errParentGone = errors.New("the jp that started this one is gone")
@@ -393,7 +429,7 @@ func (g *Group) inTool(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	order.Query = t.Text
+	order.Query, order.Reuse = t.Text, o.reuse
 	if strings.TrimSpace(order.Query) == "" {
 		return exit.Usagef("query: nothing to ask").WithHint("give the question as words or on stdin")
 	}

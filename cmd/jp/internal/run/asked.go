@@ -1,0 +1,103 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/wording"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// An answer is found again under a digest of what was asked. What is in it differs with who asks:
+//
+//   - A delegation, by an agent or a person: the resolved profile with its tools and skills, what of
+//     them was granted, the model and the request (delegate.Asked).
+//   - A run that a person starts: what the model is sent, and what its tools may do.
+//
+// Not in it is what an agent finds out: files, pages, the profiles of its own sub-agents.
+
+// meaning returns what a resolved profile says, see delegate.MeaningOf.
+func (env *Env) meaning(ctx context.Context, r *profiles.Resolved, defs []tools.Definition) (string, error) {
+	held := delegate.Held(defs)
+	for i, d := range defs {
+		if d.Name == SkillTool {
+			var err error
+			if held[i].Description, err = delegate.MeaningOf(r.Stored(), skillTexts(env.Skills(ctx))); err != nil {
+				return "", err
+			}
+		}
+	}
+	return delegate.MeaningOf(r.Stored(), held)
+}
+
+// skillTexts returns what the tool skill can return.
+func skillTexts(list []profiles.Skill) []delegate.HeldTool {
+	texts := make([]delegate.HeldTool, len(list))
+	for i, s := range list {
+		texts[i] = delegate.HeldTool{Name: s.Name, Description: s.Description + "\n" + s.Body}
+	}
+	return texts
+}
+
+// asked returns the digest of the run's task. Of a run that was delegated, by an agent or a person,
+// the rule has made it; nothing that a recording answers has one.
+func (ag *Agent) asked() (convstore.Digest, error) {
+	r, l := ag.run, ag.Loop
+	if r.Conv.Grant != nil || r.env.Tape.Replays() {
+		return convstore.Digest{}, nil
+	}
+	var defs []tools.Definition
+	for t := range l.Tools.Set.All() {
+		defs = append(defs, t.Definition)
+	}
+	return delegate.DigestOf(struct {
+		delegate.Asked
+		Model       string
+		System      []model.Section
+		Tools       []delegate.HeldTool
+		Skills      []delegate.HeldTool
+		Config      json.RawMessage // with the sub-agents of special tools; nil = it holds none
+		MaxTokens   int
+		Reasoning   string
+		Temperature *float64
+		MaxRounds   int
+		Window      int
+		ContextTool string
+	}{
+		r.req.Task.asked(), l.Model, l.System, delegate.Held(defs), skillTexts(ag.Skills), wording.Either(specialTools(l.Tools.Set), json.RawMessage(r.Resolved.Stored()), nil),
+		l.MaxTokens, l.Reasoning, l.Temperature, l.MaxRounds, l.Window, r.req.Task.Fetch.Tool,
+	})
+}
+
+// Known returns the turn that has answered the task of this run before; false = none has. It looks
+// in the conversation that goes on, if the run goes on with one.
+func (ag *Agent) Known(ctx context.Context) (convstore.Answer, bool, error) {
+	d, err := ag.asked()
+	if err != nil {
+		return convstore.Answer{}, false, err
+	}
+	of := ag.run.Conv.ID
+	if ag.run.made {
+		of = 0
+	}
+	return ag.run.Store.Answer(ctx, d, of)
+}
+
+// personal reports whether a person's word is part of how the turn went, so that it is no answer to
+// the same question another time.
+func (ag *Agent) personal() bool { return ag.decided.Load() || len(ag.denied.all()) > 0 }
+
+// delivers returns what asks whether a result may reach the model.
+func (ag *Agent) delivers(policy *tools.Policy) func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) {
+	return func(ctx context.Context, t tools.Tool, c tools.Call, r tools.Result) (tools.Decision, error) {
+		d, err := policy.Deliver(ctx, t, c, r)
+		if err != nil || !d.Allow {
+			ag.decided.Store(true)
+		}
+		return d, err
+	}
+}
