@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,6 +67,39 @@ func TestBatchStopped(t *testing.T) {
 	c := s.all()
 	if len(c) != 3 || c["batch of 4 queries"].Status != "cancelled" || c["escape"].Status != "cancelled" || c["quick one"].Status != "ok" {
 		t.Errorf("conversations = %+v", c)
+	}
+}
+
+// TestBatchOfAPipeStopped: a batch whose stdin stays open ends at once, and has the rows of the lines
+// that came.
+func TestBatchOfAPipeStopped(t *testing.T) {
+	s := killSite(t)
+	in, feed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer feed.Close()
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "batch", "-q", "-c", "agent/child"}, Dir: s.dir, Env: s.environ(), Stdin: in}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	fmt.Fprintln(feed, `"quick one"`)
+	rows := bufio.NewReader(out)
+	if line, err := rows.ReadString('\n'); err != nil || !strings.Contains(line, `"text":"quick answer"`) {
+		t.Fatalf("row = %q, %v", line, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(rows)
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 || len(rest) != 0 {
+		t.Errorf("exit = %d, rows %q, want 130 and no more rows", code, rest)
 	}
 }
 

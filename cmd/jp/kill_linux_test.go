@@ -87,13 +87,28 @@ func (s *site) environ() []string {
 	return append(env, s.more...)
 }
 
+// input returns a file with the stdin of what is started.
+func (s *site) input() *os.File {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "in")
+	if err := os.WriteFile(path, []byte(s.stdin), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
 // start runs this test binary as the program named by argv[0].
 func (s *site) start(env []string, argv ...string) (*exec.Cmd, *bytes.Buffer) {
 	s.t.Helper()
 	var out bytes.Buffer
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: argv, Dir: s.dir, Env: append(s.environ(), env...), Stdout: &out, Stderr: &out}
 	if s.stdin != "" {
-		cmd.Stdin = strings.NewReader(s.stdin)
+		cmd.Stdin = s.input()
 	}
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)

@@ -57,7 +57,7 @@ func (s *site) waits(argv ...string) (cmd *exec.Cmd, end func() (out string, sta
 	}
 	defer file.Close()
 	cmd = &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp"}, argv...), Dir: s.dir, Env: s.environ(), Stdout: file, Stderr: file}
-	cmd.Stdin = strings.NewReader(s.stdin)
+	cmd.Stdin = s.input()
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package delegate
 import (
 	"cmp"
 	"context"
+	"io"
 	"strconv"
 	"strings"
 
@@ -16,8 +17,8 @@ type Item struct {
 	ID            string // sub-conversation to continue; "" = a new one
 	Context       string // query for its context tool, before it begins; "" = none
 	Reuse         bool   // whether an answer that is there from before will do
-	// number among all tasks of the batch, from 1; 0 = its index in the items, plus 1
-	Number int
+	Number        int    // number among all tasks of the batch, from 1
+	Done          bool   // whether it has an answer already: it is reported in its turn, and not run
 }
 
 // NumberOf returns the number of the task that a delegation carried out in the batch with this
@@ -46,18 +47,25 @@ func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegati
 	return o.row(nil, limit), nil
 }
 
-// Batch carries out the tasks of a person, parallel of them at a time. It passes the end of each
-// task to report, in the order of the tasks, as soon as the tasks before it have been reported.
-// call identifies the batch among all calls of its caller. No task is granted more than most.
+// maxAhead is the most tasks of a batch that have begun and wait for the report of an earlier one,
+// or run.
+const maxAhead = 4096
+
+// Batch carries out the tasks of a person, parallel of them at a time. It calls next for a task when
+// there is a slot for it, until next returns an error; io.EOF says that there are no more. It passes
+// the end of each task to report, in the order of the tasks, as soon as the tasks before it have been
+// reported. call identifies the batch among all calls of its caller. No task is granted more than
+// most.
 //
 // Unlike an item of a tool call, a task is reserved only when it is about to run, so that the
 // ledger holds no more than what runs. An answer that has to wait for its turn is not held in
 // memory: it is read from the store again.
 //
-// When ctx ends, or report fails, the children that run are stopped. They are reported, and tasks
-// that have not begun are reported as cancelled. The error is the first one of report, or of the
-// store, or the cause of ctx.
-func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parallel int, most convstore.Budget, report func(Row) error) error {
+// When ctx ends, or report fails, the children that run are stopped and reported, and so are, as
+// cancelled, the tasks that next still returns. After an error of next no other task begins, and
+// those that run go on to their end. The error is the first one of report, or of the store, or the
+// cause of ctx, or that of next.
+func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Context) (Item, error), parallel int, most convstore.Budget, report func(Item, Row) error) error {
 	tool := toolBatch
 	if _, ok := d.set.Get(tool); !ok {
 		tool = toolQuery // for a conversation that holds no other
@@ -65,29 +73,42 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	type end struct {
-		item int
+		index int
+		item  Item
 		outcome
 		err error
 	}
 	ends := make(chan end)
+	ahead := make(chan struct{}, maxAhead)
+	drawn := make(chan int, 1) // number of all tasks
+	var unread error           // error of next; set before drawn is
 	go func() {
 		slots := make(chan struct{}, max(parallel, 1))
 		last := map[string]chan struct{}{}
-		for i, it := range items {
+		for index := 0; ; index++ {
 			slots <- struct{}{}
+			ahead <- struct{}{}
+			it, err := next(run)
+			if err != nil {
+				if err != io.EOF && run.Err() == nil {
+					unread = err
+				}
+				drawn <- index
+				return
+			}
 			var a admission
-			if run.Err() == nil {
-				a.request, a.err = d.catalog.request(run, itemCall(call, cmp.Or(it.Number, i+1)), tool, arguments{
+			if run.Err() == nil && !it.Done {
+				a.request, a.err = d.catalog.request(run, itemCall(call, it.Number), tool, arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 				})
-				a.Want, a.Batch, a.place = most, new(Batch), i+1 // rows are reported in this order
+				a.Want, a.Batch, a.place = most, new(Batch), index+1 // rows are reported in this order
 				if it.Reuse {
 					a.Reuse = d.readable
 				}
 				a.line(last)
 			}
 			go func() {
-				e := end{item: i, outcome: outcome{ending: unstarted()}}
+				e := end{index: index, item: it, outcome: outcome{ending: unstarted()}}
 				if a.Call != "" {
 					e.outcome, e.err = d.carryOut(run, a)
 				}
@@ -99,16 +120,22 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 
 	var failed error
 	waiting := map[int]end{}
-	for next := 0; next < len(items); {
-		e := <-ends
+	all := -1 // number of all tasks; -1 = not known yet
+	for next := 0; all < 0 || next < all; {
+		var e end
+		select {
+		case all = <-drawn:
+			continue
+		case e = <-ends:
+		}
 		if e.err != nil && run.Err() == nil { // of the store: nothing more can be run
 			failed = e.err
 			stop(e.err)
 		}
-		if e.item != next {
+		if e.index != next {
 			e.Text = "" // it is in the store
 		}
-		waiting[e.item] = e
+		waiting[e.index] = e
 		for {
 			e, ok := waiting[next]
 			if !ok {
@@ -116,20 +143,18 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 			}
 			delete(waiting, next)
 			next++
+			<-ahead
 			if e.Text == "" && e.child != 0 && e.handedIn() {
 				e.Text = d.reread(ctx, e.outcome)
 			}
 			if failed == nil {
-				if failed = report(e.row(e.err, d.inline)); failed != nil {
+				if failed = report(e.item, e.row(e.err, d.inline)); failed != nil {
 					stop(failed)
 				}
 			}
 		}
 	}
-	if failed == nil {
-		failed = context.Cause(ctx)
-	}
-	return failed
+	return cmp.Or(failed, context.Cause(ctx), unread)
 }
 
 // reread returns the answer of a run from the store.

@@ -21,7 +21,7 @@ import (
 // arguments of a call into requests. It reads the file of a profile or of a special tool once: a
 // change takes effect in the next run. Safe for concurrent use.
 type catalog struct {
-	names   []string // profiles of the enum
+	limits  Limits   // those of the caller, of which only the profiles count here
 	models  []string // models that an override may name; empty = any but script/
 	efforts []string // levels of reasoning that an override may name; empty = any
 	dir     string   // workspace: paths of profiles are relative to it
@@ -127,7 +127,7 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 		return r, err
 	}
 	// The enum is checked before anything is read: no name from a model reaches the file system.
-	if !slices.Contains(c.names, a.Config) {
+	if !c.limits.allows(a.Config) {
 		return r, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Config)
 	}
 	r.Profile.Name = a.Config
@@ -225,14 +225,14 @@ func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
 	if _, err := c.override(o.overrides()); err != nil {
 		return o, refuse(CodeProfile, "%v", err)
 	}
-	if o.Profile == "" && o.ID != 0 || slices.Contains(c.names, o.Profile) {
+	if o.Profile == "" && o.ID != 0 || c.limits.allows(o.Profile) {
 		return o, nil
 	}
 	path := filepath.Clean(o.Profile)
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(c.dir, path)
 	}
-	for _, name := range c.names {
+	for _, name := range c.limits.Profiles {
 		if !strings.HasSuffix(path, "/"+filepath.Clean(name)+".toml") {
 			continue
 		}

@@ -166,7 +166,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		scope: o.Scope, inline: o.InlineResult, readable: o.Readable, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
 		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
 		catalog: &catalog{
-			names: o.Limits.Profiles, models: o.Models, efforts: o.Efforts, dir: o.Dir, resolve: o.Resolve, special: o.Special,
+			limits: o.Limits, models: o.Models, efforts: o.Efforts, dir: o.Dir, resolve: o.Resolve, special: o.Special,
 			profiles: map[string]Profile{}, specials: map[string]Special{},
 		},
 	}

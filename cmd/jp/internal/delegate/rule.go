@@ -58,6 +58,12 @@ type Limits struct {
 	Share       float64 // part of what is left that one reply may hand down, 0 to 1
 	Timeout     time.Duration
 	Profiles    []string // profiles of the enum
+	AnyProfile  bool     // whether a person names the profiles: the enum does not count
+}
+
+// allows reports whether the caller may delegate to a profile.
+func (l Limits) allows(profile string) bool {
+	return l.AnyProfile || slices.Contains(l.Profiles, profile)
 }
 
 // Ask is one delegation that is asked for.
@@ -192,7 +198,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 
 	// 3. Profile.
-	if !a.Person && !a.Fixed && !slices.Contains(c.Limits.Profiles, a.Profile.Name) {
+	if !a.Person && !a.Fixed && !c.Limits.allows(a.Profile.Name) {
 		return convstore.Child{}, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Profile.Name)
 	}
 	if a.ID != 0 && child.Profile != a.Profile.Name {

@@ -53,6 +53,11 @@ func Refuse(con *console.Console, command string) error {
 	return nil
 }
 
+// Wanted reports whether flags, or else variables, say that a run is recorded or replayed.
+func Wanted(con *console.Console, o Options) bool {
+	return o.record.Set || o.replay.Set || con.Getenv(recordVariable) != "" || con.Getenv(replayVariable) != ""
+}
+
 // Files returns the files that flags, or else variables, name for a request; "" is none. who are
 // the words of the command line that name the model.
 func Files(con *console.Console, o Options, request string, who ...string) (record, replay string, err error) {

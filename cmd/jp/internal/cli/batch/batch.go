@@ -10,10 +10,10 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +31,6 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
-	"jp/tools/jsondoc"
 )
 
 // options are the flags of `jp batch`.
@@ -55,12 +54,16 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
 		About: "Reads one query a line: a JSON string, or an object with query and, if you like, " +
 			"config (the name of a profile), context_query, and id (a sub-conversation to " +
-			"continue; only with --root-id). Every line is checked before the first sub-agent " +
-			"starts. Without --root-id all sub-agents run below one new conversation.\n\n" +
+			"continue; only with --root-id). Without --root-id all sub-agents run below one new " +
+			"conversation.\n\n" +
+			"If stdin is a file, every line is checked before the first sub-agent starts. From a " +
+			"pipe a line runs as soon as it is there, such as those of `tail -f`; a line that is " +
+			"wrong ends the batch, after the lines before it.\n\n" +
 			"Writes one JSON object for each line, in the order of the lines, as soon as it is " +
 			"ready: conversation_id, status, reason, text, tokens_used, cost_usd and calls (to " +
 			"the model). A text is cut after 1 MiB. With -F json it writes one array.\n\n" +
-			"--total-budget and --max-cost are divided evenly among the lines. max_per_turn and " +
+			"--total-budget and --max-cost are divided evenly among the lines of a file. From a " +
+			"pipe a line may use up to half of the limit, divided by --parallel. max_per_turn and " +
 			"max_children do not apply to a new batch. With --root-id the limits of that " +
 			"conversation apply too; the row of a refused line says so.\n\n" +
 			"Status 0: all are ok. 7: all others were stopped at a limit. 6: all were refused. 1: " +
@@ -95,114 +98,38 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 	})
 }
 
-// query is one line of input.
-type query struct {
-	Query   string `json:"query"`
-	Config  string `json:"config"`
-	ID      string `json:"id"`
-	Context string `json:"context_query"`
-}
-
 // maxRow bounds the text of an answer in a row, in bytes.
 const maxRow = 1 << 20
 
-// maxLines bounds the lines of a batch.
-const maxLines = 100_000
+// maxShards bounds the parts of a batch.
+const maxShards = 100_000
 
-// read parses the lines of a batch. An error names its line, counted from 1; empty lines count too.
-func read(text string, o options) ([]delegate.Item, error) {
-	var items []delegate.Item
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		bad := func(format string, args ...any) error {
-			return exit.Usagef("batch: line %d: %s", n, fmt.Sprintf(format, args...))
-		}
-		var l query
-		into := any(&l)
-		switch {
-		case line[0] == '"':
-			into = &l.Query
-		case line[0] != '{' && json.Valid([]byte(line)):
-			return nil, bad("want a string or an object")
-		}
-		if err := jsondoc.Strict([]byte(line), into); err != nil {
-			return nil, bad("%v", err)
-		}
-		it := delegate.Item{Query: l.Query, Config: l.Config, ID: l.ID, Context: l.Context}
-		switch {
-		case strings.TrimSpace(l.Query) == "":
-			return nil, bad("query: is missing or empty")
-		case strings.ContainsRune(l.Query, 0) || strings.ContainsRune(l.Context, 0):
-			return nil, bad("query: holds a NUL byte")
-		case l.Config == "" && !o.profile.Set:
-			return nil, bad("config: is missing; --cfg PROFILE names one for all lines")
-		case l.Config == "":
-			it.Config = o.profile.Value
-		case l.Config != o.profile.Value && !profileName(l.Config):
-			return nil, bad("config: %q is not the name of a profile; only --cfg takes a path", l.Config)
-		}
-		switch {
-		case l.ID == "new":
-			it.ID = ""
-		case l.ID != "" && !o.rootID.Set:
-			return nil, bad("id: needs --root-id")
-		case l.ID != "":
-			if _, err := convstore.ParseID(l.ID); err != nil {
-				return nil, bad("id: %v", err)
-			}
-		}
-		it.Number = len(items) + 1
-		if items = append(items, it); len(items) > maxLines {
-			return nil, bad("more than %d queries", maxLines)
-		}
-	}
-	if len(items) == 0 {
-		return nil, exit.Usagef("batch: no query on stdin").WithHint(`one JSON string or object on each line, such as "What is this?"`)
-	}
-	return items, nil
-}
-
-// part returns the items of the shard, all without --shard, and sets the limits of the flags to its
-// part of them. The shards are equal but for one item, and so are their limits; all limits together
-// are those of the flags.
-func (o *options) part(items []delegate.Item) ([]delegate.Item, error) {
+// part returns the range of the shard among all queries, and sets the limits of the flags to its part
+// of them. The shards are equal but for one query, and so are their limits; all limits together are
+// those of the flags.
+func (o *options) part(all int) (from, to int, err error) {
 	if !o.shard.Set {
-		return items, nil
+		return 0, all, nil
 	}
 	first, last, ok := strings.Cut(o.shard.Value, "/")
 	i, err := strconv.Atoi(first)
 	n, wrong := strconv.Atoi(last)
-	if !ok || err != nil || wrong != nil || i < 1 || i > n || n > maxLines {
-		return nil, exit.Usagef("--shard %q: want I/N with I from 1 to N, such as 2/8", o.shard.Value)
+	if !ok || err != nil || wrong != nil || i < 1 || i > n || n > maxShards {
+		return 0, 0, exit.Usagef("--shard %q: want I/N with I from 1 to N, such as 2/8", o.shard.Value)
 	}
-	all := int64(len(items))
-	from, to := all*int64(i-1)/int64(n), all*int64(i)/int64(n)
+	from, to = int(share(int64(all), int64(i-1), int64(n))), int(share(int64(all), int64(i), int64(n)))
 	for _, limit := range []**int64{&o.tokens.Value, &o.cost.Value} {
 		if *limit != nil {
-			part := share(**limit, to, all) - share(**limit, from, all)
+			part := share(**limit, int64(to), int64(all)) - share(**limit, int64(from), int64(all))
 			*limit = &part
 		}
 	}
-	items = items[from:to]
-	for k := range items {
-		items[k].Number = k + 1
-	}
-	return items, nil
+	return from, to, nil
 }
 
 // share returns limit × k ÷ n, rounded down, for 0 ≤ k ≤ n.
 func share(limit, k, n int64) int64 {
 	return limit/n*k + limit%n*k/n
-}
-
-// profileName reports whether the text names a profile, and is neither a path nor a directive.
-func profileName(profile string) bool {
-	return profile != "NONE" && profile != "WORKSPACE" && !strings.HasPrefix(profile, ".") && !strings.HasPrefix(profile, "/") &&
-		!strings.HasPrefix(profile, "@") && !strings.HasSuffix(profile, ".toml") && !strings.ContainsAny(profile, "=")
 }
 
 func start(ctx context.Context, env *run.Env, o options) error {
@@ -213,16 +140,19 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
 	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
-		text, err := env.Con.Stdin(ctx)
+		in, text, err := openLines(ctx, env.Con, &o, record.Wanted(env.Con, o.tape))
 		if err != nil {
 			return err
 		}
-		items, err := read(text, o)
-		if err != nil {
+		first, err := in.next(ctx)
+		if err == io.EOF && in.count == 0 {
+			err = exit.Usagef("batch: no query on stdin").WithHint(`one JSON string or object on each line, such as "What is this?"`)
+		}
+		if err != nil && err != io.EOF {
 			return err
 		}
-		if items, err = o.part(items); err != nil {
-			return err
+		if err == nil {
+			in.back(first)
 		}
 		if err := s.Choose(o.launcher); err != nil {
 			return err
@@ -241,7 +171,7 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		if err := s.Store.Reconcile(ctx); err != nil { // so that the ledger counts what a killed batch has used
 			return err
 		}
-		b := &batch{env: env, session: s, o: o, items: items, total: len(items), sum: sumOf(items), line: convstore.NewEventID()}
+		b := &batch{env: env, session: s, o: o, in: in, sum: sumOf(first, o.shard.Value), line: convstore.NewEventID()}
 		defer func() {
 			for _, c := range b.claims {
 				_ = c.Close()
@@ -253,13 +183,16 @@ func start(ctx context.Context, env *run.Env, o options) error {
 				return err
 			}
 		}
+		if err := b.survey(ctx); err != nil {
+			return err
+		}
 		b.output()
-		if len(b.items) == 0 {
-			return b.finish(nil)
+		if some, err := b.answered(ctx); !some || err != nil {
+			return b.finish(err)
 		}
 		d, err := b.open(ctx)
 		if err != nil {
-			return err
+			return b.finish(err)
 		}
 		return env.Tape.End(ctx, b.run(ctx, d))
 	})
@@ -271,15 +204,11 @@ type batch struct {
 	session *run.Session
 	tree    *term.Tree
 	o       options
-	items   []delegate.Item // to run
-	total   int             // number of all queries
-	sum     string          // hash of all queries: batches with the same sum ask the same
+	in      *lines
+	sum     string   // hash of the first query: see sumOf
+	earlier *earlier // rows of the run that --resume names; nil = none
 
-	// The next three are used with --resume.
-	earlier *earlier // rows of the earlier run
-	indexes []int    // index of each item among all queries
-	written int      // number of queries whose row is written
-
+	left   int         // number of queries to run; -1 = not known: they come from a pipe
 	line   string      // prefix of the call ids of this run, unless it resumes another one
 	claims []io.Closer // locks that keep others from resuming the same runs; held to the end
 
@@ -293,19 +222,72 @@ type batch struct {
 	failed   int
 }
 
-// open checks every profile, then finds or makes the conversation on whose behalf the batch runs.
-func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
-	var names []string
-	for _, it := range b.items {
-		if it.ID == "" && !slices.Contains(names, it.Config) {
-			names = append(names, it.Config)
-			if _, err := b.env.Profile(ctx, it.Config, nil); err != nil {
-				return nil, err
-			}
+// answered writes the rows of the queries at the beginning that an earlier run has answered. It
+// reports whether there is a query after them.
+func (b *batch) answered(ctx context.Context) (more bool, err error) {
+	for {
+		it, err := b.next(ctx)
+		switch {
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, err
+		case !it.Done:
+			b.in.back(it)
+			return true, nil
+		}
+		if err := b.row(it, delegate.Row{}); err != nil {
+			return false, err
 		}
 	}
-	if n := b.o.tokens.Value; n != nil && *n < int64(len(b.items)) {
-		return nil, exit.Usagef("--total-budget: %d is less than a token for each of %d queries", *n, len(b.items))
+}
+
+// next returns the next query. Done says that an earlier run has answered it.
+func (b *batch) next(ctx context.Context) (it delegate.Item, err error) {
+	if it, err = b.in.next(ctx); err == nil && b.earlier != nil {
+		it.Done, err = b.isAnswered(ctx, it)
+	}
+	return it, err
+}
+
+// survey counts the queries to run and checks their profiles, where all lines can be read before
+// anything runs.
+func (b *batch) survey(ctx context.Context) error {
+	b.left = -1
+	if b.in.total < 0 {
+		return nil
+	}
+	b.left = 0
+	checked := map[string]bool{}
+	err := b.in.all(ctx, func(it delegate.Item) (err error) {
+		if b.earlier != nil {
+			if it.Done, err = b.isAnswered(ctx, it); it.Done || err != nil {
+				return err
+			}
+		}
+		b.left++
+		if it.ID == "" && !checked[it.Config] {
+			checked[it.Config] = true
+			_, err = b.env.Profile(ctx, it.Config, nil)
+		}
+		return err
+	})
+	if err == nil && b.earlier != nil {
+		b.env.Con.Note("%d of %d queries were answered before", b.in.total-b.left, b.in.total)
+		err = b.surplus()
+	}
+	return err
+}
+
+// open finds or makes the conversation on whose behalf the batch runs.
+func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
+	if b.left < 0 && b.o.profile.Set { // most lines are of this one
+		if _, err := b.env.Profile(ctx, b.o.profile.Value, nil); err != nil {
+			return nil, err
+		}
+	}
+	if n := b.o.tokens.Value; n != nil && *n < int64(max(b.left, 1)) {
+		return nil, exit.Usagef("--total-budget: %d is less than a token for each of %d queries", *n, max(b.left, 1))
 	}
 	cfg := b.session.Resolved.Config
 	if !cfg.Delegation.Enabled {
@@ -337,7 +319,10 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		// A person who starts a batch sets its size: only the limits of the session apply.
 		l := &caller.Limits
 		each := 1 + l.MaxChildren // a line and its sub-agents, as for a single query
-		l.MaxPerTurn, l.MaxChildren, l.Profiles = len(b.items), len(b.items)*each, names
+		l.MaxPerTurn, l.MaxChildren, l.AnyProfile = math.MaxInt32, math.MaxInt32, true
+		if b.left >= 0 {
+			l.MaxPerTurn, l.MaxChildren = b.left, b.left*each
+		}
 		if b.o.parallel.Set {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
 		}
@@ -370,12 +355,19 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	})
 }
 
-// divide sets the budget of one line. A flag's limit is divided evenly among all lines. A limit of
-// the config was not made for this batch, and most lines use little: it is divided by twice the
-// number of lines that run at the same time.
+// divide sets the budget of one line. A flag's limit is divided evenly among all lines, where their
+// number is known. A limit of the config was not made for this batch, and most lines use little: it
+// is divided by twice the number of lines that run at the same time.
 func (b *batch) divide(all convstore.Budget) {
 	lines := func(flag command.Maybe[*int64]) int {
-		return wording.Either(flag.Set, len(b.items), min(len(b.items), 2*b.parallel))
+		switch few := 2 * b.parallel; {
+		case b.left < 0:
+			return few
+		case flag.Set:
+			return b.left
+		default:
+			return min(b.left, few)
+		}
 	}
 	b.most = convstore.Budget{
 		Tokens:   convstore.Portion(all.Tokens, lines(b.o.tokens)),
@@ -385,15 +377,32 @@ func (b *batch) divide(all convstore.Budget) {
 
 // begin makes the conversation of a batch and begins its turn within the limits of session.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
-	about := "batch of " + wording.Either(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
-	if b.o.shard.Set {
-		about += ", shard " + b.o.shard.Value
-	}
+	about := b.about(b.left)
 	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
 	b.env.Con.Note("batch below %s", b.session.Conv.ID)
 	return nil
+}
+
+// about says what so many queries are in words; -1 = nobody knows how many.
+func (b *batch) about(n int) string {
+	switch {
+	case n < 0:
+		return "batch of queries"
+	case b.o.shard.Set:
+		return "batch of " + counted(n) + ", shard " + b.o.shard.Value
+	}
+	return "batch of " + counted(n)
+}
+
+// retitle gives the conversation of a batch its title when the number of its queries is known.
+func (b *batch) retitle(ctx context.Context) error {
+	if b.left >= 0 || b.session.Log == nil || b.in.err != io.EOF {
+		return nil
+	}
+	_, err := b.session.Log.Retitle(ctx, b.about(-1), b.about(b.in.read-b.earlier.count()))
+	return err
 }
 
 // run runs the batch.
@@ -403,8 +412,9 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		d.Watch(b.tree.Update)
 	}
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
-	failed := d.Batch(ctx, b.newCall(), b.items, b.parallel, b.most, b.row)
+	failed := d.Batch(ctx, b.newCall(), b.next, b.parallel, b.most, b.row)
 	b.tree.Close()
+	failed = errors.Join(failed, b.retitle(context.WithoutCancel(ctx)))
 	failed = b.finish(failed)
 	if cause := context.Cause(ctx); cause != nil && errors.Is(failed, term.ErrUnread) {
 		failed = fmt.Errorf("%w: %w", cause, term.ErrUnread) // one error for all rows that nobody read
@@ -430,29 +440,35 @@ func (b *batch) output() {
 	}
 }
 
-// finish writes the remaining rows and the end of the document, unless stdout has failed.
+// finish writes the end of the document, unless stdout has failed.
 func (b *batch) finish(failed error) error {
 	if errors.Is(failed, term.ErrClosed) || errors.As(failed, new(*term.OutError)) {
 		return failed
 	}
-	return errors.Join(failed, b.repeat(b.total), b.rows.Close(), b.out.Flush())
+	if b.earlier != nil && b.in.total < 0 {
+		b.env.Con.Note("%d of %d queries were answered before", len(b.earlier.asked), b.in.read)
+	}
+	if failed == nil && b.earlier != nil {
+		failed = b.surplus()
+	}
+	return errors.Join(failed, b.rows.Close(), b.out.Flush())
 }
 
 // row writes the row of a line. On a terminal the tree of sub-agents makes room for it.
-func (b *batch) row(r delegate.Row) (err error) {
+func (b *batch) row(it delegate.Item, r delegate.Row) (err error) {
 	if !b.env.Con.IO.OutTTY {
-		return b.write(r)
+		return b.write(it, r)
 	}
-	b.tree.Around(func() { err = b.write(r) })
+	b.tree.Around(func() { err = b.write(it, r) })
 	return err
 }
 
-func (b *batch) write(r delegate.Row) error {
-	if len(b.indexes) > 0 {
-		if err := b.repeat(b.indexes[0]); err != nil {
+func (b *batch) write(it delegate.Item, r delegate.Row) error {
+	if it.Done {
+		if err := b.repeat(it.Number - 1); err != nil {
 			return err
 		}
-		b.indexes = b.indexes[1:]
+		return b.out.Flush()
 	}
 	switch s := convstore.State(r.Status); {
 	case s == convstore.StateOK:
@@ -486,7 +502,7 @@ func (b *batch) cameTo() convstore.TurnEnd {
 
 // summary returns the number of rows for each kind of end.
 func (b *batch) summary() string {
-	parts := []string{fmt.Sprintf("%d of %d ok", b.ok, b.total)}
+	parts := []string{fmt.Sprintf("%d of %d ok", b.ok, b.in.read)}
 	for _, p := range []struct {
 		n    int
 		text string
@@ -502,9 +518,9 @@ func (b *batch) summary() string {
 func (b *batch) verdict(caller convstore.ID) error {
 	f := &exit.Error{Msg: fmt.Sprintf("conversation %s: %s", caller, b.summary())}
 	switch {
-	case b.ok == b.total:
+	case b.ok == b.in.read:
 		return nil
-	case b.refused == b.total:
+	case b.refused == b.in.read:
 		f.Code, f.Status = "refused", exit.Refused
 	case b.failed+b.refused > 0:
 		f.Code, f.Status = "failed", exit.Failed

@@ -4,19 +4,36 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
-// FuzzRead: read returns an error that names a line, or items that hold no more than a line may
+// readAll returns all queries of a text.
+func readAll(text string, o options) (items []delegate.Item, err error) {
+	in := newScanner(iotest.OneByteReader(strings.NewReader(text)), &o)
+	for {
+		it, err := in.next()
+		if err == io.EOF {
+			return items, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, it)
+	}
+}
+
+// FuzzRead: a scanner returns an error that names a line, or items that hold no more than a line may
 // hold. Items that are written as lines and read again are the same.
 func FuzzRead(f *testing.F) {
 	f.Add("\"a\"\n\n{\"query\":\"b\",\"config\":\"agent/x\",\"context_query\":\"c\"}\r\n", "p", false)
@@ -25,38 +42,39 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"query":"b","id":"new"}`, "", false)
 	f.Add("{\"query\":\"b\",\"config\":\"../x.toml\"}\n[1]\n\"a\\u0000\"\n\"a\" \"b\"", "p", true)
 	f.Add("\"\xff\"\n\"\\ud800\"", "p", true)
+	f.Add("\uFEFF\"a\"\r\n\uFEFF\"b\"", "p", true)
 	f.Fuzz(func(t *testing.T, text, profile string, below bool) {
 		var o options
 		profile = strings.ToValidUTF8(profile, "") // a line can say any other
 		o.profile.Value, o.profile.Set = profile, profile != ""
 		o.rootID.Value, o.rootID.Set = "jp-c1", below
-		items, err := read(text, o)
+		items, err := readAll(text, o)
 		var e *exit.Error
 		if err != nil {
-			if items != nil || !errors.As(err, &e) || e.Status != exit.Usage || !strings.HasPrefix(e.Msg, "batch: ") {
-				t.Fatalf("read(%q) = %d items, %#v", text, len(items), err)
+			if !errors.As(err, &e) || e.Status != exit.Usage || !strings.HasPrefix(e.Msg, "batch: line ") {
+				t.Fatalf("readAll(%q) = %#v", text, err)
 			}
 			return
 		}
 		var lines strings.Builder
 		enc := json.NewEncoder(&lines)
-		for i, it := range items {
-			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Number: i + 1}); !reflect.DeepEqual(it, want) {
-				t.Fatalf("read(%q): an item holds more than a line can: %+v", text, it)
+		for _, it := range items {
+			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context}); !reflect.DeepEqual(it, want) {
+				t.Fatalf("readAll(%q): an item holds more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {
-				t.Fatalf("read(%q): %+v", text, it)
+				t.Fatalf("readAll(%q): %+v", text, it)
 			}
 			if _, err := convstore.ParseID(it.ID); it.ID != "" && (err != nil || !below) {
-				t.Fatalf("read(%q): %+v", text, it)
+				t.Fatalf("readAll(%q): %+v", text, it)
 			}
 			if err := enc.Encode(query{it.Query, it.Config, it.ID, it.Context}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		again, err := read(lines.String(), o)
-		if err != nil || !reflect.DeepEqual(again, items) || len(items) == 0 {
-			t.Fatalf("read(%q) = %+v\nread(%q) = %+v, %v", text, items, lines.String(), again, err)
+		again, err := readAll(lines.String(), o)
+		if err != nil || !reflect.DeepEqual(again, items) {
+			t.Fatalf("readAll(%q) = %+v\nreadAll(%q) = %+v, %v", text, items, lines.String(), again, err)
 		}
 	})
 }
@@ -70,24 +88,18 @@ func TestShards(t *testing.T) {
 				var got []string
 				var tokens int64
 				for i := 1; i <= n; i++ {
-					items := make([]delegate.Item, lines)
-					for k := range items {
-						items[k] = delegate.Item{Query: strconv.Itoa(k), Number: k + 1}
-					}
 					all := limit
 					o := options{}
 					o.shard.Set, o.shard.Value = true, fmt.Sprintf("%d/%d", i, n)
 					o.tokens.Set, o.tokens.Value = true, &all
-					part, err := o.part(items)
+					from, to, err := o.part(lines)
 					if err != nil {
 						t.Fatal(err)
 					}
-					for k, it := range part {
-						got = append(got, it.Query)
-						if it.Number != k+1 {
-							t.Errorf("%d lines, shard %d/%d: item %d has number %d", lines, i, n, k, it.Number)
-						}
+					for k := from; k < to; k++ {
+						got = append(got, strconv.Itoa(k))
 					}
+					part := got[len(got)-(to-from):]
 					if *o.tokens.Value < int64(len(part)) || all != limit {
 						t.Errorf("%d lines, shard %d/%d: %d of %d tokens", lines, i, n, *o.tokens.Value, limit)
 					}

@@ -3,13 +3,12 @@ package batch
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,13 +23,30 @@ import (
 // store until their turn. A killed run may have answers in the store that are in no row, because
 // they waited for the answer to a query before them.
 type earlier struct {
+	path   string // of file, as it was given
+	last   int    // number of its rows
 	file   *os.File
-	rows   map[int]struct{ at, size int64 } // rows in the file, by the index of their query
-	stored map[int]convstore.Delegation     // answers that are only in the store, likewise
+	rows   map[int]earlierRow             // rows in the file, by the index of their query
+	stored map[int][]convstore.Delegation // what may be answers that are only in the store, likewise
+	asked  map[int]bool                   // whether the conversation of a row was compared with its query
 	read   func(convstore.Delegation) (delegate.Row, error)
 	below  convstore.ID    // conversation of the latest earlier run; 0 = none was found
 	spent  convstore.Spend // what the earlier runs have used
 	line   string          // with --root-id: prefix of the latest run and those that it resumed; "" = none was found
+}
+
+// earlierRow is a row that is ok in the file of --resume.
+type earlierRow struct {
+	at, size int64
+	id       convstore.ID
+}
+
+// count returns the number of queries that are answered.
+func (e *earlier) count() int {
+	if e == nil {
+		return 0
+	}
+	return len(e.rows) + len(e.stored)
 }
 
 func (e *earlier) known(index int) bool {
@@ -45,11 +61,10 @@ func (e *earlier) close() {
 	}
 }
 
-// resume reads the output of an earlier run of the same batch, and removes the queries that it
-// answers from those to run. It checks that each conversation that a row names was asked the query
-// of that row.
+// resume reads the output of an earlier run of the same batch, and finds what that has stored and
+// not written.
 func (b *batch) resume(ctx context.Context, path string) (err error) {
-	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
+	e := &earlier{path: path, rows: map[int]earlierRow{}, stored: map[int][]convstore.Delegation{}, asked: map[int]bool{}}
 	var below []convstore.ID // parents of the conversations that the rows name
 	file, info, err := files.OpenRegular(files.Disk{}, b.env.Con.Abs(path), os.O_RDONLY, 0)
 	if err != nil {
@@ -74,7 +89,8 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 			if err := b.findStored(ctx, below); err != nil {
 				return err
 			}
-			return b.dropAnswered()
+			b.lessSpent()
+			return nil
 		case err != nil:
 			return exit.Usagef("--resume %s: row %d: %v", path, index+1, err).
 				WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", index)
@@ -86,18 +102,17 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 		if err := json.Unmarshal(raw, &row); err != nil || row.Status == "" {
 			return exit.Usagef("--resume %s: row %d: is not a row of a batch", path, index+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
 		}
-		if index >= len(b.items) {
-			return exit.Usagef("--resume %s: has more rows than stdin has queries", path)
-		}
-		if convstore.State(row.Status) != convstore.StateOK {
+		if e.last = index + 1; convstore.State(row.Status) != convstore.StateOK {
 			continue
 		}
-		parent, err := b.answers(ctx, row.ID, index)
+		conv, err := b.named(ctx, row.ID)
 		if err != nil {
 			return exit.Usagef("--resume %s: row %d: %v", path, index+1, err)
 		}
-		below = append(below, parent)
-		e.rows[index] = struct{ at, size int64 }{dec.InputOffset() - int64(len(raw)), int64(len(raw))}
+		if !slices.Contains(below, conv.Parent) {
+			below = append(below, conv.Parent)
+		}
+		e.rows[index] = earlierRow{dec.InputOffset() - int64(len(raw)), int64(len(raw)), conv.ID}
 	}
 }
 
@@ -117,21 +132,56 @@ func endsInZeros(r io.Reader) bool {
 	}
 }
 
-// answers checks that a conversation was asked the query with this index, under its profile, and
-// returns its parent.
-func (b *batch) answers(ctx context.Context, word *string, index int) (parent convstore.ID, err error) {
+// named returns the conversation that a row names.
+func (b *batch) named(ctx context.Context, word *string) (convstore.Conversation, error) {
 	if word == nil {
-		return 0, errors.New("names no conversation")
+		return convstore.Conversation{}, errors.New("names no conversation")
 	}
 	id, err := convstore.ParseID(*word)
 	if err != nil {
-		return 0, err
+		return convstore.Conversation{}, err
 	}
+	return b.session.Store.Get(ctx, id)
+}
+
+// isAnswered reports whether an earlier run has answered a query. An answer in the store that is to
+// another query is forgotten; a row that is makes an error.
+func (b *batch) isAnswered(ctx context.Context, it delegate.Item) (bool, error) {
+	e, index := b.earlier, it.Number-1
+	if e.asked[index] || !e.known(index) {
+		return e.asked[index], nil
+	}
+	if row, ok := e.rows[index]; ok {
+		if _, err := b.answers(ctx, row.id, it); err != nil {
+			return false, exit.Usagef("--resume %s: row %d: %v", e.path, it.Number, err)
+		}
+		e.asked[index] = true
+		return true, nil
+	}
+	for _, del := range e.stored[index] { // others were removed or moved since, or are those of another batch
+		if parent, err := b.answers(ctx, del.Child, it); err == nil && parent == del.Caller {
+			e.stored[index], e.asked[index] = []convstore.Delegation{del}, true
+			return true, nil
+		}
+	}
+	delete(e.stored, index)
+	return false, nil
+}
+
+// surplus returns an error if the file has rows for more queries than there were.
+func (b *batch) surplus() error {
+	if total := max(b.in.total, b.in.read); b.earlier.last > total && (b.in.total >= 0 || b.in.err == io.EOF) {
+		return exit.Usagef("--resume %s: has more rows than stdin has queries", b.earlier.path)
+	}
+	return nil
+}
+
+// answers checks that a conversation was asked a query, under its profile, and returns its parent.
+func (b *batch) answers(ctx context.Context, id convstore.ID, it delegate.Item) (parent convstore.ID, err error) {
 	conv, err := b.session.Store.Get(ctx, id)
 	if err != nil {
 		return 0, err
 	}
-	it := b.items[index]
 	if it.ID == "" && conv.Profile != it.Config {
 		return 0, fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
 	}
@@ -143,7 +193,7 @@ func (b *batch) answers(ctx context.Context, word *string, index int) (parent co
 			return conv.Parent, nil
 		}
 	}
-	return 0, fmt.Errorf("%s was not asked query %d", id, index+1)
+	return 0, fmt.Errorf("%s was not asked query %d", id, it.Number)
 }
 
 // The labels of the conversation that a batch runs below.
@@ -178,15 +228,6 @@ func (b *batch) lineOf(call string) string {
 	rest, _, _ = strings.Cut(rest, "#")
 	line, _, _ := strings.Cut(rest, "-")
 	return line
-}
-
-// sumOf returns a hash of the queries, their order and their profiles.
-func sumOf(items []delegate.Item) string {
-	h := sha256.New()
-	for _, it := range items {
-		fmt.Fprintf(h, "%q %q %q %q\n", it.Config, it.Query, it.ID, it.Context)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // findStored finds the answers that earlier runs of this batch have stored and not written. It
@@ -343,16 +384,12 @@ func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller 
 		if line := b.earlier.line; line != "" && b.lineOf(del.Call) != line {
 			continue
 		}
-		if index < 0 || index >= b.total || del.Caller != caller {
+		if index < 0 || del.Caller != caller {
 			continue
 		}
 		b.earlier.spent = b.earlier.spent.Add(del.Total)
-		if del.State != convstore.StateOK || b.earlier.known(index) {
-			continue
-		}
-		word := del.Child.String()
-		if parent, err := b.answers(ctx, &word, index); err == nil && parent == caller { // unless it was removed or moved since
-			b.earlier.stored[index] = del
+		if _, ok := b.earlier.rows[index]; !ok && del.State == convstore.StateOK {
+			b.earlier.stored[index] = append(b.earlier.stored[index], del)
 		}
 	}
 	b.earlier.read = func(del convstore.Delegation) (delegate.Row, error) {
@@ -375,47 +412,20 @@ func (b *batch) lessSpent() {
 	}
 }
 
-// dropAnswered removes the answered queries from those to run.
-func (b *batch) dropAnswered() error {
-	rest := b.items[:0:0]
-	for index, it := range b.items {
-		if !b.earlier.known(index) {
-			rest = append(rest, it)
-			b.indexes = append(b.indexes, index)
-		}
-	}
-	b.items = rest
-	b.lessSpent()
-	b.env.Con.Note("%d of %d queries were answered before", b.total-len(rest), b.total)
-	return nil
-}
-
-// repeat writes the earlier rows of the queries before an index.
-func (b *batch) repeat(before int) error {
-	for ; b.written < before && b.earlier != nil; b.written++ {
-		if del, ok := b.earlier.stored[b.written]; ok {
-			row, err := b.earlier.read(del)
-			if err != nil {
-				return fmt.Errorf("--resume: %w", err)
-			}
-			b.ok++
-			if err := b.rows.Add(row); err != nil {
-				return err
-			}
-			continue
-		}
-		row, ok := b.earlier.rows[b.written]
-		if !ok {
-			continue
-		}
-		raw := make([]byte, row.size)
-		if _, err := b.earlier.file.ReadAt(raw, row.at); err != nil {
+// repeat writes the earlier row of the query with an index.
+func (b *batch) repeat(index int) error {
+	b.ok++
+	if list := b.earlier.stored[index]; len(list) > 0 {
+		row, err := b.earlier.read(list[0])
+		if err != nil {
 			return fmt.Errorf("--resume: %w", err)
 		}
-		b.ok++
-		if err := b.rows.Add(json.RawMessage(raw)); err != nil {
-			return err
-		}
+		return b.rows.Add(row)
 	}
-	return nil
+	row := b.earlier.rows[index]
+	raw := make([]byte, row.size)
+	if _, err := b.earlier.file.ReadAt(raw, row.at); err != nil {
+		return fmt.Errorf("--resume: %w", err)
+	}
+	return b.rows.Add(json.RawMessage(raw))
 }
