@@ -48,6 +48,8 @@ type Delegation struct {
 	// call may be made again.
 	Unstarted bool `json:"unstarted,omitzero"`
 
+	// Host is the machine of its process, as that machine calls itself; "" = this one, or none yet.
+	Host string `json:"host,omitempty"`
 	// Lease is how long its process, on another machine, may run on when the one that settles it has
 	// died; 0 = it runs on this machine.
 	Lease time.Duration `json:"lease,omitzero"`

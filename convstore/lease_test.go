@@ -32,7 +32,7 @@ func TestLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := scope.Lease(ctx, r, lease); err != nil {
+		if err := scope.Lease(ctx, r, "gpu1", lease); err != nil {
 			t.Fatal(err)
 		}
 		if turn {
@@ -57,6 +57,9 @@ func TestLease(t *testing.T) {
 		if !errors.As(err, &busy) || busy.ID != far || busy.Away <= 59*time.Minute || busy.Away > time.Hour {
 			t.Fatalf("try %d: %v", i, err)
 		}
+	}
+	if ds, err := scope.Delegations(ctx, root.ID); err != nil || len(ds) == 0 || ds[0].Host != "gpu1" || ds[0].State != StateLost {
+		t.Errorf("Delegations = %+v, %v", ds, err)
 	}
 	if c, err := st.Get(ctx, far); err != nil || c.Status != Status(StateLost) {
 		t.Errorf("Get = %+v, %v", c.Status, err)

@@ -35,7 +35,7 @@ type runner struct {
 	below       func(context.Context, Below) (Options, Arm, error)
 	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
 	model       func(context.Context, Below) wire.Model
-	place       func(context.Context, Below) (Place, error)
+	place       func(context.Context, Below) (Runner, error)
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)
@@ -90,6 +90,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	f.report(stream.Started)
 	p.unpriced(del)
 	end := p.process(ctx, res, own, r, f)
+	del.Host = f.host
 	p.checkpoint(Ended)
 
 	lasting, stop := convstore.Outlast(ctx)
@@ -141,11 +142,14 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	if err != nil {
 		return processEnd{err: err, exit: proc.Exit{Code: -1, Cause: context.Cause(timed)}}
 	}
-	runner, err := p.at(timed, own.below, res)
+	runner, err := p.place(timed, own.below)
 	if err != nil {
 		served.theirs.Close()
 		_ = served.end()
 		return processEnd{err: err, exit: proc.Exit{Code: -1}}
+	}
+	if runner == nil {
+		runner = here{p.host, p.dir}
 	}
 	stdin, asJSON := p.stdin(r)
 	said := &messageWriter{tail: tailWriter{limit: 4 << 10}}
@@ -153,10 +157,14 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	end.exit, end.err = runner.Run(served.ctx, Job{
 		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Depth: del.Depth, Environ: environ,
 		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile(), Wire: served.theirs,
+		Away: func(host string, lease time.Duration) error {
+			f.host = host
+			return p.ledger.scope.Lease(timed, res, host, lease)
+		},
 		Started: func(host string, pid int) {
 			end.pid = pid
 			at := del
-			at.PID = pid
+			at.PID, at.Host = pid, host
 			p.follow(ctx, Step{Phase: stream.Started, Delegation: at})
 			p.log.Debug("process of a sub-agent started", "child", del.Child, "host", host, "pid", pid, "profile", del.Profile)
 			p.checkpoint(Running)
@@ -171,18 +179,6 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		p.log.Error("a sub-agent crashed", "child", del.Child, "pid", end.pid, "stacks", string(said.stacks))
 	}
 	return end
-}
-
-// at returns what runs the process of a sub-agent. The store knows then for how long it may run.
-func (p *runner) at(ctx context.Context, of Below, res *convstore.Reservation) (Runner, error) {
-	at, err := p.place(ctx, of)
-	switch {
-	case err != nil:
-		return nil, err
-	case at.Runner == nil:
-		return here{p.host, p.dir}, nil
-	}
-	return at.Runner, p.ledger.scope.Lease(ctx, res, at.Lease)
 }
 
 // judge decides the one terminal state of a child from three witnesses: the operating system (end),
@@ -267,6 +263,7 @@ type follower struct {
 	place    int
 	profile  string
 	title    string
+	host     string // machine where it runs; "" = this one
 	begun    time.Time
 	tool     string
 	lastTool string
@@ -315,7 +312,7 @@ func (f *follower) end(s convstore.State, reason string) { f.emit(stream.Ended, 
 func (f *follower) emit(phase, status, reason string) {
 	f.watch(&stream.Delegation{
 		Phase: phase, ConversationID: f.child.String(), ParentID: f.caller.String(), CallID: f.call,
-		Profile: f.profile, Title: f.title, Tool: f.tool, Status: status, Reason: reason,
+		Profile: f.profile, Title: f.title, Host: f.host, Tool: f.tool, Status: status, Reason: reason,
 		Tokens: f.tokens, CostUSD: f.cost, ElapsedMS: time.Since(f.begun).Milliseconds(), Place: f.place,
 	})
 }

@@ -91,8 +91,8 @@ type Options struct {
 	// asked.
 	Model func(context.Context, Below) wire.Model
 
-	// Place returns where the process of a sub-agent runs; nil = all run here.
-	Place func(context.Context, Below) (Place, error)
+	// Place returns what runs the process of a sub-agent, nil = this machine; nil = all run here.
+	Place func(context.Context, Below) (Runner, error)
 
 	// Follow is called at each step of a delegation, with the context of its call, from any
 	// goroutine; nil = nobody follows.
@@ -154,7 +154,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		o.Model = func(context.Context, Below) wire.Model { return wire.Model{Err: errNoModel} }
 	}
 	if o.Place == nil {
-		o.Place = func(context.Context, Below) (Place, error) { return Place{}, nil }
+		o.Place = func(context.Context, Below) (Runner, error) { return nil, nil }
 	}
 	if o.Readable == nil {
 		o.Readable = &o.Scope.View

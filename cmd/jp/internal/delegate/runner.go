@@ -27,6 +27,10 @@ type Job struct {
 	Stdout, Stderr io.Writer
 	Wire           *os.File // end of its wire; Run closes it when the process has it, at the latest when it returns
 	Lock           *os.File // run lock, which the process may keep too; it stays open here
+	// Away is called before the process starts on another machine, where it may run for so long after
+	// this process. If it fails, nothing is started there and Run returns its error. If nothing could
+	// be started there, it may be called again with another machine.
+	Away func(host string, lease time.Duration) error
 	// Started is called once the process runs, with the machine and its process id there, for
 	// display; "" is this machine.
 	Started func(host string, pid int)
@@ -40,12 +44,6 @@ type EndError struct {
 }
 
 func (e *EndError) Error() string { return e.Reason }
-
-// Place is where a process runs. The zero Place is this machine.
-type Place struct {
-	Runner Runner
-	Lease  time.Duration // time for which the process may run on when this one has died
-}
 
 // here is the Runner of this machine.
 type here struct {

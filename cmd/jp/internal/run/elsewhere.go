@@ -40,27 +40,27 @@ func (s site) choose(cfg profiles.Config, flag command.Maybe[string]) error {
 
 // place is delegate.Options.Place. The config that the store has of a sub-agent names its launcher,
 // unless a person has chosen one.
-func (s site) place(ctx context.Context, of delegate.Below) (delegate.Place, error) {
+func (s site) place(ctx context.Context, of delegate.Below) (delegate.Runner, error) {
 	r, err := s.configBelow(of)
 	if err != nil {
-		return delegate.Place{}, err
+		return nil, err
 	}
 	name := r.Config.Launcher
 	if s.far.chosen.Set {
 		name = s.far.chosen.Value
 	}
 	if name == "" {
-		return delegate.Place{}, nil
+		return nil, nil
 	}
-	refuse := func(format string, args ...any) (delegate.Place, error) {
-		return delegate.Place{}, &delegate.EndError{State: convstore.StateRefused, Reason: fmt.Sprintf("launcher %s: ", name) + fmt.Sprintf(format, args...)}
+	refuse := func(format string, args ...any) (delegate.Runner, error) {
+		return nil, &delegate.EndError{State: convstore.StateRefused, Reason: fmt.Sprintf("launcher %s: ", name) + fmt.Sprintf(format, args...)}
 	}
 	if s.env.Tape != nil {
 		return refuse("a recording has only what runs on this machine")
 	}
 	defs, err := s.env.Definitions(ctx, r)
 	if err != nil {
-		return delegate.Place{}, err
+		return nil, err
 	}
 	for _, d := range defs {
 		if server, ok := d.MCP(); ok {
@@ -69,9 +69,9 @@ func (s site) place(ctx context.Context, of delegate.Below) (delegate.Place, err
 	}
 	p, err := s.pool(name)
 	if err != nil {
-		return delegate.Place{}, err
+		return nil, err
 	}
-	return delegate.Place{Runner: p, Lease: p.Lease()}, nil
+	return p, nil
 }
 
 // pool returns the connections of a launcher.

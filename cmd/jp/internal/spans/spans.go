@@ -145,6 +145,9 @@ func Follow(ctx context.Context, s delegate.Step) {
 		if s.PID != 0 {
 			attrs = append(attrs, otel.Int("process.pid", int64(s.PID)))
 		}
+		if s.Host != "" {
+			attrs = append(attrs, otel.Str("host.name", s.Host))
+		}
 		if s.Phase == stream.Ended {
 			attrs = append(attrs, otel.Str(keyState, string(s.State)), otel.Int("jp.tokens", s.Total.Tokens()))
 			if span.Capturing() {

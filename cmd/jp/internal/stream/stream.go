@@ -172,6 +172,7 @@ type Delegation struct {
 	CallID         string `json:"call_id"`
 	Profile        string `json:"profile"`
 	Title          string `json:"title,omitempty"`
+	Host           string `json:"host,omitempty"` // machine where it runs; "" = this one
 	Tool           string `json:"tool,omitempty"`
 	Status         string `json:"status,omitempty"`
 	Reason         string `json:"reason,omitempty"`
@@ -182,9 +183,17 @@ type Delegation struct {
 	Place int `json:"-"` // place among the calls of its caller; 0 = not known
 }
 
+// On returns where the sub-agent runs, after its name; "" is this machine.
+func (d *Delegation) On() string {
+	if d.Host == "" {
+		return ""
+	}
+	return " on " + d.Host
+}
+
 // Text returns what the sub-agent does, in a few words.
 func (d *Delegation) Text() string {
-	text := fmt.Sprintf("%s %s: %s", d.Profile, d.ConversationID, d.Phase)
+	text := fmt.Sprintf("%s %s%s: %s", d.Profile, d.ConversationID, d.On(), d.Phase)
 	if d.Tool != "" {
 		text += " " + d.Tool
 	}

@@ -339,13 +339,14 @@ func (t *Tree) text(n *node, room int) string {
 	short := profile[strings.LastIndex(profile, "/")+1:]
 	word, _, _ := strings.Cut(state, ":")
 	word, _, _ = strings.Cut(word, " ")
-	text := head(profile, state, tokens, elapsed)
+	where := profile + d.On()
+	text := head(where, state, tokens, elapsed)
 	if title == "" {
 		return text
 	}
 	least := min(Width(title), room/3) + 2
 	for _, shorter := range []string{
-		head(profile, state, "", elapsed), head(profile, state, "", ""), head(short, state, "", ""), head(short, word, "", ""), head(short, "", "", ""),
+		head(where, state, "", elapsed), head(where, state, "", ""), head(profile, state, "", ""), head(short, state, "", ""), head(short, word, "", ""), head(short, "", "", ""),
 	} {
 		if room <= 0 || Width(text)+least <= room {
 			break
@@ -364,7 +365,7 @@ func (n *node) plain() string {
 	if n.denied() {
 		return fmt.Sprintf("%s: %s", orDash(d.Profile), n.state())
 	}
-	text := fmt.Sprintf("%s %s: %s", orDash(d.Profile), orDash(d.ConversationID), n.state())
+	text := fmt.Sprintf("%s %s%s: %s", orDash(d.Profile), orDash(d.ConversationID), d.On(), n.state())
 	if d.Phase == stream.Ended {
 		text += fmt.Sprintf(", %s tokens, %s", Count(d.Tokens), Elapsed(time.Duration(d.ElapsedMS)*time.Millisecond))
 	}

@@ -168,6 +168,9 @@ func (s *Span) label(utf8, short bool) string {
 			return s.Name[strings.LastIndexByte(s.Name, '/')+1:] + " " + firstLine(s.Input, utf8)
 		}
 		text := s.Name + " " + s.Conversation.String()
+		if s.Run.Host != "" {
+			text += " on " + term.Line(s.Run.Host)
+		}
 		if s.Run.Removed {
 			text += " (removed)"
 		}

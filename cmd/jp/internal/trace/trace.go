@@ -103,7 +103,8 @@ type Run struct {
 	Depth        int          `json:"depth"`
 	Begun        *time.Time   `json:"begun_at"` // when its process started
 	PID          int          `json:"pid,omitempty"`
-	GrantTokens  *int64       `json:"grant_tokens"` // null = unlimited
+	Host         string       `json:"host,omitempty"` // machine of the process; "" = this one
+	GrantTokens  *int64       `json:"grant_tokens"`   // null = unlimited
 	GrantUSD     *stream.USD  `json:"grant_usd"`
 	ToolsAllowed int          `json:"tools_allowed"`
 	ToolsTotal   int          `json:"tools_total"`
@@ -189,7 +190,7 @@ func (b *builder) delegations() {
 			callerTurn: d.Turn,
 			Run: &Run{
 				Caller: d.Caller, Call: d.Call, Kind: d.Kind, Title: child.Title, Profile: d.Profile, ProfileHash: d.ProfileHash,
-				Model: d.Model, Depth: d.Depth, Begun: orNil(d.Started), PID: d.PID,
+				Model: d.Model, Depth: d.Depth, Begun: orNil(d.Started), PID: d.PID, Host: d.Host,
 				GrantTokens: d.Grant.Tokens, GrantUSD: (*stream.USD)(d.Grant.CostNano),
 				ToolsAllowed: d.ToolsAllowed, ToolsTotal: d.ToolsTotal, ToolsDenied: d.ToolsDenied, Removed: !there,
 			},

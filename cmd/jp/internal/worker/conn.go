@@ -464,7 +464,7 @@ func (c *conn) finish(why *delegate.EndError) {
 	c.closed, c.why = true, why
 	left := c.channels
 	c.channels = map[uint64]*channel{}
-	until := c.answered + c.pool.Lease()
+	until := c.answered + c.pool.lease()
 	c.mu.Unlock()
 	c.stdin.Close() // the node ends what it has, if it can hear that
 	for _, ch := range left {
@@ -528,6 +528,9 @@ func (c *conn) run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
 		return proc.Exit{Code: -1}, fmt.Errorf("wire: %w", err)
 	}
 	defer ours.Close()
+	if err := job.Away(c.host, c.pool.lease()); err != nil {
+		return proc.Exit{Code: -1}, err
+	}
 	n, ch, err := c.open(job)
 	if err != nil {
 		return proc.Exit{Code: -1}, err
@@ -597,7 +600,7 @@ func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(ho
 		end := *c.why
 		select {
 		case <-c.killed:
-			exit.Cause, end.Hold = proc.ErrKilled, c.pool.Lease()
+			exit.Cause, end.Hold = proc.ErrKilled, c.pool.lease()
 		default:
 		}
 		return exit, &end

@@ -59,8 +59,8 @@ func NewPool(o Options) *Pool {
 	return p
 }
 
-// Lease returns how long a process may run on when this one has died.
-func (p *Pool) Lease() time.Duration { return p.Launcher.Lease + slack }
+// lease is how long a process may run on when this one has died.
+func (p *Pool) lease() time.Duration { return p.Launcher.Lease + slack }
 
 // Run runs a job on a node. It returns when the process has ended with everything below it, as far
 // as that can be known: as its node says, or when a node that says nothing must have ended it. The

@@ -87,7 +87,7 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 	defer ours.Close()
 	begun = proc.SinceBoot()
 	var said bytes.Buffer
-	exit, err := c.run(ctx, delegate.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: &said, Wire: theirs, Started: func(string, int) {}})
+	exit, err := c.run(ctx, delegate.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: &said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
 	if err == nil && (exit.Code != 0 || exit.Cause != nil) {
 		err = fmt.Errorf("a jp there %w: %s", &ExitError{exit}, plain(said.String(), maxText))
 	}

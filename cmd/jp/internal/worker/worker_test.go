@@ -206,7 +206,8 @@ func newJob(t testing.TB, args ...string) *job {
 	j := &job{wire: conn, started: make(chan int, 1)}
 	j.Job = delegate.Job{
 		Args: append([]string{"jp", "query"}, args...), Stdout: &j.stdout, Stderr: &j.stderr, Wire: theirs,
-		Started: func(host string, pid int) { j.host = host; j.started <- pid },
+		Away:    func(host string, _ time.Duration) error { j.host = host; return nil },
+		Started: func(host string, pid int) { j.started <- pid },
 	}
 	return j
 }

@@ -28,10 +28,10 @@ func NewPs(g *Group) *cli.Command {
 		About: "Lists the conversations of this store that run, each below the one that called it, " +
 			"in the order of the calls: state with the tool that runs, time since the turn began, " +
 			"and tokens and cost of the turn with everything below it. A sub-agent that waits for " +
-			"its turn is queued.\n\n" +
+			"its turn is queued, and one that a launcher has started names its machine.\n\n" +
 			"In a pipe it prints tab-separated lines: id, id of the one that called it, state, " +
-			"seconds, tokens, cost in dollars, profile, model and title. Nothing runs: status 0 and " +
-			"no line. `jp stop ID` stops a run, `jp trace ID --follow` watches it.",
+			"seconds, tokens, cost in dollars, profile, model, title and machine (empty: this one). " +
+			"Nothing runs: status 0 and no line. `jp stop ID` stops a run, `jp trace ID --follow` watches it.",
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp ps", "jp ps -F json | jq -r '.[] | select(.parent_id == null) | .id'"},
 		Run:      func(ctx context.Context, _ []string) error { return runPs(ctx, g) },
@@ -52,6 +52,7 @@ type run struct {
 	ElapsedMS int64            `json:"elapsed_ms"` //
 	Tokens    int64            `json:"tokens"`     // of the turn, with everything below it
 	CostUSD   *stream.USD      `json:"cost_usd"`   // null when a price is unknown
+	Host      string           `json:"host"`       // machine where it runs; "" = this one
 
 	last []bool // for it and each one above it: whether it is the last child
 }
@@ -96,7 +97,7 @@ func runPs(ctx context.Context, g *Group) error {
 			}
 			fields := []string{
 				r.ID.String(), parent, r.state(), strconv.FormatInt(r.ElapsedMS/1000, 10), strconv.FormatInt(r.Tokens, 10),
-				console.Dollars((*int64)(r.CostUSD)), r.Profile, r.Model, r.Title,
+				console.Dollars((*int64)(r.CostUSD)), r.Profile, r.Model, r.Title, r.Host,
 			}
 			for i, f := range fields {
 				fields[i] = term.Escape(f)
@@ -117,9 +118,15 @@ type reader struct {
 
 // children reads the runs below one, and returns what they have used.
 func (p *reader) children(ctx context.Context, id convstore.ID, above []bool) (used convstore.Spend, err error) {
+	open, err := p.open(ctx, id)
+	if err != nil {
+		return used, err
+	}
 	for i, c := range p.below[id] {
+		d := open[c.ID]
 		r := &run{
-			ID: c.ID, Title: c.Title, Profile: c.Profile, Model: c.Model, Status: c.Status, Tools: []string{},
+			Host: d.Host,
+			ID:   c.ID, Title: c.Title, Profile: c.Profile, Model: c.Model, Status: c.Status, Tools: []string{},
 			last: append(above[:len(above):len(above)], i == len(p.below[id])-1),
 		}
 		if id != 0 {
@@ -127,7 +134,7 @@ func (p *reader) children(ctx context.Context, id convstore.ID, above []bool) (u
 		}
 		at := len(p.runs)
 		p.runs = append(p.runs, r)
-		spent, err := p.read(ctx, c, r)
+		spent, err := p.read(ctx, c, d, r)
 		if errors.As(err, new(*convstore.NotFoundError)) { // removed meanwhile
 			p.runs = p.runs[:at]
 			continue
@@ -147,9 +154,11 @@ func (p *reader) children(ctx context.Context, id convstore.ID, above []bool) (u
 }
 
 // read reads what a run does, and what its turn has used without the runs below it.
-func (p *reader) read(ctx context.Context, c convstore.Conversation, r *run) (spent convstore.Spend, err error) {
+func (p *reader) read(ctx context.Context, c convstore.Conversation, d convstore.Delegation, r *run) (spent convstore.Spend, err error) {
 	if c.Status == convstore.StatusQueued {
-		r.Started, err = p.reserved(ctx, c)
+		if !d.Reserved.IsZero() {
+			r.Started = &d.Reserved
+		}
 	} else {
 		err = p.turn(ctx, c.ID, r)
 	}
@@ -190,19 +199,24 @@ func (p *reader) turn(ctx context.Context, id convstore.ID, r *run) error {
 	return nil
 }
 
-// reserved returns when the delegation of a conversation was reserved that has not begun.
-func (p *reader) reserved(ctx context.Context, c convstore.Conversation) (*time.Time, error) {
-	scope, err := p.store.Below(ctx, c.Parent)
-	if err != nil {
-		return nil, err
+// open returns the delegations of a conversation that have not ended, by their child.
+func (p *reader) open(ctx context.Context, id convstore.ID) (map[convstore.ID]convstore.Delegation, error) {
+	open := map[convstore.ID]convstore.Delegation{}
+	if id == 0 || len(p.below[id]) == 0 {
+		return open, nil
 	}
-	open, err := scope.Open(ctx)
-	for _, d := range open {
-		if d.Child == c.ID {
-			return &d.Reserved, err
+	scope, err := p.store.Below(ctx, id)
+	if err == nil {
+		var ds []convstore.Delegation
+		ds, err = scope.Open(ctx)
+		for _, d := range ds {
+			open[d.Child] = d
 		}
 	}
-	return nil, err
+	if errors.As(err, new(*convstore.NotFoundError)) { // removed meanwhile
+		err = nil
+	}
+	return open, err
 }
 
 // state returns what a run does in a few words.
@@ -222,6 +236,10 @@ func table(runs []*run, utf8 bool) *term.Table {
 		{Title: "id"}, {Title: "title", Flex: true}, {Title: "state", Flex: true, Drop: 1}, {Title: "time", Right: true},
 		{Title: "tokens", Right: true, Drop: 3}, {Title: "cost", Right: true, Drop: 2}, {Title: "profile", Drop: 4}, {Title: "model", Drop: 5},
 	}}
+	far := slices.ContainsFunc(runs, func(r *run) bool { return r.Host != "" })
+	if far {
+		t.Columns = append(t.Columns, term.Column{Title: "on", Drop: 6})
+	}
 	for _, r := range runs {
 		tree := ""
 		for i, last := range r.last[1:] {
@@ -236,6 +254,9 @@ func table(runs []*run, utf8 bool) *term.Table {
 			tree + r.ID.String(), wording.Either(r.Title == "", "-", r.Title), r.state(), elapsed,
 			term.Count(r.Tokens), wording.Dollars((*int64)(r.CostUSD)), r.Profile, r.Model,
 		})
+		if far {
+			t.Rows[len(t.Rows)-1] = append(t.Rows[len(t.Rows)-1], wording.Either(r.Host == "", "-", r.Host))
+		}
 	}
 	return t
 }
