@@ -95,6 +95,7 @@ type Conversation struct {
 	ArchivedAt time.Time // zero = not archived
 	ExpiresAt  time.Time // zero = never
 	Labels     map[string]string
+	Allowed    []Allowance // what a person allowed for good; no fork and no import has it
 
 	CreatedAt time.Time
 	UpdatedAt time.Time // the last append; before the first one, CreatedAt
@@ -116,6 +117,13 @@ type Conversation struct {
 
 	Status Status // computed when it was read
 	Reason string // why the last turn ended as it did
+}
+
+// Allowance is what a person has allowed for all later calls of a tool in one conversation.
+type Allowance struct {
+	Kind      string `json:"kind"` // of the question that was answered
+	Tool      string `json:"tool"`
+	Authority string `json:"authority"` // digest of what the tool can do; with another digest it is another tool
 }
 
 // Archived reports whether the conversation is archived.

@@ -73,7 +73,7 @@
 // The number of a delegation is the sequence of its bucket. A conversation has these members,
 // without those that are zero:
 //
-//	parent link depth title hidden pinned archived_at expires_at labels
+//	parent link depth title hidden pinned archived_at expires_at labels allowed
 //	created_at updated_at profile profile_arg profile_hash model role grant
 //	last_seq events turns children hidden_children usage cost_nano unpriced
 //	turn_open asked state reason run last run_state run_reason

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 )
 
 // Edit changes one conversation as EditAll does.
@@ -13,7 +14,8 @@ func (s *Store) Edit(ctx context.Context, id ID, edit func(*Conversation) error)
 }
 
 // EditAll changes conversations in one transaction, all or none: their title, whether they are
-// hidden, pinned or archived, their labels, their expiry and their parent, 0 being none. It calls
+// hidden, pinned or archived, their labels, their expiry and their parent, 0 being none. It can
+// remove what is allowed. It calls
 // edit with each conversation inside the transaction; edit must not use the store, and can be called
 // with the same conversation again. If edit fails, nothing is changed and EditAll returns the same
 // error. A change of any other field is an error.
@@ -39,7 +41,7 @@ func (s *Store) EditAll(ctx context.Context, ids []ID, edit func(*Conversation) 
 				return err
 			}
 			c := was
-			c.Labels = maps.Clone(was.Labels)
+			c.Labels, c.Allowed = maps.Clone(was.Labels), slices.Clone(was.Allowed)
 			if err := edit(&c); err != nil {
 				return err
 			}
@@ -66,6 +68,10 @@ func frozen(was, is Conversation) string {
 	for i := range a.NumField() {
 		switch name := a.Type().Field(i).Name; name {
 		case "Title", "Hidden", "Pinned", "ArchivedAt", "ExpiresAt", "Labels", "Parent":
+		case "Allowed":
+			if slices.ContainsFunc(is.Allowed, func(a Allowance) bool { return !slices.Contains(was.Allowed, a) }) {
+				return name
+			}
 		default:
 			if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
 				return name
@@ -94,7 +100,7 @@ func (t *tx) edit(id ID, r *record, c Conversation) error {
 			return err
 		}
 	}
-	r.Title, r.Hidden, r.Pinned, r.Labels = c.Title, c.Hidden, c.Pinned, c.Labels
+	r.Title, r.Hidden, r.Pinned, r.Labels, r.Allowed = c.Title, c.Hidden, c.Pinned, c.Labels, c.Allowed
 	r.ArchivedAt, r.ExpiresAt = c.ArchivedAt.UTC(), c.ExpiresAt.UTC()
 	return t.Save(id, r)
 }

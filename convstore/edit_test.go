@@ -2,10 +2,56 @@ package convstore
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
 )
+
+// TestAllowed: what is allowed belongs to one conversation, is bounded, and only a run adds to it.
+func TestAllowed(t *testing.T) {
+	s := openStore(t)
+	ctx := t.Context()
+	c := mustCreate(t, s, New{})
+	log, err := s.Lock(ctx, c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := func(a Allowance) {
+		t.Helper()
+		if err := log.Allow(ctx, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow(Allowance{"run", "a", "1"})
+	allow(Allowance{"deliver", "a", "1"})
+	allow(Allowance{"run", "a", "2"})
+	got, err := log.Get(ctx)
+	if want := []Allowance{{"deliver", "a", "1"}, {"run", "a", "2"}}; err != nil || !slices.Equal(got.Allowed, want) {
+		t.Errorf("%v, %v, want %v", got.Allowed, err, want)
+	}
+	for i := range maxAllowed {
+		allow(Allowance{"run", fmt.Sprint(i), ""})
+	}
+	if got, err = log.Get(ctx); err != nil || len(got.Allowed) != maxAllowed || got.Allowed[0].Tool != "0" {
+		t.Errorf("%d, %v, want the latest %d", len(got.Allowed), err, maxAllowed)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if fork, err := s.Fork(ctx, c.ID, Fork{}); err != nil || fork.Allowed != nil {
+		t.Errorf("fork: %v, %v", fork.Allowed, err)
+	}
+	if err := s.Edit(ctx, c.ID, func(c *Conversation) error { c.Allowed = c.Allowed[1:]; return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := s.Edit(ctx, c.ID, func(c *Conversation) error { c.Allowed[0].Authority = "x"; return nil }); err == nil {
+		t.Error("an edit has allowed something")
+	}
+	if got, err = s.Get(ctx, c.ID); err != nil || len(got.Allowed) != maxAllowed-1 || got.Allowed[0] != (Allowance{"run", "1", ""}) {
+		t.Errorf("%d, %v, want %d", len(got.Allowed), err, maxAllowed-1)
+	}
+}
 
 // TestMove: a conversation takes its descendants along and keeps what it may and what it has spent;
 // links, counts and scopes follow.

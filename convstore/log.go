@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,6 +144,19 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 		return t.Save(l.id, r)
 	})
 	return changed && err == nil, err
+}
+
+// maxAllowed bounds what is allowed in one conversation. The oldest is forgotten first.
+const maxAllowed = 100
+
+// Allow allows something in the conversation until Store.Edit removes it. It takes the place of what
+// was allowed of the same kind for a tool of this name.
+func (l *Log) Allow(ctx context.Context, a Allowance) error {
+	return l.append(ctx, nil, func(t *tx, r *record) error {
+		r.Allowed = append(slices.DeleteFunc(r.Allowed, func(o Allowance) bool { return o.Kind == a.Kind && o.Tool == a.Tool }), a)
+		r.Allowed = r.Allowed[max(0, len(r.Allowed)-maxAllowed):]
+		return t.Save(l.id, r)
+	})
 }
 
 // Append stores events at the end of the conversation, all of them or none. After it returned nil

@@ -27,6 +27,7 @@ type record struct {
 	ArchivedAt time.Time         `json:"archived_at,omitzero"`
 	ExpiresAt  time.Time         `json:"expires_at,omitzero"`
 	Labels     map[string]string `json:"labels,omitempty"`
+	Allowed    []Allowance       `json:"allowed,omitempty"`
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at"`
 
@@ -237,7 +238,7 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 	c := Conversation{
 		ID: id, Parent: r.Parent, Root: root, Link: r.Link, Depth: r.Depth,
 		Title: r.Title, Hidden: r.Hidden, Pinned: r.Pinned,
-		ArchivedAt: r.ArchivedAt, ExpiresAt: r.ExpiresAt, Labels: maps.Clone(r.Labels),
+		ArchivedAt: r.ArchivedAt, ExpiresAt: r.ExpiresAt, Labels: maps.Clone(r.Labels), Allowed: slices.Clone(r.Allowed),
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 		Turns: r.Turns, Events: r.Events, Children: r.Children, HiddenChildren: r.HiddenChildren,
 		Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash,

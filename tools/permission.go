@@ -30,10 +30,11 @@ type Choice uint8
 // The choices and their keys. Two more keys are the business of the prompter: 'p' prints all of the
 // question and asks again; 'r' asks for a reason and is DenyOnce with it.
 const (
-	DenyOnce  Choice = iota // n
-	DenyTurn                // d
-	AllowOnce               // y
-	AllowTurn               // a
+	DenyOnce    Choice = iota // n
+	DenyTurn                  // d
+	AllowOnce                 // y
+	AllowTurn                 // a
+	AllowAlways               // the word always; only where Question.Always
 )
 
 // Answer is a person's answer. Reason is passed on to the model on a denial.
@@ -48,13 +49,24 @@ type Prompter interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
+// Memory remembers answers for longer than a turn: for the conversation that the questions belong to.
+type Memory interface {
+	// Allowed reports whether somebody has answered such a question with AllowAlways. A question is
+	// such a one if it is of the same kind, and of a tool of the same name with the same authority.
+	Allowed(ctx context.Context, q Question) (bool, error)
+	Allow(ctx context.Context, q Question) error
+}
+
 // ErrNobody says that nobody can answer a question.
 var ErrNobody = errors.New("nobody can answer")
 
 // Policy decides by the run, result and detached keys of the definitions, and asks where they say
-// so. An answer for the turn holds for as long as the Policy: make one for each turn. It is safe
+// so. An answer for the turn holds for as long as the Policy: make one for each turn. What config
+// denies is not asked, whatever Memory has. It is safe
 // for concurrent use.
 type Policy struct {
+	Memory Memory // nil = AllowAlways is no answer; set before the policy is used
+
 	prompter Prompter
 	asking   chan struct{} // one question at a time; guards turn
 	turn     map[rememberKey]Answer
@@ -101,6 +113,13 @@ func (p *Policy) ask(ctx context.Context, q Question, detached DetachedMode) (De
 	if a, ok := p.turn[key]; ok {
 		return a.decision(), nil
 	}
+	// A tool that starts agents can do what these can, which its authority does not say.
+	q.Always = p.Memory != nil && q.Tool.Source != SourceDelegation && q.Tool.Authority() != ""
+	if q.Always {
+		if allowed, err := p.Memory.Allowed(ctx, q); err != nil || allowed {
+			return Decision{Allow: allowed}, err
+		}
+	}
 	if p.prompter == nil {
 		return unanswered(q, detached), nil
 	}
@@ -111,8 +130,14 @@ func (p *Policy) ask(ctx context.Context, q Question, detached DetachedMode) (De
 	case err != nil:
 		return Decision{}, err
 	}
-	if a.Choice == AllowTurn || a.Choice == DenyTurn {
+	switch {
+	case a.Choice == AllowTurn || a.Choice == DenyTurn:
 		p.turn[key] = a
+	case a.Choice == AllowAlways && q.Always:
+		if err := p.Memory.Allow(ctx, q); err != nil {
+			return Decision{}, err
+		}
+		return Decision{Allow: true}, nil
 	}
 	return a.decision(), nil
 }

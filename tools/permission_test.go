@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -117,6 +118,72 @@ func TestPolicyDeliver(t *testing.T) {
 		for _, q := range person.asked {
 			if want := "\"a\\n\"\n\"\\x1b[2J\""; q.Kind != KindDeliver || q.Detail != want {
 				t.Errorf("asked %s with %q, want %q", q.Kind, q.Detail, want)
+			}
+		}
+	}
+}
+
+// memory is a Memory.
+type memory struct {
+	list []string
+	err  error
+}
+
+func (m *memory) key(q Question) string {
+	return string(q.Kind) + " " + q.Tool.Name + " " + q.Tool.Authority()
+}
+
+func (m *memory) Allowed(_ context.Context, q Question) (bool, error) {
+	return slices.Contains(m.list, m.key(q)), m.err
+}
+
+func (m *memory) Allow(_ context.Context, q Question) error {
+	m.list = append(m.list, m.key(q))
+	return m.err
+}
+
+// TestPolicyAlways: an answer for always is one only where a memory can keep it.
+func TestPolicyAlways(t *testing.T) {
+	broken := errors.New("no store")
+	yes, no := Decision{Allow: true}, Decision{Reason: "the user said no"}
+	starts := func(d *Definition) { d.Source = SourceDelegation }
+	endless := func(d *Definition) { d.Options = map[string]any{"x": math.Inf(1)} }
+	for _, tt := range []struct {
+		what   string
+		memory *memory // nil = none
+		change func(*Definition)
+		always bool // whether it was an answer
+		want   Decision
+		err    error
+		asked  int // in two calls
+	}{
+		{"kept", &memory{}, nil, true, yes, nil, 1},
+		{"no memory", nil, nil, false, no, nil, 2},
+		{"a tool that starts agents", &memory{}, starts, false, no, nil, 2},
+		{"of unknown authority", &memory{}, endless, false, no, nil, 2},
+		{"not kept", &memory{err: broken}, nil, false, Decision{}, broken, 0},
+	} {
+		person := &answers{t: t, list: []Answer{{Choice: AllowAlways}, {Choice: AllowAlways}}}
+		p := NewPolicy(person)
+		if tt.memory != nil {
+			p.Memory = tt.memory
+		}
+		tool := tool("t", say(""), func(d *Definition) {
+			if d.Run = RunAsk; tt.change != nil {
+				tt.change(d)
+			}
+		})
+		for range 2 {
+			if got, err := p.Permit(t.Context(), tool, Call{ID: "1", Name: "t", Arguments: json.RawMessage(`{}`)}); got != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("%s = %+v, %v, want %+v, %v", tt.what, got, err, tt.want, tt.err)
+			}
+		}
+		if len(person.asked) != tt.asked || tt.asked > 0 && person.asked[0].Always != tt.always {
+			t.Errorf("%s: asked %d times, want %d, always %v", tt.what, len(person.asked), tt.asked, tt.always)
+		}
+		if tool.Run = RunDeny; tt.what == "kept" {
+			if got, err := p.Permit(t.Context(), tool, Call{ID: "1", Name: "t"}); got.Allow || err != nil {
+				t.Errorf("denied by config = %+v, %v", got, err)
 			}
 		}
 	}

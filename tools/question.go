@@ -19,6 +19,7 @@ type Question struct {
 	Call   Call
 	Text   string // one line, shortened
 	Detail string // all of it, in lines
+	Always bool   // whether AllowAlways is an answer
 
 	parts   []part
 	changes bool // whether the parts are those of a change of a file; see changedLines

@@ -200,6 +200,7 @@ func TestACPResult(t *testing.T) {
 			wantLines(t, "asked", e.asked, []string{`give the model the result of fs_read_file(path="notes.md")`})
 			wantLines(t, "options", e.names, []string{
 				"Show the model the result", "Show the model what fs_read_file returns for the rest of this turn",
+				"Show the model what fs_read_file returns always in this conversation",
 				"Keep back the result", "Keep back what fs_read_file returns for the rest of this turn",
 			})
 		})

@@ -202,7 +202,7 @@ func TestACPLeave(t *testing.T) {
 		asked  int
 		files  []string
 	}{
-		{"allow", 2, []string{"b.txt", "c.txt"}}, {"allow-turn", 1, []string{"b.txt", "c.txt"}}, {"deny", 2, nil}, {"deny-turn", 1, nil}, {"nonsense", 2, nil},
+		{"allow", 2, []string{"b.txt", "c.txt"}}, {"allow-turn", 1, []string{"b.txt", "c.txt"}}, {"allow-always", 1, []string{"b.txt", "c.txt"}}, {"deny", 2, nil}, {"deny-turn", 1, nil}, {"nonsense", 2, nil},
 	} {
 		t.Run(tt.choice, func(t *testing.T) {
 			s := acpSite(t)
@@ -216,6 +216,14 @@ func TestACPLeave(t *testing.T) {
 			for _, name := range []string{"b.txt", "c.txt"} {
 				if _, err := os.Stat(filepath.Join(s.dir, name)); err == nil {
 					files = append(files, name)
+				}
+			}
+			if tt.choice == "allow-always" { // and in the next turn
+				if got := e.say(id, "twice"); got != "end_turn" {
+					t.Errorf("stop = %s", got)
+				}
+				if out, _ := s.jp("c", "show", "recent"); !strings.Contains(out, "\nalways     run fs_create_file\n") {
+					t.Errorf("show:\n%s", out)
 				}
 			}
 			if len(e.asked) != tt.asked || !slices.Equal(files, tt.files) {

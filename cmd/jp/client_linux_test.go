@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -430,6 +431,9 @@ func TestClientPermission(t *testing.T) {
 		{success + `{"behavior":"allow","updatedInput":{"overwrite":false,"content":"y","path":"x"},"toolUseID":"z"}`, true, "created"},
 		{success + `{"behavior":"allow"}`, true, "created"},
 		{success + `{"behavior":"allow","updatedInput":null}`, true, "created"},
+		{success + `{"behavior":"allow","updatedPermissions":[{"type":"addRules","rules":[{"toolName":"fs_create_file"}],"behavior":"allow","destination":"localSettings"}]}`, true, "created"},
+		{success + `{"behavior":"allow","updatedPermissions":[{"type":"addRules","rules":[{"toolName":"fs_create_file","ruleContent":"x"},{"toolName":"fs_read_file"}],"behavior":"allow","destination":"session"}]}`, true, "created"},
+		{success + `{"behavior":"allow","updatedPermissions":[{"type":"addRules","rules":"all","destination":"session"},7]}`, true, "created"},
 		{success + `{"behavior":"deny","message":"not\u200b today"}`, false, "the user said no: not today"},
 		{success + `{"behavior":"allow","updatedInput":{"overwrite":true,"content":"y","path":"x"}}`, false, "the user said no: the client changed the arguments; a call runs unchanged or not at all"},
 		{success + `{"behavior":"allow","updatedInput":{}}`, false, "the user said no: the client changed the arguments"},
@@ -450,6 +454,9 @@ func TestClientPermission(t *testing.T) {
 		if in := need[map[string]any](r, "input"); r["subtype"] != "can_use_tool" || r["tool_name"] != "fs_create_file" || r["tool_use_id"] == "" ||
 			r["title"] != "fs_create_file x" || len(in) != 3 || in["overwrite"] != false || in["path"] != "x" || in["content"] != "y" {
 			t.Fatalf("request = %v", ask)
+		}
+		if got := fmt.Sprint(r["permission_suggestions"]); got != "[map[behavior:allow destination:session rules:[map[toolName:fs_create_file]] type:addRules]]" {
+			t.Errorf("suggestions %s", got)
 		}
 		id := need[string](ask, "request_id")
 		if test.reply == "" {
@@ -480,6 +487,7 @@ func TestClientPermission(t *testing.T) {
 			t.Errorf("%s: %v", test.reply, err)
 		}
 	}
+	_ = os.Remove(file)
 	c.send(`{"type":"control_request","request_id":"mode","request":{"subtype":"set_permission_mode","mode":"dontAsk"}}`)
 	c.answer("mode")
 	c.say("make")
@@ -490,6 +498,27 @@ func TestClientPermission(t *testing.T) {
 	if status := c.end(); status != 0 {
 		t.Errorf("status %d", status)
 	}
+
+	// A rule for the session, as jp has suggested it, is kept with the conversation.
+	c = s.clientRun("--permission-prompt-tool", "stdio")
+	c.say("make")
+	ask := c.until("control_request")
+	rules, err := json.Marshal(need[[]any](object(need[map[string]any](ask, "request")), "permission_suggestions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.send(`{"type":"control_response","response":{` + strings.Replace(success, "ID", need[string](ask, "request_id"), 1) + `{"behavior":"allow","updatedPermissions":` + string(rules) + `}}}`)
+	for range 2 {
+		if got := need[string](c.until("tool_result"), "text"); !strings.Contains(got, "created") {
+			t.Errorf("a rule for the session: %q", got)
+		}
+		c.until("result")
+		_ = os.Remove(file)
+		c.say("make")
+	}
+	c.until("result")
+	c.end()
+	_ = os.Remove(file)
 
 	// Who closes stdin instead of answering has said no.
 	c = s.clientRun("--permission-prompt-tool", "stdio")

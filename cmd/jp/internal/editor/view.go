@@ -241,10 +241,11 @@ func (v *view) delegation(d *stream.Delegation) {
 
 // The answers that the editor's user may choose.
 const (
-	allow     = "allow"
-	allowTurn = "allow-turn"
-	deny      = "deny"
-	denyTurn  = "deny-turn"
+	allow       = "allow"
+	allowTurn   = "allow-turn"
+	allowAlways = "allow-always"
+	deny        = "deny"
+	denyTurn    = "deny-turn"
 )
 
 // Ask asks for permission; it is a tools.Prompter.
@@ -270,12 +271,16 @@ func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) 
 		}
 	}
 	const rest = " for the rest of this turn"
-	chosen, err := v.client.Permit(ctx, call, []acp.Option{
+	options := []acp.Option{
 		{ID: allow, Name: yes + " " + once, Kind: acp.AllowOnce},
 		{ID: allowTurn, Name: yes + " " + turn + rest, Kind: acp.AllowAlways},
 		{ID: deny, Name: no + " " + once, Kind: acp.RejectOnce},
 		{ID: denyTurn, Name: no + " " + turn + rest, Kind: acp.RejectAlways},
-	})
+	}
+	if q.Always { // behind the narrower one: a key of the editor may take the first of a kind
+		options = slices.Insert(options, 2, acp.Option{ID: allowAlways, Name: yes + " " + turn + " always in this conversation", Kind: acp.AllowAlways})
+	}
+	chosen, err := v.client.Permit(ctx, call, options)
 	if errors.Is(err, acp.ErrUnable) {
 		return tools.Answer{}, fmt.Errorf("%w: %w", tools.ErrNobody, err)
 	}
@@ -283,7 +288,7 @@ func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) 
 		return tools.Answer{Choice: tools.DenyOnce, Reason: err.Error()}, nil
 	}
 	return tools.Answer{Choice: map[string]tools.Choice{
-		allow: tools.AllowOnce, allowTurn: tools.AllowTurn, denyTurn: tools.DenyTurn,
+		allow: tools.AllowOnce, allowTurn: tools.AllowTurn, allowAlways: tools.AllowAlways, denyTurn: tools.DenyTurn,
 	}[chosen]}, err
 }
 

@@ -133,6 +133,9 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		skills = offerSkills(ag.Skills)
 	}
 	policy := tools.NewPolicy(ag.prompter())
+	if m := (memory{r}); m.lasts() {
+		policy.Memory = m
+	}
 	around := spans.Call
 	if r.env.owner != nil {
 		around = onAll

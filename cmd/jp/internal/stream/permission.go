@@ -18,6 +18,20 @@ type Permission struct {
 	Input       json.RawMessage // arguments, an object
 	Title       string          // one line that names the call
 	Description string          // what Input does not show; "" = nothing
+	Always      bool            // whether the client may allow all calls of Tool, see Reply.Always
+}
+
+// rules are changes of permissions, as clients write them.
+type rules struct {
+	Type        string `json:"type"` // addRules; others are ignored
+	Rules       []rule `json:"rules"`
+	Behavior    string `json:"behavior"`    // allow
+	Destination string `json:"destination"` // session
+}
+
+type rule struct {
+	Tool    string `json:"toolName"`
+	Content string `json:"ruleContent,omitempty"` // bounds the rule to some calls
 }
 
 // Line returns it as JSON with its newline.
@@ -29,8 +43,13 @@ func (p Permission) Line() ([]byte, error) {
 		Call        string          `json:"tool_use_id"`
 		Title       string          `json:"title"`
 		Description string          `json:"description,omitempty"`
+		Suggestions []rules         `json:"permission_suggestions,omitempty"`
 	}
-	return controlLine("control_request", p.ID, request{"can_use_tool", p.Tool, p.Input, p.Call, p.Title, p.Description})
+	r := request{"can_use_tool", p.Tool, p.Input, p.Call, p.Title, p.Description, nil}
+	if p.Always {
+		r.Suggestions = []rules{{"addRules", []rule{{Tool: p.Tool}}, "allow", "session"}}
+	}
+	return controlLine("control_request", p.ID, r)
 }
 
 // Withdrawn is the line that takes back a question.
@@ -50,6 +69,7 @@ type Reply struct {
 	ID        string // id of the request
 	Allow     bool
 	Input     json.RawMessage // arguments that it permits; nil = those that it was asked about
+	Always    []string        // tools of which it allows all calls in this conversation
 	Reason    string          // why it denies the call
 	Interrupt bool            // whether the run shall stop too, where it denies the call
 	Err       error           // why the line is not a valid answer; nil = it is
@@ -73,6 +93,7 @@ func readReply(response json.RawMessage) (*Reply, error) {
 		Input     json.RawMessage `json:"updatedInput"`
 		Message   string          `json:"message"`
 		Interrupt bool            `json:"interrupt"`
+		Rules     json.RawMessage `json:"updatedPermissions"`
 	}
 	if err := json.Unmarshal(r.Response, &a); err != nil {
 		return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: %w", jsondoc.Explain(err))}, nil
@@ -82,7 +103,19 @@ func readReply(response json.RawMessage) (*Reply, error) {
 		if string(a.Input) == "null" {
 			a.Input = nil
 		}
-		return &Reply{ID: r.ID, Allow: true, Input: a.Input}, nil
+		reply := &Reply{ID: r.ID, Allow: true, Input: a.Input}
+		var updates []rules
+		if json.Unmarshal(a.Rules, &updates) != nil {
+			updates = nil // of another form: nothing that jp could keep
+		}
+		for _, u := range updates {
+			for _, rule := range u.Rules {
+				if u.Type == "addRules" && u.Behavior == "allow" && u.Destination == "session" && rule.Content == "" {
+					reply.Always = append(reply.Always, rule.Tool)
+				}
+			}
+		}
+		return reply, nil
 	case "deny":
 		return &Reply{ID: r.ID, Reason: a.Message, Interrupt: a.Interrupt}, nil
 	}

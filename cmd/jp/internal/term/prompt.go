@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 )
 
@@ -31,12 +32,14 @@ const (
 	promptKeys = "y yes, a yes to all calls of this tool in this turn, n no, d no to all of them, p print all of it, r no with a reason"
 	promptMark = "[y/a/n/d/p/r, ? for help] "
 
+	alwaysKeys = ", always (the whole word) yes to all calls of this tool in this conversation, in later turns too"
+
 	unreadKeys = "p print all of it, then y and a are yes; n no, d no to all calls of this tool in this turn, r no with a reason"
 	unreadMark = "[p/n/d/r, ? for help] "
 )
 
 // Ask shows the question and reads lines until one is an answer: y, a, n, d, p or r, as git asks about the
-// parts of a change. The error
+// parts of a change. The widest answer is a word, which nobody types by mistake. The error
 // wraps tools.ErrNobody where the terminal has gone, or our process group is no longer in its
 // foreground. When ctx ends the error is its cause. Ctrl-D is a no, because somebody answered.
 func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answer, err error) {
@@ -63,7 +66,7 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 		if err != nil {
 			return tools.Answer{}, err
 		}
-		text = keys + "\n"
+		text = keys + wording.Either(q.Always && left == "", alwaysKeys, "") + "\n"
 		switch key = strings.TrimSpace(key); key {
 		case "y", "yes", "a", "all":
 			if left != "" {
@@ -71,6 +74,10 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 				continue
 			}
 			return tools.Answer{Choice: allows[key[0] == 'a']}, nil
+		case "always":
+			if q.Always && left == "" {
+				return tools.Answer{Choice: tools.AllowAlways}, nil
+			}
 		case "n", "no":
 			return tools.Answer{Choice: tools.DenyOnce}, nil
 		case "d":

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/tools/unseen"
 )
 
 type editOptions struct {
@@ -25,6 +26,7 @@ type editOptions struct {
 	noTmp        bool
 	labels       []string
 	noLabels     []string
+	ask          []string
 	parent       command.Maybe[string]
 	noParent     bool
 }
@@ -32,7 +34,7 @@ type editOptions struct {
 func newEditCommand(g *Group) *cli.Command {
 	var o editOptions
 	return g.Tree.Command(command.Spec{
-		Name: "edit", Summary: "change titles, labels, parents and expiry of conversations", Args: "ID...",
+		Name: "edit", Summary: "change titles, labels, parents, expiry and permissions of conversations", Args: "ID...",
 		About: "Changes all of them, or none if one cannot be changed. Prints their ids.\n\n" +
 			"--parent moves a conversation with everything below it; --no-parent makes it a root. " +
 			"Its authority and what it spent stay the same. After that no agent can reach it. A " +
@@ -50,6 +52,7 @@ func newEditCommand(g *Group) *cli.Command {
 			command.Bool(&o.noTmp, "no-tmp", "remove the time at which it expires"),
 			command.List(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
 			command.List(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
+			command.List(&o.ask, "ask", "TOOL", "ask again before each call of TOOL, which was allowed always; repeat for more"),
 			command.String(&o.parent, "parent", "ID", "move it below ID"),
 			command.Bool(&o.noParent, "no-parent", "make it a root"),
 		},
@@ -78,7 +81,7 @@ func (o *editOptions) check() error {
 		}
 	}
 	given := o.title.Set || o.hide || o.unhide || o.pin || o.unpin || o.tmp.Set || o.noTmp ||
-		len(o.labels) > 0 || len(o.noLabels) > 0 || o.parent.Set || o.noParent
+		len(o.labels) > 0 || len(o.noLabels) > 0 || len(o.ask) > 0 || o.parent.Set || o.noParent
 	if !given {
 		return exit.Usagef("conversation edit: no flag says what to change").WithHint("see `jp conversation edit --help`")
 	}
@@ -105,6 +108,7 @@ func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string,
 		delete(c.Labels, name)
 	}
 	maps.Copy(c.Labels, labels)
+	c.Allowed = slices.DeleteFunc(c.Allowed, func(a convstore.Allowance) bool { return slices.Contains(o.ask, a.Tool) })
 	if o.parent.Set || o.noParent {
 		c.Parent = parent
 	}
@@ -142,6 +146,11 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 	now := time.Now()
 	edited := make([]convstore.Conversation, 0, len(ids))
 	if err := st.EditAll(ctx, ids, func(c *convstore.Conversation) error {
+		for _, tool := range o.ask {
+			if !slices.ContainsFunc(c.Allowed, func(a convstore.Allowance) bool { return a.Tool == tool }) {
+				return exit.Usagef("--ask: conversation %s: %s is not allowed always", c.ID, unseen.Word(tool)).WithHint("`jp conversation show %s` has what is", c.ID)
+			}
+		}
 		o.apply(c, labels, parent, now)
 		return nil
 	}); err != nil {

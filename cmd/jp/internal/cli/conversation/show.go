@@ -22,6 +22,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/tools"
 )
 
 func newShowCommand(g *Group) *cli.Command {
@@ -44,6 +45,7 @@ type shown struct {
 	Reason      string                   `json:"reason"`
 	ArchivedAt  *time.Time               `json:"archived_at"`
 	Tools       []string                 `json:"tools"`
+	Allowed     []convstore.Allowance    `json:"allowed"` // answers "always" to questions for permission
 	Grant       *convstore.Grant         `json:"grant"`
 	Config      json.RawMessage          `json:"config"`
 	Imported    *convstore.Imported      `json:"imported"` // null = made here
@@ -128,7 +130,7 @@ func runShow(ctx context.Context, g *Group, word string) error {
 func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) (shown, error) {
 	s := shown{
 		Link: c.Link.String(), Role: c.Role, ProfileHash: c.ProfileHash, Reason: c.Reason, Grant: c.Grant,
-		ArchivedAt: console.OrNil(c.ArchivedAt), Tools: []string{}, Config: json.RawMessage("null"),
+		ArchivedAt: console.OrNil(c.ArchivedAt), Tools: []string{}, Allowed: append([]convstore.Allowance{}, c.Allowed...), Config: json.RawMessage("null"),
 		Delegations: []delegationJSON{}, ChildList: []convstore.Conversation{},
 	}
 	config, err := st.Config(ctx, c.ID)
@@ -221,6 +223,9 @@ func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) e
 	row("model", c.Model)
 	row("role", c.Role)
 	row("tools", wording.Either(len(s.Tools) == 0, "none", strings.Join(s.Tools, " ")))
+	for _, a := range c.Allowed {
+		row("always", wording.Either(a.Kind == string(tools.KindRun), "run ", "give the model the result of ")+a.Tool)
+	}
 	if g := c.Grant; g != nil {
 		row("grant", fmt.Sprintf("tools %s; tokens %s; cost %s; down to depth %d", wording.Either(len(g.Tools) == 0, "none", strings.Join(g.Tools, " ")),
 			limit(g.Tokens, func(n int64) string { return term.Count(n) }), limit(g.CostNano, func(n int64) string { return wording.Dollars(&n) }), g.MaxDepth))

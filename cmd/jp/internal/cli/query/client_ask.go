@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/console"
@@ -26,8 +27,9 @@ type clientAsker struct {
 }
 
 // Ask asks whether a call may run; it is a tools.Prompter. The protocol cannot ask whether a model
-// may see a result. The client answers yes or no for this call. Rules that it adds are ignored; if
-// it changes the arguments, the answer is no.
+// may see a result. The client answers yes or no for this call. If it adds a rule that allows all calls
+// of this tool in the session, the conversation keeps that; other rules are ignored. If it changes
+// the arguments, the answer is no.
 func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
 	no := func(format string, args ...any) (tools.Answer, error) {
 		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf(format, args...)}, nil
@@ -38,7 +40,7 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 	if n := len(q.Call.Arguments); n > toolcall.MaxShown {
 		return no("the call is too long to be shown whole: %d KiB, more than %d", n>>10, toolcall.MaxShown>>10)
 	}
-	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: toolcall.Hidden(q.Call.Arguments)}
+	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: toolcall.Hidden(q.Call.Arguments), Always: q.Always}
 	p.Title = toolcall.Title(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
 	if !json.Valid(p.Input) || !strings.HasPrefix(strings.TrimSpace(string(p.Input)), "{") {
 		return no("its arguments are not a JSON object")
@@ -56,6 +58,9 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 		return no("%s", strings.TrimSpace(unseen.Strip(brief.Prefix(r.Reason, maxReason))))
 	case !r.Same(p.Input):
 		return no("the client changed the arguments; a call runs unchanged or not at all")
+	}
+	if q.Always && slices.Contains(r.Always, q.Call.Name) {
+		return tools.Answer{Choice: tools.AllowAlways}, nil
 	}
 	return tools.Answer{Choice: tools.AllowOnce}, nil
 }
