@@ -192,6 +192,9 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 	return t.run(ctx)
 }
 
+// Continue is the request to an agent whose last turn did not end well.
+const Continue = "Continue where you stopped."
+
 // Resume resumes a turn that was cut off. Of the calls that had not ended, only those that Repeat
 // allows are made again. If the last turn did not end well, a new turn begins.
 func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
@@ -207,7 +210,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		if err := h.save(ctx, abandoned(h.events)...); err != nil {
 			return Outcome{}, err
 		}
-		t, err := l.open(h, convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(h.events[start:])}, convstore.Digest{})
+		t, err := l.open(h, convstore.UserMessage{Text: Continue, Schema: schemaOf(h.events[start:])}, convstore.Digest{})
 		if err != nil {
 			return Outcome{}, err
 		}

@@ -134,7 +134,7 @@ func encode(v any) (string, error) {
 // row returns an outcome with at most limit bytes of its text. err says why the run was stopped, or
 // how the store failed.
 func (o *outcome) row(err error, limit int) Row {
-	r := Row{CostUSD: new(stream.USD)}
+	r := Row{TokensUsed: o.Total.Tokens(), Calls: o.Calls, CostUSD: (*stream.USD)(o.Total.Cost())}
 	if o.child != 0 {
 		id := o.child.String()
 		r.ConversationID = &id
@@ -151,11 +151,10 @@ func (o *outcome) row(err error, limit int) Row {
 	case o.State != "":
 		r.Status, r.Reason = string(o.State), o.Reason
 		r.Text, r.Trouble = strings.TrimSuffix(o.text(o.child, limit), "\n"), strings.TrimSuffix(o.trouble(), "\n")
-		r.TokensUsed, r.Calls, r.Reused = o.Total.Tokens(), o.Calls, o.reused
+		r.Reused = o.reused
 		if o.NoContext != "" {
 			r.Context = "none: " + attribute(o.NoContext)
 		}
-		r.CostUSD = (*stream.USD)(o.Total.Cost())
 	default:
 		r.Status, r.Reason = string(convstore.StateError), fmt.Sprint(err)
 	}

@@ -19,7 +19,29 @@ type Item struct {
 	Reuse         bool   // whether an answer that is there from before will do
 	Number        int    // number among all tasks of the batch, from 1
 	Done          bool   // whether it has an answer already: it is reported in its turn, and not run
+	// id of the call of an earlier batch that reserved it and ran nothing; "" = it gets one
+	Call    string
+	Resume  bool // whether ID was asked the query already, and goes on where it stopped
+	Earlier Used // use of earlier runs for it, which its row counts too
 }
+
+// Used is what runs for a task have used.
+type Used struct {
+	Spend convstore.Spend
+	Calls int // of models
+}
+
+// Add returns the sum of both.
+func (u Used) Add(v Used) Used { return Used{u.Spend.Add(v.Spend), u.Calls + v.Calls} }
+
+// UsedBy returns what a delegation that has ended has used. scope is below its caller.
+func UsedBy(ctx context.Context, scope convstore.Scope, del convstore.Delegation) (Used, error) {
+	e, _, err := subtree{scope: scope}.recorded(ctx, del)
+	return Used{e.Total, e.Calls}, err
+}
+
+// count adds what earlier runs have used.
+func (e *ending) count(u Used) { e.Total, e.Calls = e.Total.Add(u.Spend), e.Calls+u.Calls }
 
 // NumberOf returns the number of the task that a delegation carried out in the batch with this
 // call, 0 if the delegation belongs to another call.
@@ -37,12 +59,14 @@ func NumberOf(del convstore.Delegation, call string) int {
 }
 
 // Recorded returns the row of a delegation that has ended, as the store has it, with at most limit
-// bytes of its text. scope is below its caller.
-func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation, limit int) (Row, error) {
+// bytes of its text. It counts what earlier runs for the same task have used. scope is below its
+// caller.
+func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation, earlier Used, limit int) (Row, error) {
 	e, _, err := subtree{scope: scope}.recorded(ctx, del)
 	if err != nil {
 		return Row{}, err
 	}
+	e.count(earlier)
 	o := outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}
 	return o.row(nil, limit), nil
 }
@@ -98,11 +122,16 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			}
 			var a admission
 			if run.Err() == nil && !it.Done {
-				a.request, a.err = d.catalog.request(run, itemCall(call, it.Number), tool, arguments{
-					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
-				})
+				args := arguments{Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context}
+				if it.Resume {
+					args.Context = ""
+				}
+				a.request, a.err = d.catalog.request(run, cmp.Or(it.Call, itemCall(call, it.Number)), tool, args)
+				if it.Resume {
+					a.query = agent.Continue
+				}
 				a.Want, a.Batch, a.place = most, new(Batch), index+1 // rows are reported in this order
-				if it.Reuse {
+				if it.Reuse && !it.Resume {
 					a.Reuse = d.readable
 				}
 				a.line(last)
@@ -111,6 +140,9 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				e := end{index: index, item: it, outcome: outcome{ending: unstarted()}}
 				if a.Call != "" {
 					e.outcome, e.err = d.carryOut(run, a)
+				}
+				if e.count(it.Earlier); e.child == 0 {
+					e.child = a.ID // it is still the one to continue
 				}
 				<-slots
 				ends <- e

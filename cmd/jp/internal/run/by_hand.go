@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -156,7 +157,7 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want, Asked: o.Task.asked()}
+	ask := delegate.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want, Asked: o.Task.asked()}
 	ask.Asked.Meaning = profile.Meaning
 	if o.Reuse {
 		ask.Reuse = &st.store.View
@@ -186,6 +187,14 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	}
 	return &Handed{Scope: st.Scope, Res: res[0], Config: profile.Config.JSON}, nil
 }
+
+// byHand begins the ids of the calls of a person.
+const byHand = "hand-"
+
+func callByHand() string { return byHand + convstore.NewEventID() }
+
+// ByHand reports whether a person made a delegation, by `jp query`.
+func ByHand(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, byHand) }
 
 // SessionLimits returns what the sub-agents of a session may use, from the config of its root.
 func SessionLimits(cfg profiles.Config) convstore.Limits {

@@ -76,7 +76,7 @@ func (o *opening) reserve(ctx context.Context, model string) error {
 		return err
 	}
 	ask := delegate.Ask{
-		Call: "hand-" + convstore.NewEventID(), Person: true, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
+		Call: callByHand(), Person: true, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
 		Asked: o.req.Task.asked(),
 	}
 	if ask.Asked.Meaning, err = delegate.MeaningOf(o.Resolved.Stored(), nil); err != nil {

@@ -17,8 +17,8 @@ import (
 type Session struct {
 	site
 	Resolved *profiles.Resolved     // config of the implicit layers
-	Conv     convstore.Conversation // conversation that Begin made; zero before Begin
-	Log      *convstore.Log         // nil before Begin
+	Conv     convstore.Conversation // conversation that Begin made or Reopen took; zero before that
+	Log      *convstore.Log         // nil before that
 
 	stop func(cause error) // ends the command
 	off  func()            // see onStop; nil before Begin
@@ -81,6 +81,46 @@ func (s *Session) Begin(ctx context.Context, title, about string, labels map[str
 		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
 		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)},
 	}, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
+}
+
+// Reopen takes the conversation of an earlier session, which nobody may run.
+func (s *Session) Reopen(ctx context.Context, id convstore.ID) (err error) {
+	if s.Log, err = s.Store.Lock(ctx, id); err != nil {
+		return err
+	}
+	s.off = onStop(s.env, s.Log, s.stop)
+	s.Conv, err = s.Log.Get(ctx)
+	return err
+}
+
+// EndTurn settles what the earlier session has left open, and ends its turn if that is open. Its
+// sub-agents must have ended.
+func (s *Session) EndTurn(ctx context.Context, end convstore.TurnEnd) error {
+	settle := func(convstore.Standing) ([]convstore.Child, error) { return nil, nil }
+	if _, err := s.Log.Below().Reserve(ctx, settle); err != nil {
+		return err
+	}
+	start := false
+	for ev, err := range s.Log.Events(ctx, convstore.LastTurns(1)) {
+		if err != nil {
+			return err
+		}
+		switch ev.Body.(type) {
+		case convstore.TurnStart:
+			start = true
+		case convstore.TurnEnd:
+			start = false
+		}
+	}
+	if !start {
+		return nil
+	}
+	return s.Log.Append(ctx, At(end))
+}
+
+// Again begins another turn in the conversation that Reopen took, within the limits of session.
+func (s *Session) Again(ctx context.Context, about string, session convstore.Limits) error {
+	return s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
 }
 
 // begin makes a conversation with these events. If it fails, there is none.

@@ -69,9 +69,11 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			"Status 0: all are ok. 7: all others were stopped at a limit. 6: all were refused. 1: " +
 			"any other end.\n\n" +
 			"The first Ctrl-C stops what runs and keeps what is done. To continue, give the same " +
-			"queries on stdin and the output so far as --resume FILE. Lines that were ok do not " +
-			"run again; their rows are repeated, so the new output is complete. After a kill, " +
-			"FILE may lack answers, or be empty. jp then takes the missing answers from the store.\n\n" +
+			"queries on stdin and --resume with the output so far or the id of the batch's " +
+			"conversation. Lines that were ok do not run again; their rows are repeated, so the " +
+			"new output is complete. A sub-conversation that was cut off goes on where it " +
+			"stopped. After a kill, FILE may lack answers, or be empty. jp then takes the missing " +
+			"answers from the store.\n\n" +
 			"--shard 2/8 runs the second of eight equal parts of the lines, for jobs that share no " +
 			"store. The outputs of all parts, in order, are the output of the whole batch. " +
 			"--total-budget and --max-cost stay those of the whole batch: each part gets what its " +
@@ -85,7 +87,7 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			command.String(&o.title, "title", "T", "the title of the new conversation"),
 			command.String(&o.shard, "shard", "I/N", "run only part I of N parts of the lines"),
 			run.LauncherFlag(&o.launcher),
-			command.String(&o.resume, "resume", "FILE", "earlier output of this batch: lines that are ok in it do not run again"),
+			command.String(&o.resume, "resume", "FILE", "earlier output of this batch, or the id of its conversation: what it answered does not run again"),
 		}, record.Flags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
@@ -244,8 +246,8 @@ func (b *batch) answered(ctx context.Context) (more bool, err error) {
 
 // next returns the next query. Done says that an earlier run has answered it.
 func (b *batch) next(ctx context.Context) (it delegate.Item, err error) {
-	if it, err = b.in.next(ctx); err == nil && b.earlier != nil {
-		it.Done, err = b.isAnswered(ctx, it)
+	if it, err = b.in.next(ctx); err == nil {
+		it, err = b.plan(ctx, it)
 	}
 	return it, err
 }
@@ -260,10 +262,8 @@ func (b *batch) survey(ctx context.Context) error {
 	b.left = 0
 	checked := map[string]bool{}
 	err := b.in.all(ctx, func(it delegate.Item) (err error) {
-		if b.earlier != nil {
-			if it.Done, err = b.isAnswered(ctx, it); it.Done || err != nil {
-				return err
-			}
+		if it, err = b.plan(ctx, it); it.Done || err != nil {
+			return err
 		}
 		b.left++
 		if it.ID == "" && !checked[it.Config] {
@@ -378,10 +378,31 @@ func (b *batch) divide(all convstore.Budget) {
 // begin makes the conversation of a batch and begins its turn within the limits of session.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	about := b.about(b.left)
+	if b.session.Log != nil {
+		return b.goOn(ctx, about, session)
+	}
 	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
 	b.env.Con.Note("batch below %s", b.session.Conv.ID)
+	return nil
+}
+
+// goOn begins another turn in the conversation of the batch, within the limits of session.
+func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits) error {
+	if conv := b.session.Conv; conv.Labels[labelBatch] != b.sum || b.o.title.Set {
+		if err := b.session.Store.Edit(ctx, conv.ID, func(c *convstore.Conversation) error {
+			c.Labels = b.labels()
+			c.Title = cmp.Or(b.o.title.Value, c.Title)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if err := b.session.Again(ctx, "the rest: "+about+", from a shell", session); err != nil {
+		return err
+	}
+	b.env.Con.Note("batch below %s goes on", b.session.Conv.ID)
 	return nil
 }
 
@@ -401,7 +422,7 @@ func (b *batch) retitle(ctx context.Context) error {
 	if b.left >= 0 || b.session.Log == nil || b.in.err != io.EOF {
 		return nil
 	}
-	_, err := b.session.Log.Retitle(ctx, b.about(-1), b.about(b.in.read-b.earlier.count()))
+	_, err := b.session.Log.Retitle(ctx, b.about(-1), b.about(b.in.read))
 	return err
 }
 
@@ -422,8 +443,8 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	came := run.EndOf(ctx, failed, b.cameTo())
 	end(came)
 	failed = errors.Join(failed, b.session.Conclude(ctx, b.summary(), came))
-	if ctx.Err() != nil && b.session.Log != nil {
-		b.env.Con.Note("stopped; what is done is below %s", b.session.Conv.ID)
+	if ctx.Err() != nil {
+		b.env.Con.Note("stopped; to continue, give the same queries to: %s", b.again(d.Scope().Caller()))
 	}
 	if failed != nil {
 		return failed
@@ -446,7 +467,7 @@ func (b *batch) finish(failed error) error {
 		return failed
 	}
 	if b.earlier != nil && b.in.total < 0 {
-		b.env.Con.Note("%d of %d queries were answered before", len(b.earlier.asked), b.in.read)
+		b.env.Con.Note("%d of %d queries were answered before", b.earlier.answered(), b.in.read)
 	}
 	if failed == nil && b.earlier != nil {
 		failed = b.surplus()
@@ -465,7 +486,7 @@ func (b *batch) row(it delegate.Item, r delegate.Row) (err error) {
 
 func (b *batch) write(it delegate.Item, r delegate.Row) error {
 	if it.Done {
-		if err := b.repeat(it.Number - 1); err != nil {
+		if err := b.repeat(it); err != nil {
 			return err
 		}
 		return b.out.Flush()

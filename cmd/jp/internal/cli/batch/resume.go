@@ -19,20 +19,24 @@ import (
 	"jp/tools/files"
 )
 
-// earlier has the rows of earlier runs of a batch that were ok. They stay in the file or in the
-// store until their turn. A killed run may have answers in the store that are in no row, because
-// they waited for the answer to a query before them.
+// earlier is what the earlier runs of a batch have left: the rows that were ok, which stay in the
+// file of --resume until their turn, and in the store the runs of all sub-agents. The store decides
+// where a row does not say ok, since a killed run has answers there that it has not written.
 type earlier struct {
-	path   string // of file, as it was given
-	last   int    // number of its rows
-	file   *os.File
-	rows   map[int]earlierRow             // rows in the file, by the index of their query
-	stored map[int][]convstore.Delegation // what may be answers that are only in the store, likewise
-	asked  map[int]bool                   // whether the conversation of a row was compared with its query
-	read   func(convstore.Delegation) (delegate.Row, error)
-	below  convstore.ID    // conversation of the latest earlier run; 0 = none was found
-	spent  convstore.Spend // what the earlier runs have used
-	line   string          // with --root-id: prefix of the latest run and those that it resumed; "" = none was found
+	path  string             // value of --resume
+	file  *os.File           // nil = it names a conversation
+	last  int                // number of rows in file
+	rows  map[int]earlierRow // those that are ok, by the index of their query
+	below convstore.ID       // conversation of the batch, which goes on; 0 = none
+	line  string             // with --root-id: prefix of the calls of the runs that it goes on with; "" = none was found
+
+	runs   map[int][]convstore.Delegation          // runs for a query, oldest first, by its index
+	byHand map[convstore.ID][]convstore.Delegation // runs that a person has added, by the sub-conversation
+	spent  convstore.Spend                         // use of all of them
+
+	planned map[int]delegate.Item        // queries with what is to be done, by their index
+	answers map[int]convstore.Delegation // runs with the answers that are in no row, likewise
+	hashes  map[string]string            // present hashes of profiles, by their names
 }
 
 // earlierRow is a row that is ok in the file of --resume.
@@ -41,39 +45,81 @@ type earlierRow struct {
 	id       convstore.ID
 }
 
-// count returns the number of queries that are answered.
-func (e *earlier) count() int {
-	if e == nil {
-		return 0
+// answered returns the number of queries that are known to be answered.
+func (e *earlier) answered() (n int) {
+	for _, it := range e.planned {
+		if it.Done {
+			n++
+		}
 	}
-	return len(e.rows) + len(e.stored)
-}
-
-func (e *earlier) known(index int) bool {
-	_, row := e.rows[index]
-	_, stored := e.stored[index]
-	return row || stored
+	return n
 }
 
 func (e *earlier) close() {
-	if e != nil {
+	if e != nil && e.file != nil {
 		_ = e.file.Close()
 	}
 }
 
-// resume reads the output of an earlier run of the same batch, and finds what that has stored and
-// not written.
-func (b *batch) resume(ctx context.Context, path string) (err error) {
-	e := &earlier{path: path, rows: map[int]earlierRow{}, stored: map[int][]convstore.Delegation{}, asked: map[int]bool{}}
-	var below []convstore.ID // parents of the conversations that the rows name
+// resume finds what earlier runs of the batch have left: those of the conversation that value names,
+// or those whose output is the file of this name.
+func (b *batch) resume(ctx context.Context, value string) error {
+	b.earlier = &earlier{
+		path: value, rows: map[int]earlierRow{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
+		planned: map[int]delegate.Item{}, answers: map[int]convstore.Delegation{}, hashes: map[string]string{},
+	}
+	var parents []convstore.ID // of the conversations that rows name
+	id, err := convstore.ParseID(value)
+	if err == nil {
+		err = b.choose(ctx, id)
+	} else {
+		parents, err = b.readRows(ctx, value)
+	}
+	switch {
+	case err != nil:
+	case b.o.rootID.Set:
+		err = b.findFor(ctx)
+	default:
+		err = b.find(ctx, parents)
+	}
+	if err == nil {
+		b.lessSpent()
+	}
+	return err
+}
+
+// choose checks the conversation that --resume names.
+func (b *batch) choose(ctx context.Context, id convstore.ID) error {
+	conv, err := b.session.Store.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if b.o.rootID.Set {
+		root, err := b.env.WS.Target(ctx, b.o.rootID.Value)
+		if err == nil && root != id {
+			err = exit.Usagef("--resume %s: is not %s, on whose behalf the batch runs", id, root)
+		}
+		return err
+	}
+	if _, ok := conv.Labels[labelBatch]; !ok {
+		return exit.Usagef("--resume %s: is not the conversation of a batch", id).WithHint("`jp conversation ls --root --label %s` lists them", labelBatch)
+	}
+	b.earlier.below = id
+	return nil
+}
+
+// readRows reads the output of an earlier run, and returns the parents of the conversations that its
+// rows name.
+func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.ID, err error) {
+	e := b.earlier
 	file, info, err := files.OpenRegular(files.Disk{}, b.env.Con.Abs(path), os.O_RDONLY, 0)
 	if err != nil {
-		return exit.Usagef("--resume %s: %v", path, files.Reason(err))
+		return nil, exit.Usagef("--resume %s: %v", path, files.Reason(err))
 	}
-	e.file, b.earlier = file, e
+	e.file = file
 	if out, ok := b.env.Con.Env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
-			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write to another file: the rows that are ok are repeated there")
+			return nil, exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write to another file: the rows that are ok are repeated there")
 		}
 	}
 	dec := json.NewDecoder(e.file)
@@ -85,34 +131,32 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 			err = io.ErrUnexpectedEOF
 		}
 		switch {
-		case err == io.EOF, err == io.ErrUnexpectedEOF: // a row that was cut off is run again
-			if err := b.findStored(ctx, below); err != nil {
-				return err
-			}
-			b.lessSpent()
-			return nil
+		case err == io.EOF, err == io.ErrUnexpectedEOF: // a row that was cut off counts as none
+			return parents, nil
 		case err != nil:
-			return exit.Usagef("--resume %s: row %d: %v", path, index+1, err).
+			return nil, exit.Usagef("--resume %s: row %d: %v", path, index+1, err).
 				WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", index)
 		}
 		var row struct {
 			ID     *string `json:"conversation_id"`
 			Status string  `json:"status"`
+			Reused bool    `json:"reused"`
 		}
 		if err := json.Unmarshal(raw, &row); err != nil || row.Status == "" {
-			return exit.Usagef("--resume %s: row %d: is not a row of a batch", path, index+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
+			return nil, exit.Usagef("--resume %s: row %d: is not a row of a batch", path, index+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
 		}
-		if e.last = index + 1; convstore.State(row.Status) != convstore.StateOK {
-			continue
-		}
+		e.last = index + 1
+		ok := convstore.State(row.Status) == convstore.StateOK
 		conv, err := b.named(ctx, row.ID)
-		if err != nil {
-			return exit.Usagef("--resume %s: row %d: %v", path, index+1, err)
+		if err != nil && ok {
+			return nil, exit.Usagef("--resume %s: row %d: %v", path, index+1, err)
 		}
-		if !slices.Contains(below, conv.Parent) {
-			below = append(below, conv.Parent)
+		if err == nil && !row.Reused && !slices.Contains(parents, conv.Parent) {
+			parents = append(parents, conv.Parent)
 		}
-		e.rows[index] = earlierRow{dec.InputOffset() - int64(len(raw)), int64(len(raw)), conv.ID}
+		if ok {
+			e.rows[index] = earlierRow{dec.InputOffset() - int64(len(raw)), int64(len(raw)), conv.ID}
+		}
 	}
 }
 
@@ -144,28 +188,152 @@ func (b *batch) named(ctx context.Context, word *string) (convstore.Conversation
 	return b.session.Store.Get(ctx, id)
 }
 
-// isAnswered reports whether an earlier run has answered a query. An answer in the store that is to
-// another query is forgotten; a row that is makes an error.
-func (b *batch) isAnswered(ctx context.Context, it delegate.Item) (bool, error) {
+// plan returns a query with what is to be done: nothing where it has an answer, else to continue the
+// sub-conversation that was cut off, or to begin one. What the store has of another query does not
+// count; a row of another one is an error.
+func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, error) {
 	e, index := b.earlier, it.Number-1
-	if e.asked[index] || !e.known(index) {
-		return e.asked[index], nil
+	if e == nil {
+		return it, nil
 	}
+	if it, ok := e.planned[index]; ok {
+		return it, nil
+	}
+	var err error
 	if row, ok := e.rows[index]; ok {
-		if _, err := b.answers(ctx, row.id, it); err != nil {
-			return false, exit.Usagef("--resume %s: row %d: %v", e.path, it.Number, err)
+		_, was, err := b.asked(ctx, row.id, it)
+		if err == nil && !was {
+			err = fmt.Errorf("%s was not asked query %d", row.id, it.Number)
 		}
-		e.asked[index] = true
-		return true, nil
+		if err != nil {
+			return it, exit.Usagef("--resume %s: row %d: %v", e.path, it.Number, err)
+		}
+		it.Done = true
+	} else {
+		it, err = b.planRun(ctx, it)
 	}
-	for _, del := range e.stored[index] { // others were removed or moved since, or are those of another batch
-		if parent, err := b.answers(ctx, del.Child, it); err == nil && parent == del.Caller {
-			e.stored[index], e.asked[index] = []convstore.Delegation{del}, true
-			return true, nil
+	if err == nil && (it.Done || len(e.runs[index]) > 0) {
+		e.planned[index] = it
+		delete(e.runs, index)
+	}
+	return it, err
+}
+
+// planRun is plan for a query without a row that is ok.
+func (b *batch) planRun(ctx context.Context, it delegate.Item) (delegate.Item, error) {
+	index := it.Number - 1
+	runs := b.earlier.runs[index]
+	if n := len(runs); n > 0 && runs[n-1].Unstarted && runs[n-1].Fresh {
+		it.Call = runs[n-1].Call // nothing has happened: the same call runs, in the conversation made for it
+	}
+	var conv convstore.Conversation // of the latest run
+	var begun bool
+	runs = slices.DeleteFunc(slices.Clone(runs), func(del convstore.Delegation) bool {
+		c, was, err := b.asked(ctx, del.Child, it)
+		if del.Unstarted || err != nil || c.Parent != del.Caller || !was && c.Turns > 0 {
+			return true // nothing has happened; it was removed or moved since; it is of another batch
+		}
+		conv, begun = c, was
+		return false
+	})
+	if len(runs) == 0 {
+		return it, nil
+	}
+	last := runs[len(runs)-1]
+	if it.ID == "" {
+		runs = append(runs, b.earlier.byHand[last.Child]...)
+	}
+	for _, del := range slices.Backward(runs) {
+		if del.State == convstore.StateOK {
+			it.Done, b.earlier.answers[index] = true, del
+			break
 		}
 	}
-	delete(e.stored, index)
-	return false, nil
+	var err error
+	if it.Earlier, err = b.used(ctx, runs, b.earlier.answers[index]); err != nil || it.Done || it.Call != "" {
+		return it, err
+	}
+	if it.ID != "" { // others may have asked it more since
+		it.Resume = begun && conv.Turns == last.ChildTurn
+		return it, nil
+	}
+	if b.changed(ctx, conv) {
+		if silent, err := b.silent(ctx, conv.ID); silent || err != nil {
+			return it, err
+		}
+	}
+	it.ID, it.Resume = conv.ID.String(), begun
+	return it, nil
+}
+
+// changed reports whether the profile of a conversation is another one now.
+func (b *batch) changed(ctx context.Context, conv convstore.Conversation) bool {
+	now, ok := b.earlier.hashes[conv.Profile]
+	if !ok {
+		if p, err := b.env.Profile(ctx, conv.Profile, nil); err == nil { // else the run of the query says it
+			now = p.Hash
+		}
+		b.earlier.hashes[conv.Profile] = now
+	}
+	return now != conv.ProfileHash
+}
+
+// used returns what runs have used, but for one of them.
+func (b *batch) used(ctx context.Context, runs []convstore.Delegation, but convstore.Delegation) (used delegate.Used, err error) {
+	for _, del := range runs {
+		if del.Number == but.Number {
+			continue
+		}
+		more, err := b.ofRun(ctx, del)
+		if err != nil {
+			return used, err
+		}
+		used = used.Add(more)
+	}
+	return used, nil
+}
+
+// ofRun returns what a run has used.
+func (b *batch) ofRun(ctx context.Context, del convstore.Delegation) (delegate.Used, error) {
+	scope, err := b.session.Store.Below(ctx, del.Caller)
+	if err != nil {
+		return delegate.Used{}, err
+	}
+	return delegate.UsedBy(ctx, scope, del)
+}
+
+// asked returns a conversation that ran under the profile of a query, and whether it was asked that
+// query.
+func (b *batch) asked(ctx context.Context, id convstore.ID, it delegate.Item) (conv convstore.Conversation, was bool, err error) {
+	if conv, err = b.session.Store.Get(ctx, id); err != nil {
+		return conv, false, err
+	}
+	if it.ID == "" && conv.Profile != it.Config {
+		return conv, false, fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
+	}
+	for ev, err := range b.session.Store.Events(ctx, id, convstore.Range{}) {
+		if err != nil {
+			return conv, false, err
+		}
+		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query {
+			return conv, true, nil
+		}
+	}
+	return conv, false, nil
+}
+
+// silent reports whether the model of a conversation has said nothing.
+func (b *batch) silent(ctx context.Context, id convstore.ID) (bool, error) {
+	for ev, err := range b.session.Store.Events(ctx, id, convstore.Range{}) {
+		if err != nil {
+			return false, err
+		}
+		switch ev.Body.(type) {
+		case convstore.AssistantMessage, convstore.ToolCall:
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // surplus returns an error if the file has rows for more queries than there were.
@@ -176,42 +344,17 @@ func (b *batch) surplus() error {
 	return nil
 }
 
-// answers checks that a conversation was asked a query, under its profile, and returns its parent.
-func (b *batch) answers(ctx context.Context, id convstore.ID, it delegate.Item) (parent convstore.ID, err error) {
-	conv, err := b.session.Store.Get(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	if it.ID == "" && conv.Profile != it.Config {
-		return 0, fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
-	}
-	for ev, err := range b.session.Store.Events(ctx, id, convstore.Range{}) {
-		if err != nil {
-			return 0, err
-		}
-		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query {
-			return conv.Parent, nil
-		}
-	}
-	return 0, fmt.Errorf("%s was not asked query %d", id, it.Number)
-}
+// labelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
+// batch.
+const labelBatch = "batch"
 
-// The labels of the conversation that a batch runs below.
-const (
-	labelBatch   = "batch"         // sum of its queries
-	labelResumes = "batch_resumes" // conversation of the run that it resumes
-)
+func (b *batch) labels() map[string]string { return map[string]string{labelBatch: b.sum} }
 
-func (b *batch) labels() map[string]string {
-	l := map[string]string{labelBatch: b.sum}
-	if b.earlier != nil && b.earlier.below != 0 {
-		l[labelResumes] = b.earlier.below.String()
-	}
-	return l
-}
+// anyCall begins the ids of all calls of batches.
+const anyCall = "batch-"
 
 // call returns the prefix of the ids of all calls of this batch, in every run.
-func (b *batch) call() string { return "batch-" + b.sum + "-" }
+func (b *batch) call() string { return anyCall + b.sum + "-" }
 
 // newCall returns the prefix of the ids of the calls of this run. It contains the prefix of the
 // run that this one resumes.
@@ -230,47 +373,64 @@ func (b *batch) lineOf(call string) string {
 	return line
 }
 
-// findStored finds the answers that earlier runs of this batch have stored and not written. It
-// looks below the latest run with the same sum, below the parents that the rows name, and below
-// the runs that these resumed.
-func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
-	if b.o.rootID.Set {
-		return b.findStoredFor(ctx)
-	}
-	list, err := b.session.Store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
-	if err != nil {
-		return err
-	}
-	runs := make(map[convstore.ID]convstore.Conversation, len(list))
-	for _, c := range list {
-		runs[c.ID] = c
-		b.earlier.below = max(b.earlier.below, c.ID)
-	}
-	if b.earlier.below != 0 {
-		if err := b.claim(ctx, b.earlier.below, "--resume"); err != nil { // held until this run ends
+// find finds the conversation of the batch: the latest one that has answers in the rows, else the
+// latest one with the same sum. It takes the lock of that conversation, so that only one run goes on
+// with it, settles what a killed run left open, and ends its turn.
+func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
+	e := b.earlier
+	for _, id := range parents {
+		conv, err := b.session.Store.Get(ctx, id)
+		if err != nil {
 			return err
 		}
+		if _, ok := conv.Labels[labelBatch]; ok {
+			e.below = max(e.below, id)
+		}
 	}
-	seen := map[convstore.ID]bool{}
-	for _, id := range append([]convstore.ID{b.earlier.below}, below...) {
-		for run, ok := runs[id]; ok && !seen[run.ID]; run, ok = runs[id] {
-			seen[run.ID] = true
-			if err := b.endKilled(ctx, run); err != nil {
-				return err
-			}
-			if err := b.storedBelow(ctx, run.ID, run.ID); err != nil {
-				return err
-			}
-			if id, err = convstore.ParseID(run.Labels[labelResumes]); err != nil {
-				break // it resumed none
+	if e.below == 0 {
+		list, err := b.session.Store.List(ctx, convstore.Filter{Labels: b.labels(), Hidden: true, Archived: true})
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			e.below = max(e.below, c.ID)
+		}
+	}
+	if e.below == 0 {
+		return nil
+	}
+	if err := b.session.Reopen(ctx, e.below); err != nil {
+		return err
+	}
+	if err := b.await(ctx, e.below); err != nil {
+		return err
+	}
+	if err := b.session.EndTurn(ctx, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
+		return err
+	}
+	for _, id := range parents { // parts of the batch that ran apart, as with --shard
+		if id == e.below {
+			continue
+		}
+		list, err := b.session.Store.Delegations(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, del := range list {
+			if strings.HasPrefix(del.Call, anyCall) && del.Caller == id {
+				e.spent = e.spent.Add(del.Total)
 			}
 		}
 	}
-	return nil
+	list, err := b.session.Store.Delegations(ctx, e.below)
+	if err == nil {
+		b.collect(list, e.below, func(del convstore.Delegation) int { return delegate.NumberOf(del, anyCall) })
+	}
+	return err
 }
 
-// findStoredFor does the same for a batch on behalf of an existing conversation.
-func (b *batch) findStoredFor(ctx context.Context) error {
+// findFor does the same for a batch on behalf of an existing conversation.
+func (b *batch) findFor(ctx context.Context) error {
 	caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
 	if err != nil {
 		return err
@@ -299,7 +459,12 @@ func (b *batch) findStoredFor(ctx context.Context) error {
 		return err
 	}
 	if all, err = b.ledger(ctx, caller); err == nil {
-		b.stored(ctx, all, caller)
+		b.collect(all, caller, func(del convstore.Delegation) int {
+			if b.lineOf(del.Call) != b.earlier.line {
+				return 0
+			}
+			return delegate.NumberOf(del, b.call())
+		})
 	}
 	return err
 }
@@ -336,25 +501,6 @@ func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string)
 	return b.claim(ctx, caller, "batch "+line)
 }
 
-// endKilled settles what an earlier run that was killed left open, and ends its turn. It returns an
-// error if that run has not ended.
-func (b *batch) endKilled(ctx context.Context, conv convstore.Conversation) error {
-	if conv.Status != convstore.StatusInterrupted && conv.Status != convstore.StatusRunning {
-		return nil
-	}
-	log, err := b.session.Store.Lock(ctx, conv.ID)
-	if err != nil {
-		return err
-	}
-	if err = b.await(ctx, conv.ID); err == nil {
-		_, err = log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return nil, nil })
-	}
-	if err == nil {
-		err = log.Append(ctx, run.At(convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}))
-	}
-	return errors.Join(err, log.Close())
-}
-
 // await waits until the sub-agents that earlier runs of this batch started for a caller have ended.
 // After that their answers may be in the store.
 func (b *batch) await(ctx context.Context, caller convstore.ID) error {
@@ -368,36 +514,25 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 	return delegate.Await(ctx, scope, mine, func(del convstore.Delegation) { b.env.Con.Note("%s", delegate.Left(del)) })
 }
 
-// storedBelow adds the answers to queries of this batch in the ledger of root, for calls of caller.
-func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) error {
-	list, err := b.session.Store.Delegations(ctx, root)
-	if err == nil {
-		b.stored(ctx, list, caller)
-	}
-	return err
-}
-
-// stored adds those of list that answer queries of this batch to the earlier answers.
-func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller convstore.ID) {
+// collect notes those of list that are runs for queries of this batch, and what they have used.
+// number returns the number of the query, 0 for none.
+func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number func(convstore.Delegation) int) {
+	e, ours := b.earlier, map[convstore.ID]bool{}
 	for _, del := range list {
-		index := delegate.NumberOf(del, b.call()) - 1
-		if line := b.earlier.line; line != "" && b.lineOf(del.Call) != line {
+		if del.Caller != caller || del.State == "" {
 			continue
 		}
-		if index < 0 || del.Caller != caller {
+		n := number(del)
+		switch {
+		case n > 0:
+			ours[del.Child] = true
+			e.runs[n-1] = append(e.runs[n-1], del)
+		case ours[del.Child] && run.ByHand(del):
+			e.byHand[del.Child] = append(e.byHand[del.Child], del)
+		case caller != e.below: // of others, on behalf of the same conversation
 			continue
 		}
-		b.earlier.spent = b.earlier.spent.Add(del.Total)
-		if _, ok := b.earlier.rows[index]; !ok && del.State == convstore.StateOK {
-			b.earlier.stored[index] = append(b.earlier.stored[index], del)
-		}
-	}
-	b.earlier.read = func(del convstore.Delegation) (delegate.Row, error) {
-		scope, err := b.session.Store.Below(context.WithoutCancel(ctx), del.Caller)
-		if err != nil {
-			return delegate.Row{}, err
-		}
-		return delegate.Recorded(context.WithoutCancel(ctx), scope, del, maxRow)
+		e.spent = e.spent.Add(del.Total)
 	}
 }
 
@@ -412,20 +547,54 @@ func (b *batch) lessSpent() {
 	}
 }
 
-// repeat writes the earlier row of the query with an index.
-func (b *batch) repeat(index int) error {
+// repeat writes the row of a query that is answered.
+func (b *batch) repeat(it delegate.Item) error {
 	b.ok++
-	if list := b.earlier.stored[index]; len(list) > 0 {
-		row, err := b.earlier.read(list[0])
+	if del, ok := b.earlier.answers[it.Number-1]; ok {
+		ctx := context.Background() // it is read even when the batch is being stopped
+		scope, err := b.session.Store.Below(ctx, del.Caller)
+		if err != nil {
+			return fmt.Errorf("--resume: %w", err)
+		}
+		row, err := delegate.Recorded(ctx, scope, del, it.Earlier, maxRow)
 		if err != nil {
 			return fmt.Errorf("--resume: %w", err)
 		}
 		return b.rows.Add(row)
 	}
-	row := b.earlier.rows[index]
+	row := b.earlier.rows[it.Number-1]
 	raw := make([]byte, row.size)
 	if _, err := b.earlier.file.ReadAt(raw, row.at); err != nil {
 		return fmt.Errorf("--resume: %w", err)
 	}
 	return b.rows.Add(json.RawMessage(raw))
+}
+
+// again returns the command line that continues this batch, which is that of conversation id.
+func (b *batch) again(id convstore.ID) string {
+	line, skip := "jp", false
+	for _, arg := range b.env.Con.Env.Args[1:] {
+		if skip {
+			skip = false
+			continue
+		}
+		switch name, _, whole := strings.Cut(arg, "="); name {
+		case "--resume", "--record", "--replay":
+			skip = !whole
+		default:
+			line += " " + shellWord(arg)
+		}
+	}
+	return line + " --resume " + id.String()
+}
+
+// shellWord quotes a word for a shell where it needs that.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
