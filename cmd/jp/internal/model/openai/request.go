@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -21,6 +23,7 @@ func (p provider) request(r model.Request) (chatRequest, error) {
 	official := p.config.Official()
 	if official {
 		out.StreamOptions.IncludeObfuscation = no
+		out.PromptCacheKey = cacheKey(r)
 	}
 	if err := p.reason(&out, r); err != nil {
 		return out, err
@@ -57,6 +60,20 @@ func (p provider) request(r model.Request) (chatRequest, error) {
 		out.Messages = append(out.Messages, p.message(m, i > lastUser)...)
 	}
 	return out, nil
+}
+
+// cacheKey returns the key by which the vendor brings requests with the same beginning together:
+// agents under one profile have one. "" = none, for an agent without a profile.
+func cacheKey(r model.Request) string {
+	if r.Profile == "" {
+		return ""
+	}
+	begins := r.Profile
+	if len(r.System) > 0 {
+		begins += "\x00" + r.System[0].Text
+	}
+	sum := sha256.Sum256([]byte(begins))
+	return "jp-" + hex.EncodeToString(sum[:12])
 }
 
 // system returns the system prompt as one text.

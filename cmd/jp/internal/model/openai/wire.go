@@ -14,6 +14,7 @@ type chatRequest struct {
 	MaxTokens           int             `json:"max_tokens,omitempty"`
 	Temperature         *float64        `json:"temperature,omitempty"`
 	ReasoningEffort     string          `json:"reasoning_effort,omitempty"`
+	PromptCacheKey      string          `json:"prompt_cache_key,omitempty"`
 	StreamOptions       streamOptions   `json:"stream_options"`
 	ResponseFormat      *responseFormat `json:"response_format,omitempty"`
 	ToolChoice          string          `json:"tool_choice,omitempty"`
@@ -148,6 +149,7 @@ type responsesRequest struct {
 	StreamOptions   streamOptions   `json:"stream_options,omitzero"`
 	Input           []any           `json:"input"`
 	Model           string          `json:"model"`
+	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
 	Reasoning       reasoningEffort `json:"reasoning,omitzero"`
 	Text            *responsesText  `json:"text,omitempty"`
 	ToolChoice      string          `json:"tool_choice,omitempty"`
