@@ -90,6 +90,14 @@ func (c *checker) leaf(l leaf) {
 	switch l.row.kind {
 	case texts:
 		c.texts(l)
+	case either:
+		if list, ok := l.value.([]any); !ok {
+			c.apply(l.row, l.parts, "", l.value)
+		} else if len(list) == 0 {
+			c.fail(l.parts, "must not be an empty list", "")
+		} else {
+			c.texts(l)
+		}
 	case sections:
 		c.sections(l)
 	default:

@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,9 +31,11 @@ type Config struct {
 
 // Assistant is the agent that answers, and how its model is asked.
 type Assistant struct {
-	Name                 string // shown to people; "" = none
-	Model                string // as written: provider/model or an alias; RequireModel resolves it
-	SystemPrompt         string // comes before the sections; "" = none
+	Name                 string   // shown to people; "" = none
+	Model                string   // as written: provider/model or an alias; RequireModel resolves it
+	Fallback             []string // rest of the list that Model is the first of, see RequireModels; nil = none
+	Escalate             string   // as written, see RequireModels; "" = none
+	SystemPrompt         string   // comes before the sections; "" = none
 	SystemPromptSections []Section
 	Instructions         string // file below the workspace that the main agent's prompt has behind them; "" = none
 	Parameters           Parameters
@@ -178,6 +181,56 @@ func (c Config) RequireModel() (string, error) {
 		return "", err
 	}
 	return id, nil
+}
+
+// RequireModels returns the ids of all models that may answer: that of RequireModel, then those that
+// stand in for it, in order. escalate is that of assistant.escalate, "" for none.
+func (c Config) RequireModels() (list []string, escalate string, err error) {
+	first, err := c.RequireModel()
+	if err != nil {
+		return nil, "", err
+	}
+	list = []string{first}
+	for _, name := range c.Assistant.Fallback {
+		id, err := c.ResolveModel(name)
+		if err != nil {
+			return nil, "", err
+		}
+		if slices.Contains(list, id) {
+			return nil, "", &Error{Key: "assistant.model", Msg: id + " is there twice", Err: ErrModel}
+		}
+		list = append(list, id)
+	}
+	if c.Assistant.Escalate != "" {
+		if escalate, err = c.ResolveModel(c.Assistant.Escalate); err != nil {
+			err.(*Error).Key = "assistant.escalate"
+		}
+	}
+	return list, escalate, err
+}
+
+// Named returns the models as they are written: those of assistant.model.
+func (a Assistant) Named() []string {
+	if a.Model == "" {
+		return nil
+	}
+	return append([]string{a.Model}, a.Fallback...)
+}
+
+func (a *Assistant) setModel(v any) {
+	a.Model, a.Fallback = "", nil
+	switch v := v.(type) {
+	case string:
+		a.Model = v
+	case []any:
+		for i, item := range v {
+			if name := item.(string); i == 0 {
+				a.Model = name
+			} else {
+				a.Fallback = append(a.Fallback, name)
+			}
+		}
+	}
 }
 
 // ResolveModel turns provider/model or an alias, as a person or a model wrote it, into a model id.

@@ -69,8 +69,10 @@ func table() []setting {
 
 		{key: "assistant.name", kind: text, check: noControl, field: func(c *Config, _ []string) any { return &c.Assistant.Name },
 			doc: "what the assistant is called"},
-		{key: "assistant.model", kind: text, check: checkModelName, field: func(c *Config, _ []string) any { return &c.Assistant.Model },
-			doc: "provider/model, or an alias of providers.llm.aliases; required to ask a model"},
+		{key: "assistant.model", kind: either, check: checkModelName, field: func(c *Config, _ []string) any { return c.Assistant.setModel },
+			doc: "provider/model, or an alias of providers.llm.aliases; in a list, each stands in for the one before; required to ask a model"},
+		{key: "assistant.escalate", kind: text, check: checkModelName, field: func(c *Config, _ []string) any { return &c.Assistant.Escalate },
+			doc: "model that goes on, once in a turn, where the turn would not end well; not set: none"},
 		{key: "assistant.system_prompt", kind: text, field: func(c *Config, _ []string) any { return &c.Assistant.SystemPrompt },
 			doc: "beginning of the system prompt"},
 		{key: "assistant.system_prompt_sections", kind: sections,

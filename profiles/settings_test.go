@@ -53,6 +53,9 @@ func TestSettings(t *testing.T) {
 		bad        map[string]string // value -> message; a value that begins with : is JSON
 	}{
 		{"assistant.name", "x y", func(c Config) any { return c.Assistant.Name }, "x y", map[string]string{"a\nb": "must not contain control characters", ":1": "must be text, not a whole number"}},
+		{"assistant.model", `:["a/b","sonnet","c/d"]`, func(c Config) any { return c.Assistant.Named() }, []string{"a/b", "sonnet", "c/d"}, map[string]string{
+			`:[]`: "must not be an empty list", `:["a/b","a/b"]`: "item 2 is there twice", `:[""]`: "item 1 must be provider/model or an alias, without spaces", `:[1]`: "item 1 must be text, not a whole number"}},
+		{"assistant.escalate", "sonnet", func(c Config) any { return c.Assistant.Escalate }, "sonnet", map[string]string{"": "must be provider/model or an alias, without spaces"}},
 		{"assistant.model", "sonnet", func(c Config) any { return c.Assistant.Model }, "sonnet", map[string]string{
 			"a b": "must be provider/model or an alias, without spaces", "/m": "must be provider/model, without spaces", "p/": "must be provider/model, without spaces"}},
 		{"assistant.system_prompt", "a\nb", func(c Config) any { return c.Assistant.SystemPrompt }, "a\nb", nil},

@@ -26,6 +26,7 @@ const (
 	numeric  kind = "a number"
 	duration kind = `a duration such as "90s" or "10m"`
 	texts    kind = "a list of text"
+	either   kind = "text or a list of text"
 	tokens   kind = `a whole number or "unlimited"`
 	dollars  kind = `a number or "unlimited"`
 	sections kind = "a list of tables"
@@ -62,7 +63,7 @@ func (k kind) accept(v any) error {
 			}
 			return nil
 		}
-		ok = k == text || (k == tokens || k == dollars) && v == unlimited
+		ok = k == text || k == either || (k == tokens || k == dollars) && v == unlimited
 		if !ok && (k == tokens || k == dollars) {
 			return fmt.Errorf("must be %s, not other text", k)
 		}
@@ -75,7 +76,7 @@ func (k kind) accept(v any) error {
 	case map[string]any:
 		ok = k == open
 	case []any:
-		ok = k == texts || k == sections
+		ok = k == texts || k == sections || k == either
 	}
 	if !ok {
 		return fmt.Errorf("must be %s, not %s", k, nameKind(v))

@@ -35,25 +35,28 @@ import (
 	"jp/tools/schema"
 )
 
+// Model is a model that answers in turns.
+type Model struct {
+	Writer
+	Provider    string // provider whose reasoning may be replayed
+	Temperature *float64
+	Limit       int64 // most estimated tokens of a request to it; 0 = as many as it takes
+}
+
 // Loop runs turns of one locked conversation. Fields are set before the first turn and not changed.
 type Loop struct {
 	Log      Log
-	Ask      model.Stream
-	Model    string       // full id, which each call is recorded with
-	Provider string       // provider whose reasoning may be replayed
-	Name     string       // the provider's own id of the model
-	Price    *model.Price // nil = unknown
-	Replayed bool         // whether a recording answers, at no cost
+	Models   []Model // each stands in for the one before, see stand.go; at least one
+	Escalate *Model  // goes on where a turn would not end well; nil = none does
+	Replayed bool    // whether a recording answers, at no cost
 
-	System      []model.Section
-	Tools       tools.Executor
-	Profile     string
-	MaxTokens   int                 // most tokens of one reply; 0 = the default of the model
-	Output      func(asked int) int // see model.Info.Output; nil = that of an unknown model
-	Reasoning   string
-	Temperature *float64
-	MaxRounds   int // tool rounds in one turn; 0 = no limit
-	Window      int // earlier turns that the model is sent; 0 = all
+	System    []model.Section
+	Tools     tools.Executor
+	Profile   string
+	MaxTokens int // most tokens of one reply; 0 = the default of the model
+	Reasoning string
+	MaxRounds int // tool rounds in one turn; 0 = no limit
+	Window    int // earlier turns that the model is sent; 0 = all
 
 	// Limits are those of the session that a turn begins or resumes; nil in a delegated
 	// conversation, whose caller has set them.
@@ -110,6 +113,7 @@ type Message struct {
 	Calls []convstore.ToolCall
 	Usage convstore.Usage
 	Cost  *int64     // nano-dollars; nil = unknown
+	Model string     // full id
 	Stop  model.Stop // StopCut where the run cut it off
 	Took  time.Duration
 }
@@ -122,6 +126,7 @@ type Outcome struct {
 	Limit      Limit           // limit at which the turn was stopped; "" = none
 	Text       string          // answer
 	Structured json.RawMessage // answer as a value that matches the schema of the turn; nil = none
+	Model      string          // full id of the model that was asked last
 	Usage      convstore.Usage
 	Cost       *int64 // nano-dollars; nil = the cost of a call is unknown
 	Err        error  // why State is Error, Timeout or Cancelled
@@ -137,6 +142,8 @@ type turn struct {
 	history *history
 	bill    *bill
 	asker   *asker
+	models  []Model // those of the loop, and behind them the one that it escalates to
+	at      int     // index in models of the one that is asked
 
 	compactor *compactor
 
@@ -144,6 +151,7 @@ type turn struct {
 	tools  tools.Executor  // tools that this turn may call
 	system []model.Section // prompt of this turn, without context and schema
 	rounds int             // number of replies that called tools
+	free   int             // number of those that do not count for the limit
 	mends  int             // number of answers that did not match the schema and were sent back
 }
 
@@ -151,13 +159,14 @@ type turn struct {
 // for free text.
 func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
 	t := &turn{loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System}
+	t.models = l.all()
 	t.asker = l.newAsker(h, t.bill)
 	t.asker.text, t.asker.reasoning = l.Watch.Text, l.Watch.Reasoning
 	if form != nil {
 		t.asker.text = nil // nobody sees an answer before it is checked
 	}
 	t.compactor = &compactor{
-		settings: l.Compact, limit: l.Compact.Limit, history: h, asker: t.asker, window: l.Window, profile: l.Profile,
+		settings: l.Compact, limit: t.models[0].Limit, history: h, asker: t.asker, window: l.Window, profile: l.Profile,
 		request: t.request, note: t.note, watch: l.Watch.Compacted,
 	}
 	return t
@@ -166,8 +175,8 @@ func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
 // newAsker returns an asker of the loop's model, for the turn whose events begin at history.from.
 func (l *Loop) newAsker(h *history, b *bill) *asker {
 	return &asker{
-		model:    Writer{Ask: l.Ask, Model: l.Model, Name: l.Name, Price: l.Price, Output: l.Output},
-		replayed: l.Replayed, history: h, bill: b, paid: &l.paid, aside: Closing(l.Price), since: h.from,
+		model: l.Models[0].Writer, others: l.standIns(0),
+		replayed: l.Replayed, history: h, bill: b, paid: &l.paid, aside: Closing(l.prices()...), since: h.from,
 	}
 }
 
@@ -303,6 +312,15 @@ func (l *Loop) reopen(h *history) (*turn, error) {
 				t.mends++
 			case NoteSynthesis:
 				t.fold()
+			case NoteStandIn:
+				if t.at+1 < len(l.Models) {
+					t.turnTo(t.at + 1)
+				}
+			case NoteEscalation:
+				if l.Escalate != nil {
+					t.turnTo(len(l.Models))
+					t.free = t.rounds
+				}
 			}
 		}
 	}
@@ -329,13 +347,21 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			return t.end(ctx, reply{}, context.Cause(ctx))
 		}
 		if l := t.reached(work); l != nil {
+			if l.kind == LimitTurns && t.escalates() {
+				if err := t.refuse(ctx, l); err != nil {
+					return Outcome{}, err
+				}
+				if err := t.escalate(ctx, l.reason); err != nil {
+					return Outcome{}, err
+				}
+				continue
+			}
 			return t.close(ctx, l)
 		}
 		if err := t.compactor.fit(work); err != nil {
 			return Outcome{}, err
 		}
-		req := t.request(t.history.events)
-		r, stop, err := t.ask(work, req, false)
+		r, stop, err := t.ask(work, t.next, false)
 		if broken := (storeError{}); errors.As(err, &broken) {
 			return Outcome{}, broken.error
 		}
@@ -349,17 +375,32 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			continue
 		}
 		if err != nil && !r.any && ctx.Err() == nil {
-			if again, err := t.compactor.tooLong(work, req, err); err != nil {
+			if again, err := t.compactor.tooLong(work, t.next(), err); err != nil {
 				return Outcome{}, err
 			} else if again {
 				continue
 			}
 		}
 		if err != nil {
+			if t.escalates() && !r.shown && ctx.Err() == nil && overcome(err) {
+				if err := t.escalate(ctx, err.Error(), t.broken(r)); err != nil {
+					return Outcome{}, err
+				}
+				continue
+			}
 			return t.end(ctx, r, err)
 		}
 		if len(r.calls) == 0 {
 			if t.match(&r); !t.mendable(r) {
+				if why := t.poor(ctx, r); why != "" && t.escalates() {
+					if err := t.store(ctx, r); err != nil {
+						return Outcome{}, err
+					}
+					if err := t.escalate(ctx, why); err != nil {
+						return Outcome{}, err
+					}
+					continue
+				}
 				return t.end(ctx, r, nil)
 			}
 			if err := t.mend(ctx, r); err != nil {
@@ -380,19 +421,32 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// ask makes one call of the turn's model, and adds the sources of the tools that the reply calls.
-func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply, *limit, error) {
-	r, stop, err := t.asker.ask(ctx, req, closing)
-	for i, c := range r.calls {
-		if tool, ok := t.tools.Set.Get(c.Name); ok {
-			r.calls[i].Source = tool.Source
+// next returns the next request to the model.
+func (t *turn) next() model.Request { return t.request(t.history.events) }
+
+// ask makes one call of the turn's model, or of those that stand in for it, and adds the sources of
+// the tools that the reply calls. next returns the request, for the model that is asked by then.
+func (t *turn) ask(ctx context.Context, next func() model.Request, closing bool) (reply, *limit, error) {
+	for attempt := 1; ; attempt++ {
+		req := next()
+		req.Attempt = attempt
+		r, stop, err := t.asker.ask(ctx, req, closing)
+		if !t.fails(ctx, r, err) {
+			for i, c := range r.calls {
+				if tool, ok := t.tools.Set.Get(c.Name); ok {
+					r.calls[i].Source = tool.Source
+				}
+			}
+			return r, stop, err
+		}
+		if err := t.standIn(ctx, r, err); err != nil {
+			return reply{}, nil, storeError{err}
 		}
 	}
-	return r, stop, err
 }
 
 // spent reports whether the model has called tools in more rounds than the limit allows.
-func (t *turn) spent() bool { return t.loop.MaxRounds > 0 && t.rounds > t.loop.MaxRounds }
+func (t *turn) spent() bool { return t.loop.MaxRounds > 0 && t.rounds-t.free > t.loop.MaxRounds }
 
 // store stores a reply, with further events behind it, and shows it.
 func (t *turn) store(ctx context.Context, r reply, behind ...convstore.Body) error {
@@ -408,7 +462,7 @@ func (t *turn) show(r reply) {
 	if t.loop.Watch.Message == nil {
 		return
 	}
-	m := Message{Text: r.text, Calls: r.calls, Usage: r.usage, Cost: r.cost, Stop: r.stop, Took: r.took}
+	m := Message{Model: t.asker.model.Model, Text: r.text, Calls: r.calls, Usage: r.usage, Cost: r.cost, Stop: r.stop, Took: r.took}
 	for _, ev := range slices.Backward(t.history.events) {
 		if _, ok := ev.Body.(convstore.ModelCall); ok {
 			m.ID = ev.ID

@@ -61,7 +61,7 @@ func newRun(t testing.TB, rules string) *run {
 	}
 	r := &run{t: t, store: store, id: conv.ID}
 	r.lock()
-	r.loop = &Loop{Log: r.log, Ask: ask, Model: info.ID, Provider: info.Provider, Name: info.Name, Tools: tools.Executor{Set: set}}
+	r.loop = &Loop{Log: r.log, Models: []Model{{Writer: Writer{Ask: ask, Model: info.ID, Name: info.Name}, Provider: info.Provider}}, Tools: tools.Executor{Set: set}}
 	t.Cleanup(func() {
 		_ = r.log.Close()
 		if err := store.Check(context.Background()); err != nil {

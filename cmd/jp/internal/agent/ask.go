@@ -16,6 +16,7 @@ import (
 // and bill: see consult.
 type asker struct {
 	model    Writer
+	others   []Writer // those that stand in for it if it fails, which calls must be affordable with too
 	replayed bool
 	history  *history
 	bill     *bill
@@ -50,7 +51,7 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 	c.reply.began = time.Now()
 	err := c.hear(a.model.Ask(ctx, req))
 	c.reply.text = c.text.String()
-	c.reply.took = time.Since(c.reply.began)
+	c.reply.took, c.reply.shown = time.Since(c.reply.began), c.shown
 	switch {
 	case c.err != nil:
 		return reply{}, nil, storeError{c.err}

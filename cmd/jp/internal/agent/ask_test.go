@@ -46,7 +46,7 @@ func TestNothingIsBegunWhileACallWaits(t *testing.T) {
 				}
 				return a.Call.Tokens()
 			}
-			ask, n, waits := r.loop.Ask, 0, 0
+			ask, n, waits := r.loop.Models[0].Ask, 0, 0
 			flaky := func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 				return func(yield func(model.Part, error) bool) {
 					if begun() == 0 {
@@ -64,7 +64,7 @@ func TestNothingIsBegunWhileACallWaits(t *testing.T) {
 					yield(model.Part{}, busy)
 				}
 			}
-			r.loop.Ask = model.Retry(flaky, model.RetryOptions{
+			r.loop.Models[0].Ask = model.Retry(flaky, model.RetryOptions{
 				Gate: tt.gate,
 				Notice: func(context.Context, model.Retrying) {
 					waits++

@@ -40,14 +40,18 @@ type limit struct {
 	state  convstore.State // state of the turn if nothing is handed in
 }
 
-// Closing returns what is set aside for the closing call of a turn: tokens, and money if its model
-// has a price.
-func Closing(price *model.Price) convstore.Budget {
+// Closing returns what is set aside for the closing call of a turn, whichever of the models makes it:
+// tokens, and money if one of them has a price.
+func Closing(prices ...*model.Price) convstore.Budget {
 	tokens := int64(closingTokens)
 	b := convstore.Budget{Tokens: &tokens}
-	if price != nil {
-		cost := price.Cost(convstore.Usage{Output: closingTokens})
-		b.CostNano = &cost
+	for _, price := range prices {
+		if price == nil {
+			continue
+		}
+		if cost := price.Cost(convstore.Usage{Output: closingTokens}); b.CostNano == nil || cost > *b.CostNano {
+			b.CostNano = &cost
+		}
 	}
 	return b
 }
@@ -130,11 +134,15 @@ func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) 
 	if closing {
 		want, least = min(want, closingTokens), min(want, closingLeast)
 	}
-	if a.model.Price == nil {
-		if left.CostNano != nil && acc.Limits != nil && acc.Limits.Strict {
-			why := "the price of the model " + a.model.Model + " is not known, and a limit of cost is set"
-			return in, 0, &limit{kind: LimitCost, reason: why, notice: why, state: convstore.StateBudget}
+	if left.CostNano != nil && acc.Limits != nil && acc.Limits.Strict {
+		for _, m := range append(a.others[:len(a.others):len(a.others)], a.model) {
+			if m.Price == nil {
+				why := "the price of the model " + m.Model + " is not known, and a limit of cost is set"
+				return in, 0, &limit{kind: LimitCost, reason: why, notice: why, state: convstore.StateBudget}
+			}
 		}
+	}
+	if a.model.Price == nil {
 		if left.CostNano != nil && *left.CostNano < a.foreseen(closing) {
 			return in, 0, a.shortOf(acc, convstore.Budget{}, 0, 0)
 		}
@@ -180,12 +188,18 @@ func (a *asker) foreseen(closing bool) (most int64) {
 	return 2 * most
 }
 
-// most returns the highest cost of a call, nil where the price is unknown.
+// most returns the highest cost of a call, by whichever model makes it in the end; nil where the
+// price of the one that is asked is unknown.
 func (a *asker) most(in model.Bound, out int64) *int64 {
 	if a.model.Price == nil {
 		return nil
 	}
 	n := a.model.Price.Most(in, out)
+	for _, m := range a.others {
+		if m.Price != nil {
+			n = max(n, m.Price.Most(in, out))
+		}
+	}
 	return &n
 }
 

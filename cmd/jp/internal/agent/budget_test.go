@@ -54,9 +54,9 @@ func TestAfford(t *testing.T) {
 		{name: "closing, unlimited", closing: true, out: 1024, send: 1024},
 		{name: "closing with too little", left: convstore.Budget{Tokens: some(1063)}, closing: true, stop: "token budget 9000"},
 	} {
-		var l Loop
+		l := Loop{Models: make([]Model, 1)}
 		if test.priced {
-			l.Price = pricey()
+			l.Models[0].Price = pricey()
 		}
 		a := l.newAsker(&history{}, &bill{})
 		for _, n := range test.told {
@@ -85,7 +85,7 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 	for _, n := range []int{3000, 20, 6000, 900} {
 		req.Messages = append(req.Messages, model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{Text: strings.Repeat("r", n)}}}})
 	}
-	a := (&Loop{}).newAsker(&history{}, &bill{})
+	a := (&Loop{Models: make([]Model, 1)}).newAsker(&history{}, &bill{})
 	in, out, stop := a.afford(convstore.Account{Left: convstore.Budget{Tokens: some(1200)}}, &req, true)
 	if stop != nil || out < closingLeast || in.Tokens+out > 1200 {
 		t.Fatalf("in %d, out %d, %v", in, out, stop)
@@ -108,7 +108,7 @@ func TestAsideOfAWriter(t *testing.T) {
 		var aside convstore.Budget
 		r := newRun(t, "[[rule]]\ntext = \"t\"")
 		r.send(t.Context(), "go")
-		r.loop.Price = tt.main
+		r.loop.Models[0].Price = tt.main
 		h, err := readHistory(t.Context(), r.loop.Log)
 		if err != nil {
 			t.Fatal(err)
@@ -117,7 +117,7 @@ func TestAsideOfAWriter(t *testing.T) {
 		if err := r.loop.Log.Limit(t.Context(), convstore.Limits{Run: convstore.Budget{CostNano: &left}}); err != nil {
 			t.Fatal(err)
 		}
-		w := Writer{Ask: r.loop.Ask, Model: "script/w", Name: "w", Price: pricey()}
+		w := Writer{Ask: r.loop.Models[0].Ask, Model: "script/w", Name: "w", Price: pricey()}
 		ask := w.Ask
 		w.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 			most := pricey().Most((&model.Meter{}).Bound(req), int64(req.MaxTokens))
@@ -133,11 +133,15 @@ func TestAsideOfAWriter(t *testing.T) {
 	}
 }
 
-// TestAffordFits: a call is never bound to more than what is left, and one that is not closing
-// leaves what that needs.
+// TestAffordFits: a call is never bound to more than what is left, whichever model makes it in the end,
+// and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		a := (&Loop{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}).newAsker(&history{}, &bill{})
+		dear := pricey()
+		dear.Output = rapid.Int64Range(0, 40).Draw(rt, "dear")
+		a := (&Loop{Models: []Model{
+			{Writer: Writer{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}}, {Writer: Writer{Price: dear}},
+		}}).newAsker(&history{}, &bill{})
 		tokens, cost := rapid.Int64Range(-10, 1<<20).Draw(rt, "tokens"), rapid.Int64Range(-10, 1<<24).Draw(rt, "cost")
 		left := convstore.Budget{Tokens: &tokens, CostNano: &cost}
 		closing := rapid.Bool().Draw(rt, "closing")
@@ -146,11 +150,12 @@ func TestAffordFits(t *testing.T) {
 		if stop != nil {
 			return
 		}
-		keep := Closing(pricey())
+		keep := Closing(pricey(), dear)
 		if closing {
 			keep = convstore.Budget{Tokens: some(0), CostNano: some(0)}
 		}
-		if in.Tokens+out > tokens-*keep.Tokens || *a.most(in, out) > cost-*keep.CostNano || out <= 0 {
+		most := max(pricey().Most(in, out), dear.Most(in, out))
+		if in.Tokens+out > tokens-*keep.Tokens || most > cost-*keep.CostNano || out <= 0 {
 			rt.Fatalf("in %d, out %d, cost %d; left %d and %d", in.Tokens, out, *a.most(in, out), tokens, cost)
 		}
 	})
@@ -175,8 +180,8 @@ func TestUncounted(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(t, test.rules)
-			ask := r.loop.Ask
-			r.loop.Ask = model.Count(func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+			ask := r.loop.Models[0].Ask
+			r.loop.Models[0].Ask = model.Count(func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 				return func(yield func(model.Part, error) bool) {
 					if test.told != nil && !yield(model.Part{Usage: test.told}, nil) {
 						return

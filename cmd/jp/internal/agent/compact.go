@@ -23,8 +23,8 @@ import (
 
 // Compact says when a loop compacts by itself, and who writes the summaries.
 type Compact struct {
-	Off    bool  // whether it never compacts by itself
-	Limit  int64 // most estimated tokens of a request; 0 = as many as the provider takes
+	Off bool // whether it never compacts by itself
+	// Writer returns the model that writes the summaries; nil = the one that is asked.
 	Writer func(context.Context) (Writer, error)
 }
 

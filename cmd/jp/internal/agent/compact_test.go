@@ -46,15 +46,15 @@ func compacting(t *testing.T, rules string, limit int64) (r *run, sent *[]model.
 	}
 	r.loop.Tools.Set = set
 	sent, made = new([]model.Request), new([]convstore.Compaction)
-	ask := r.loop.Ask
-	r.loop.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+	ask := r.loop.Models[0].Ask
+	r.loop.Models[0].Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 		if err := req.Check(); err != nil {
 			t.Errorf("request %d: %v", len(*sent)+1, err)
 		}
 		*sent = append(*sent, req)
 		return ask(ctx, req)
 	}
-	r.loop.Compact.Limit = limit
+	r.loop.Models[0].Limit = limit
 	r.loop.Watch.Compacted = func(c convstore.Compaction) { *made = append(*made, c) }
 	return r, sent, made
 }
@@ -118,7 +118,7 @@ func TestCompactsInsideATurn(t *testing.T) {
 	if out.State != convstore.StateOK || out.Text != "done" {
 		t.Fatalf("%+v\n%s", out, outlines(*sent))
 	}
-	if len(*made) != 1 || (*made)[0].Summary != "read so far" || (*made)[0].Model != r.loop.Model {
+	if len(*made) != 1 || (*made)[0].Summary != "read so far" || (*made)[0].Model != r.loop.Models[0].Model {
 		t.Fatalf("compactions: %+v", *made)
 	}
 	final := outline((*sent)[len(*sent)-1])
@@ -158,7 +158,7 @@ func TestCompactFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _, made := compacting(t, reader, 0)
 			r.send(t.Context(), test.query)
-			r.loop.Compact.Limit = 2000
+			r.loop.Models[0].Limit = 2000
 			test.set(r.loop)
 			var notes []string
 			r.loop.Watch.Note = func(n convstore.Note) { notes = append(notes, n.Text) }
@@ -177,7 +177,7 @@ func TestCompactFails(t *testing.T) {
 func TestCompactBudget(t *testing.T) {
 	r, sent, _ := compacting(t, reader, 0)
 	r.send(t.Context(), strings.Repeat("z", 9000))
-	r.loop.Compact.Limit = 2000
+	r.loop.Models[0].Limit = 2000
 	n := int64(2500)
 	r.loop.Limits = &convstore.Limits{Run: convstore.Budget{Tokens: &n}}
 	var notes []string
@@ -196,8 +196,8 @@ func TestCompactsAfterRefusal(t *testing.T) {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			r, _, made := compacting(t, reader, 0)
 			r.send(t.Context(), strings.Repeat("z", 15000))
-			ask, refused := r.loop.Ask, 0
-			r.loop.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+			ask, refused := r.loop.Models[0].Ask, 0
+			r.loop.Models[0].Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 				if req.Estimate() > most && !strings.HasPrefix(outline(req), "record") {
 					refused++
 					return func(yield func(model.Part, error) bool) {

@@ -14,12 +14,7 @@ import (
 // close ends a turn at a limit. Pending calls are not run. The model is called once more, without
 // tools, to hand in what it has.
 func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
-	calls := pending(t.history.current())
-	refused := make([]convstore.Body, len(calls))
-	for i, c := range calls {
-		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.notice, IsError: true}
-	}
-	if err := t.history.save(ctx, refused...); err != nil {
+	if err := t.refuse(ctx, l); err != nil {
 		return Outcome{}, err
 	}
 	if l.state != convstore.StateTimeout { // there is no time for a summary
@@ -27,23 +22,7 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	req := t.request(t.history.events)
-	say := "Stop here: " + l.notice + ". No tool can be called any more. Hand in now what you have found"
-	if t.schema != nil {
-		say += ": one JSON value in the form of the answer, and no other word."
-	} else {
-		say += ", and say what is missing."
-	}
-	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {
-		say += "\n\nYour reply was cut off after this:\n"
-		for _, c := range req.Messages[n-1].Content {
-			say += c.Text
-		}
-		req.Messages = req.Messages[:n-1]
-	}
-	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
-	req.ToolChoice = "none"
-	r, short, err := t.ask(ctx, req, true)
+	r, short, err := t.ask(ctx, func() model.Request { return t.closing(l) }, true)
 	if broken := (storeError{}); errors.As(err, &broken) {
 		return Outcome{}, broken.error
 	}
@@ -62,6 +41,37 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 		t.match(&r)
 	}
 	return t.end(ctx, r, err)
+}
+
+// refuse stores for each call that is pending that the limit keeps it from running.
+func (t *turn) refuse(ctx context.Context, l *limit) error {
+	calls := pending(t.history.current())
+	refused := make([]convstore.Body, len(calls))
+	for i, c := range calls {
+		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.notice, IsError: true}
+	}
+	return t.history.save(ctx, refused...)
+}
+
+// closing returns the request of the closing call.
+func (t *turn) closing(l *limit) model.Request {
+	req := t.next()
+	say := "Stop here: " + l.notice + ". No tool can be called any more. Hand in now what you have found"
+	if t.schema != nil {
+		say += ": one JSON value in the form of the answer, and no other word."
+	} else {
+		say += ", and say what is missing."
+	}
+	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {
+		say += "\n\nYour reply was cut off after this:\n"
+		for _, c := range req.Messages[n-1].Content {
+			say += c.Text
+		}
+		req.Messages = req.Messages[:n-1]
+	}
+	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
+	req.ToolChoice = "none"
+	return req
 }
 
 // end closes the turn in the transaction that stores its last reply. err is that of the reply's
@@ -86,7 +96,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		t.show(r)
 	}
 	out := Outcome{
-		Turn: t.history.turn, State: state, Reason: reason, Err: failed,
+		Turn: t.history.turn, State: state, Reason: reason, Err: failed, Model: t.asker.model.Model,
 		Text: Answer(t.history.current()), Structured: r.data, Usage: t.bill.usage, Cost: t.bill.cost(),
 		First: state == convstore.StateOK && !slices.ContainsFunc(t.history.events[:t.history.from], endedWell),
 	}
@@ -142,7 +152,7 @@ func (t *turn) unstored(r reply, err error) (Outcome, error) {
 	failed := &NotStoredError{err}
 	t.show(r)
 	return Outcome{
-		Turn: t.history.turn, State: convstore.StateError, Reason: failed.Error(), Err: failed,
+		Turn: t.history.turn, State: convstore.StateError, Reason: failed.Error(), Err: failed, Model: t.asker.model.Model,
 		Text: r.text, Structured: r.data, Usage: t.bill.usage, Cost: t.bill.cost(),
 	}, failed
 }

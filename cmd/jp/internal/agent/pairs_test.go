@@ -63,8 +63,8 @@ func TestCallIDsOfAllTurns(t *testing.T) {
 text = "done"
 `)
 	r.loop.Window = 1
-	end := r.loop.Ask
-	r.loop.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+	end := r.loop.Models[0].Ask
+	r.loop.Models[0].Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 		if req.Round > 1 {
 			return end(ctx, req)
 		}

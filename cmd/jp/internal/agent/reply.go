@@ -23,6 +23,7 @@ type reply struct {
 	took      time.Duration
 	limit     *limit // limit at which this closing call ends the turn; nil = it is no closing call
 	any       bool   // whether the model said something
+	shown     bool   // whether somebody saw a part of it
 	none      bool   // whether there was no call
 	guessed   bool   // whether the usage, or a part of it, is an estimate
 
@@ -33,16 +34,25 @@ type reply struct {
 // request returns the next request to the model for a conversation with these events.
 func (t *turn) request(events []convstore.Event) model.Request {
 	req := model.Request{
-		Model: t.loop.Name, System: slices.Concat(t.system, quoted(events[t.history.from:], t.loop.Fetch.Tokens)),
-		Messages: choose(events, t.loop.Window).thread(t.loop.Provider), Tools: offer(t.tools.Set),
-		MaxTokens: t.loop.MaxTokens, Reasoning: t.loop.Reasoning, Temperature: t.loop.Temperature,
-		Profile: t.loop.Profile, Turn: t.history.turn, Round: t.rounds + t.mends + 1, CallIDs: callIDs(events),
+		Model: t.asker.model.Name, System: slices.Concat(t.system, quoted(events[t.history.from:], t.loop.Fetch.Tokens)),
+		Messages: choose(events, t.loop.Window).thread(t.models[t.at].Provider), Tools: offer(t.tools.Set),
+		MaxTokens: t.loop.MaxTokens, Reasoning: t.loop.Reasoning, Temperature: t.models[t.at].Temperature,
+		Profile: t.loop.Profile, Turn: t.history.turn, Round: t.round(), CallIDs: callIDs(events),
 	}
 	if t.schema != nil {
 		req.Schema = t.schema.JSON()
 		req.System = append(req.System, form(t.schema))
 	}
 	return req
+}
+
+// round returns the number of the next call in the turn.
+func (t *turn) round() int {
+	n := t.rounds + t.mends + 1
+	if t.at == len(t.loop.Models) { // the reply before it was a last one too
+		n++
+	}
+	return n
 }
 
 func offer(set tools.Set) []model.Tool {

@@ -75,7 +75,7 @@ func (s sent) thread(provider string) []model.Message {
 				}
 			}
 		case convstore.Note:
-			if b.Kind == NoteSchema {
+			if b.Kind == NoteSchema || b.Kind == NoteEscalation {
 				flush()
 				said(b.Text)
 			}

@@ -45,7 +45,7 @@ func naming(t *testing.T) (r *run, n Naming, sent *[]model.Request) {
 			t.Errorf("request: %v", err)
 		}
 		*sent = append(*sent, req)
-		return r.loop.Ask(ctx, req)
+		return r.loop.Models[0].Ask(ctx, req)
 	}
 	return r, Naming{Line: firstLine, Writer: func(context.Context) (Writer, error) {
 		return Writer{Ask: ask, Model: "script/titles", Name: "m.toml"}, nil

@@ -64,8 +64,8 @@ text = "sees {{n}}"
 captures = { n = { pattern = 'turn [0-9]', match = 1 } }
 `)
 	var sent []int
-	ask := r.loop.Ask
-	r.loop.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+	ask := r.loop.Models[0].Ask
+	r.loop.Models[0].Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 		sent = append(sent, len(req.Messages))
 		return ask(ctx, req)
 	}

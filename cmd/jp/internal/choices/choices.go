@@ -187,7 +187,9 @@ func (c *Choices) Models(ctx context.Context, which func(id string) bool) []comm
 				add(name, id)
 			}
 		}
-		add(r.Config.Assistant.Model, "model of the config")
+		for _, name := range r.Config.Assistant.Named() {
+			add(name, "model of the config")
+		}
 	}
 	for _, v := range c.latest(ctx, true) {
 		add(v.Model, "used before")

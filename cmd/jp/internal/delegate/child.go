@@ -34,7 +34,7 @@ type runner struct {
 	environ     func(context.Context, Run) []string
 	below       func(context.Context, Below) (Options, Arm, error)
 	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
-	model       func(context.Context, Below) wire.Model
+	models      func(context.Context, Below) []wire.Model
 	place       func(context.Context, Below) (Runner, error)
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)

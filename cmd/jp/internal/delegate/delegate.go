@@ -49,7 +49,7 @@ type Options struct {
 	Replayed bool // whether a recording answers in sub-agents too
 
 	// models that an assistant.model override may name; empty = any but script/
-	Models       []string
+	Choices      []string
 	Efforts      []string // levels of reasoning that an override may name; empty = any
 	ContextTool  string   // tool of the child that answers a context_query; "" = none
 	InlineResult int      // most bytes of a result that the model gets; 0 = 16 KiB
@@ -87,9 +87,9 @@ type Options struct {
 	Warn    func(format string, a ...any)       // nil = warnings are dropped
 	Log     *slog.Logger                        // nil = nothing is logged
 
-	// Model returns the model of a sub-agent, which asks it through this process; nil = none may be
+	// Models returns the models of a sub-agent, which asks them through this process; nil = none may be
 	// asked.
-	Model func(context.Context, Below) wire.Model
+	Models func(context.Context, Below) []wire.Model
 
 	// Place returns what runs the process of a sub-agent, nil = this machine; nil = all run here.
 	Place func(context.Context, Below) (Runner, error)
@@ -150,8 +150,8 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	if o.Follow == nil {
 		o.Follow = func(context.Context, Step) {}
 	}
-	if o.Model == nil {
-		o.Model = func(context.Context, Below) wire.Model { return wire.Model{Err: errNoModel} }
+	if o.Models == nil {
+		o.Models = func(context.Context, Below) []wire.Model { return []wire.Model{{Err: errNoModel}} }
 	}
 	if o.Place == nil {
 		o.Place = func(context.Context, Below) (Runner, error) { return nil, nil }
@@ -166,7 +166,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		scope: o.Scope, inline: o.InlineResult, readable: o.Readable, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
 		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
 		catalog: &catalog{
-			limits: o.Limits, models: o.Models, efforts: o.Efforts, dir: o.Dir, resolve: o.Resolve, special: o.Special,
+			limits: o.Limits, models: o.Choices, efforts: o.Efforts, dir: o.Dir, resolve: o.Resolve, special: o.Special,
 			profiles: map[string]Profile{}, specials: map[string]Special{},
 		},
 	}
@@ -180,7 +180,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, model: o.Model, place: o.Place, priced: o.Priced,
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, place: o.Place, priced: o.Priced,
 		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
 	}
 	return d, nil

@@ -74,9 +74,11 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 		return err
 	}
 	strict := s.Account.Limits != nil && s.Account.Limits.Strict || child.Grant.Caps.CostNano != nil || a.Want.CostNano != nil
-	if strict && (c.Priced == nil || !c.Priced(child.Model)) {
-		return refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", child.Model).
-			withHint("give its price in [providers.llm.prices] of the user's config.toml, or lift the limit with max_cost_per_session = \"unlimited\"")
+	for _, id := range append([]string{child.Model}, a.Profile.Others...) {
+		if strict && (c.Priced == nil || !c.Priced(id)) {
+			return refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", id).
+				withHint("give its price in [providers.llm.prices] of the user's config.toml, or lift the limit with max_cost_per_session = \"unlimited\"")
+		}
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		err := wire.Serve(ctx, ours, wire.Owner{
 			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account()}, Log: log, Subagents: o.subagents,
 			Title: r.Title, Change: o.change, Priced: o.runner.priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.checkpoint,
-			Model: o.runner.model(ctx, o.below),
+			Models: o.runner.models(ctx, o.below),
 		})
 		if err != nil {
 			stop(err)
@@ -117,7 +117,7 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		var d *Delegator
 		if err == nil {
 			p, environ := o.runner, opt.Environ
-			opt.Slot, opt.Below, opt.Change, opt.Model, opt.Place, opt.Follow = o.slot, p.below, p.change, p.model, p.place, followCall
+			opt.Slot, opt.Below, opt.Change, opt.Models, opt.Place, opt.Follow = o.slot, p.below, p.change, p.models, p.place, followCall
 			opt.Environ = func(ctx context.Context, r Run) []string {
 				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
 			}

@@ -101,6 +101,7 @@ type Profile struct {
 	Arg      string // value of --cfg for the child: an absolute path or builtin:name
 	Hash     string
 	Model    string
+	Others   []string         // models that may answer in its place
 	Config   convstore.Config // resolved
 	Tools    []Tool           // tools that Config enables
 	Meaning  string           // see MeaningOf

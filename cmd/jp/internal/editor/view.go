@@ -87,7 +87,7 @@ func (v *view) replied(m agent.Message) {
 
 // filled sends the editor how full the model's window is, if its size is known.
 func (v *view) filled(usd json.Number) {
-	info, err := model.Lookup(v.agent.Loop.Model, v.run.Providers())
+	info, err := model.Lookup(v.agent.Loop.Models[0].Model, v.run.Providers())
 	if size := cmp.Or(v.run.Resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && v.used > 0 {
 		v.client.Tell(acp.NewUsage(v.used, int64(size), usd))
 	}

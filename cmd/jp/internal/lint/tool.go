@@ -20,8 +20,10 @@ import (
 
 // models checks that the models that a config names can be found on this machine.
 func (l *Linter) models(r *profiles.Resolved) {
-	for key, name := range run.ModelsNamed(r.Config) {
-		l.model(r, key, name)
+	for key, names := range run.ModelsNamed(r.Config) {
+		for _, name := range names {
+			l.model(r, key, name)
+		}
 	}
 }
 

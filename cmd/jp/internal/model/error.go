@@ -55,6 +55,17 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Elsewhere reports whether another model may answer what this one could not: the account of this one
+// may not spend more, or it failed in a way that passes. A mistake, such as a key that is not accepted,
+// is nothing that another model should hide.
+func (e *Error) Elsewhere() bool {
+	switch e.Kind {
+	case KindQuota, KindRateLimit, KindOverloaded:
+		return true
+	}
+	return e.Temporary()
+}
+
 // Temporary reports whether the same request may succeed later.
 func (e *Error) Temporary() bool {
 	if e.Final {

@@ -216,7 +216,7 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	if r == nil {
 		return s
 	}
-	s.Model = r.Config.Assistant.Model
+	s.Model = strings.Join(r.Config.Assistant.Named(), ", ")
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
 	known := v.servers.In(c)
 	for _, d := range defs {

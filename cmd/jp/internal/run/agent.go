@@ -44,32 +44,25 @@ func (ag *Agent) Denied() []stream.PermissionDenial { return ag.denied.all() }
 type Agent struct {
 	Loop   *agent.Loop
 	Sub    Subagents
-	Info   model.Info       // facts about the model
+	Info   model.Info       // facts about the first of its models
 	Skills []profiles.Skill // skills that the model is offered
 
 	run     *Run
 	free    string // title that the model gave in the turn; "" = none
 	denied  denials
-	decided atomic.Bool // whether what a person said in the turn is part of its answer
-	span    *otel.Span  // span of the latest turn, which has ended; nil = the turn was not traced
+	prices  []*model.Price // of its models
+	decided atomic.Bool    // whether what a person said in the turn is part of its answer
+	span    *otel.Span     // span of the latest turn, which has ended; nil = the turn was not traced
 }
 
 // Agent joins config, model, tools and store. It asks no model and stores nothing.
 func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	ag := &Agent{run: r}
 	cfg := r.Resolved.Config
-	id, err := cfg.RequireModel()
+	models, escalate, err := ag.models(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	stream, info, err := ag.modelOf(ctx, cfg, id)
-	if err == nil {
-		err = r.req.sees(info)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ag.Info = info
 	defs, err := r.env.Definitions(ctx, r.Resolved)
 	if err != nil {
 		return nil, err
@@ -81,7 +74,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, err
 	}
-	session, err := r.budget(cfg, info)
+	session, err := r.budget(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +104,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		o := r.delegation(cfg, below, r.slot, func(ctx context.Context, tool string) (delegate.Special, error) {
 			return r.special(ctx, r.Resolved, r.Conv.Grant != nil, tool)
 		})
-		o.Closing = agent.Closing(info.Price)
+		o.Closing = agent.Closing(ag.prices...)
 		r.own, err = delegate.New(o, arm)
 		ag.Sub = r.own
 	}
@@ -141,12 +134,12 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		around = onAll
 	}
 	loop := &agent.Loop{
-		Log: r.Log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
+		Log: r.Log, Models: models, Escalate: escalate,
 		System: slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
 		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: ag.delivers(policy), Absent: ceiling.Forbids, Parallel: cfg.Conversation.Parallel, Around: around},
 		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
-		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
-		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
+		Reasoning: cfg.Assistant.Parameters.Reasoning,
+		MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
 		Admit: ag.Sub.Admit, Release: ag.Sub.Release, Repeat: ag.Sub.Repeats, Await: ag.Sub.Await, Recalled: ag.Sub.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(r.Conv)}, Personal: ag.personal,
 	}
@@ -154,9 +147,45 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		return nil, err
 	}
 	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, r.req.prompts())
-	loop.Compact = ag.compaction(cfg, stream, info)
+	loop.Compact = ag.compaction(cfg)
 	ag.Loop = loop
 	return ag, nil
+}
+
+// models opens the models that answer in a turn, and checks that each can: so a mistake shows now and
+// not when one fails.
+func (ag *Agent) models(ctx context.Context, cfg profiles.Config) (list []agent.Model, escalate *agent.Model, err error) {
+	ids, last, err := cfg.RequireModels()
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, id := range append(ids, last) {
+		if id == "" {
+			continue
+		}
+		stream, info, err := ag.modelOf(ctx, cfg, id)
+		if err == nil {
+			err = ag.run.req.sees(info)
+		}
+		if err == nil {
+			err = ag.run.req.boundable(info)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		window, limit := room(cfg, info)
+		m := agent.Model{Writer: writer(stream, info, window), Provider: info.Provider, Temperature: ag.temperature(cfg, info), Limit: limit}
+		ag.prices = append(ag.prices, info.Price)
+		if i == 0 {
+			ag.Info = info
+		}
+		if i < len(ids) {
+			list = append(list, m)
+		} else {
+			escalate = &m
+		}
+	}
+	return list, escalate, nil
 }
 
 // temperature is the configured one, or nil if the model takes none.

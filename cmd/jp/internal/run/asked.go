@@ -54,22 +54,32 @@ func (ag *Agent) asked() (convstore.Digest, error) {
 	for t := range l.Tools.Set.All() {
 		defs = append(defs, t.Definition)
 	}
+	type asks struct {
+		Model       string
+		Temperature *float64
+	}
+	var models []asks // behind an empty one that of an escalation
+	for _, m := range l.Models {
+		models = append(models, asks{m.Model, m.Temperature})
+	}
+	if m := l.Escalate; m != nil {
+		models = append(models, asks{}, asks{m.Model, m.Temperature})
+	}
 	return delegate.DigestOf(struct {
 		delegate.Asked
-		Model       string
+		Models      []asks
 		System      []model.Section
 		Tools       []delegate.HeldTool
 		Skills      []delegate.HeldTool
 		Config      json.RawMessage // with the sub-agents of special tools; nil = it holds none
 		MaxTokens   int
 		Reasoning   string
-		Temperature *float64
 		MaxRounds   int
 		Window      int
 		ContextTool string
 	}{
-		r.req.Task.asked(), l.Model, l.System, delegate.Held(defs), skillTexts(ag.Skills), wording.Either(specialTools(l.Tools.Set), json.RawMessage(r.Resolved.Stored()), nil),
-		l.MaxTokens, l.Reasoning, l.Temperature, l.MaxRounds, l.Window, r.req.Task.Fetch.Tool,
+		r.req.Task.asked(), models, l.System, delegate.Held(defs), skillTexts(ag.Skills), wording.Either(specialTools(l.Tools.Set), json.RawMessage(r.Resolved.Stored()), nil),
+		l.MaxTokens, l.Reasoning, l.MaxRounds, l.Window, r.req.Task.Fetch.Tool,
 	})
 }
 

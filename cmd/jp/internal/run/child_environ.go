@@ -58,8 +58,8 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 	s.far.mu.Unlock()
 	return delegate.Options{
 		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
-		Models: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Model: s.model, Place: s.place,
+		Choices: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
+		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Models: s.models, Place: s.place,
 		Placed: s.env.Tape.Put,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return spans.Environ(ctx, append(s.childEnviron(ctx), s.env.Tape.Environ(r.Call, r.Query)...))
@@ -89,10 +89,14 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	o = s.delegation(r.Config, of.Log.Below(), nil, func(ctx context.Context, tool string) (delegate.Special, error) {
 		return s.special(ctx, r, of.Conv.Grant != nil, tool)
 	})
-	if id, err := r.Config.RequireModel(); err == nil {
-		if info, err := model.Lookup(id, s.env.Providers(r.Config)); err == nil {
-			o.Closing = agent.Closing(info.Price)
+	if ids, err := Answering(r.Config); err == nil {
+		var prices []*model.Price
+		for _, id := range ids {
+			if info, err := model.Lookup(id, s.env.Providers(r.Config)); err == nil {
+				prices = append(prices, info.Price)
+			}
 		}
+		o.Closing = agent.Closing(prices...)
 	}
 	o.Command = func(ctx context.Context, in *delegate.Inside, def tools.Definition, req call.Request) int {
 		return s.command(ctx, of.Log.Below(), in, def, req)

@@ -85,7 +85,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 	if err != nil {
 		return delegate.Profile{}, err
 	}
-	resolvedModel, err := r.Config.RequireModel()
+	models, err := Answering(r.Config)
 	if err != nil {
 		return delegate.Profile{}, err
 	}
@@ -112,7 +112,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 	}
 	return delegate.Profile{
 		Meaning: meaning,
-		Name:    name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
+		Name:    name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Tools: grantable(defs, r),
 		Caps: capsOf(r.Config),
 	}, nil

@@ -11,14 +11,14 @@ import (
 
 // budget returns what the session of this run may use; nil in a delegated conversation, which has a
 // grant.
-func (r *Run) budget(cfg profiles.Config, info model.Info) (*convstore.Limits, error) {
+func (r *Run) budget(cfg profiles.Config) (*convstore.Limits, error) {
 	if r.Delegated || r.hand != nil {
 		return nil, nil
 	}
 	l := SessionLimits(cfg)
 	l.Run = r.req.Bounds
 	l.Strict = l.Strict || l.Run.CostNano != nil
-	return &l, r.req.boundable(info)
+	return &l, nil
 }
 
 // boundable refuses --max-cost for a model whose price is unknown.

@@ -30,10 +30,10 @@ func (env *Env) Model(ctx context.Context, cfg profiles.Config, id string, w Wai
 	lookup := func() (model.Info, error) { return model.Lookup(id, p) }
 	attempts := func() (wire.Model, error) { return env.attempts(ctx, cfg, id, p) }
 	if c := env.owner; c != nil {
-		known := c.Start().Model
-		lookup = func() (model.Info, error) { return known.Info, known.Is(id) }
+		known, missing := c.Start().Known(id)
+		lookup = func() (model.Info, error) { return known.Info, missing }
 		attempts = func() (wire.Model, error) {
-			return wire.Model{Info: known.Info, Stream: c.Ask, Gate: c.Gate()}, cmp.Or(known.Is(id), known.Opens())
+			return wire.Model{Info: known.Info, Stream: c.Ask, Gate: c.Gate(known)}, cmp.Or(missing, known.Opens())
 		}
 	}
 	s, info, err := env.Tape.Model(p.Dir, lookup, func() (model.Stream, model.Info, error) {
@@ -87,12 +87,12 @@ type tree struct {
 	providers profiles.Providers // those of the root, which flags may have changed
 
 	mu     sync.Mutex
-	models map[string]wire.Model // models of sub-agents, by their config
+	models map[string][]wire.Model // models of sub-agents, by their config
 }
 
 func newTree(p profiles.Providers) *tree {
 	collectLate()
-	return &tree{providers: p, models: map[string]wire.Model{}}
+	return &tree{providers: p, models: map[string][]wire.Model{}}
 }
 
 // collectLate puts off the first collection of garbage of a root to a heap of 16 MiB, which few
@@ -106,40 +106,52 @@ func collectLate() {
 	runtime.AddCleanup(new([64]byte), func(percent int) { debug.SetGCPercent(percent) }, usual)
 }
 
-// model is delegate.Options.Model. Sub-agents with the same config share one.
-func (s site) model(ctx context.Context, of delegate.Below) wire.Model {
+// models is delegate.Options.Models. Sub-agents with the same config share them.
+func (s site) models(ctx context.Context, of delegate.Below) []wire.Model {
 	s.tree.mu.Lock()
 	defer s.tree.mu.Unlock()
 	key := strings.Join(append(slices.Clone(of.Overrides), string(of.Log.Taken().JSON)), "\x00")
-	m, ok := s.tree.models[key]
+	list, ok := s.tree.models[key]
 	if !ok {
-		m, m.Err = s.open(ctx, of)
-		if m.Err == nil || ctx.Err() == nil { // else it was only stopped
-			s.tree.models[key] = m
+		list = s.open(ctx, of)
+		if ctx.Err() == nil { // else it may only have been stopped
+			s.tree.models[key] = list
 		}
 	}
-	return m
+	return list
 }
 
-// open opens the model of a sub-agent.
-func (s site) open(ctx context.Context, of delegate.Below) (m wire.Model, err error) {
+// open opens the models of a sub-agent: those that its config names, and no other.
+func (s site) open(ctx context.Context, of delegate.Below) (list []wire.Model) {
 	r, err := s.configBelow(of)
 	if err != nil {
-		return m, err
+		return []wire.Model{{Err: err}}
 	}
-	id, err := r.Config.RequireModel()
+	ids, err := Answering(r.Config)
 	if err != nil {
-		return m, err
+		return []wire.Model{{Err: err}}
 	}
 	p := s.env.Providers(r.Config)
-	if m.Info, err = model.Lookup(id, p); err != nil || s.env.Tape.Replays() {
-		return m, err
+	for _, id := range ids {
+		m := wire.Model{}
+		if m.Info, m.Err = model.Lookup(id, p); m.Err == nil && !s.env.Tape.Replays() {
+			opened, err := s.env.attempts(ctx, r.Config, id, p)
+			if m.Err = err; err == nil {
+				m = opened
+			}
+		}
+		list = append(list, m)
 	}
-	opened, err := s.env.attempts(ctx, r.Config, id, p)
-	if err != nil {
-		return m, err
+	return list
+}
+
+// Answering returns the ids of all models that may answer in a turn, the first one first.
+func Answering(cfg profiles.Config) ([]string, error) {
+	ids, escalate, err := cfg.RequireModels()
+	if err == nil && escalate != "" && !slices.Contains(ids, escalate) {
+		ids = append(ids, escalate)
 	}
-	return opened, nil
+	return ids, err
 }
 
 // scriptWithheld refuses a script in .jp of a workspace that is not trusted, also through a link.

@@ -2,7 +2,6 @@ package run
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"jp/cmd/jp/internal/model"
@@ -14,11 +13,15 @@ const TitleKey = "conversation.title.model"
 
 // ModelsNamed returns the settings that name a model, with the names. It omits settings without a
 // value.
-func ModelsNamed(c profiles.Config) map[string]string {
-	all := map[string]string{
-		"assistant.model": c.Assistant.Model, "conversation.compact.model": c.Conversation.Compact.Model, TitleKey: c.Conversation.TitleModel,
+func ModelsNamed(c profiles.Config) map[string][]string {
+	all := map[string][]string{"assistant.model": c.Assistant.Named()}
+	for key, name := range map[string]string{
+		"assistant.escalate": c.Assistant.Escalate, "conversation.compact.model": c.Conversation.Compact.Model, TitleKey: c.Conversation.TitleModel,
+	} {
+		if name != "" {
+			all[key] = []string{name}
+		}
 	}
-	maps.DeleteFunc(all, func(_, name string) bool { return name == "" })
 	return all
 }
 

@@ -169,15 +169,18 @@ func (o *opening) named() *convstore.Named {
 // accept checks whether the resolved config can be run, and returns its model and the form in which
 // it is stored. Nothing is made or stored before that.
 func (o *opening) accept(ctx context.Context) (model string, config convstore.Config, err error) {
-	if model, err = o.Resolved.Config.RequireModel(); err != nil {
-		return "", config, err
-	}
-	_, info, err := o.env.Model(ctx, o.Resolved.Config, model, Waits{})
-	if err == nil {
-		err = o.req.sees(info)
-	}
+	ids, err := Answering(o.Resolved.Config)
 	if err != nil {
 		return "", config, err
+	}
+	for _, id := range ids {
+		_, info, err := o.env.Model(ctx, o.Resolved.Config, id, Waits{})
+		if err == nil {
+			err = o.req.sees(info)
+		}
+		if err != nil {
+			return "", config, err
+		}
 	}
 	return o.form(ctx)
 }

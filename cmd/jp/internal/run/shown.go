@@ -183,8 +183,8 @@ func Loosens(b profiles.Brought) bool {
 	switch {
 	case reflect.DeepEqual(v, own):
 		return false
-	case strings.HasPrefix(key, "providers.llm.aliases."), key == "assistant.model", key == "conversation.title.model", key == "conversation.compact.model",
-		key == "delegation.models", key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles", key == "launcher":
+	case strings.HasPrefix(key, "providers.llm.aliases."), key == "assistant.model", key == "assistant.escalate", key == "conversation.title.model", key == "conversation.compact.model",
+		key == "delegation.models", key == "delegation.reasoning", key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles", key == "launcher":
 		return !b.Default
 	case key == "delegation.enabled":
 		return v == true

@@ -28,7 +28,7 @@ conversation, and nobody can answer questions of yours.
 // of agent, the tools of delegation.llm_query.tools, and what the section of the specialization
 // adds.
 func (s site) special(ctx context.Context, agent *profiles.Resolved, granted bool, tool string) (delegate.Special, error) {
-	model, err := agent.Config.RequireModel()
+	models, escalate, err := agent.Config.RequireModels()
 	if err != nil {
 		return delegate.Special{}, err
 	}
@@ -41,13 +41,20 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 		text, _ := json.Marshal(value) // cannot fail: strings, numbers and values from TOML or JSON
 		flags = append(flags, profiles.Directive{Flag: tool, Text: key + ":=" + string(text)})
 	}
-	set("assistant.model", model)
+	if len(models) == 1 {
+		set("assistant.model", models[0])
+	} else {
+		set("assistant.model", models)
+	}
+	if escalate != "" {
+		set("assistant.escalate", escalate)
+	}
 	set("assistant.system_prompt", genericPrompt)
 	for _, name := range slices.Sorted(maps.Keys(held)) {
 		quoted, _ := json.Marshal(name)
 		set("conversation.tools."+string(quoted), held[name])
 	}
-	special := delegate.Special{Profile: delegate.Profile{Name: tool, Arg: "builtin:" + tool, Model: model}}
+	special := delegate.Special{Profile: delegate.Profile{Name: tool, Arg: "builtin:" + tool, Model: models[0]}}
 	if sp, ok := agent.Specializations[tool]; ok {
 		set("assistant.system_prompt_sections", []map[string]string{
 			{"content": sp.Patch},
@@ -77,6 +84,11 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 			return delegate.Special{}, exit.Refusedf("delegation.llm_query.tools: %s is of source %s: a sub-agent of llm_query neither delegates nor asks people", d.Name, d.Source)
 		}
 	}
+	all, err := Answering(r.Config)
+	if err != nil {
+		return delegate.Special{}, err
+	}
+	special.Profile.Others = all[1:]
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: Names(defs)}
 	special.Profile.Tools = grantable(defs, r)
 	special.Profile.Meaning, err = s.env.meaning(ctx, r, defs)

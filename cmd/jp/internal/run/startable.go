@@ -144,7 +144,11 @@ func (env *Env) try(ctx context.Context, o *opening, stored []byte) (problems []
 func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name string) error {
 	p, err := env.Profile(ctx, name, nil)
 	if err == nil {
-		_, _, err = env.Model(ctx, cfg, p.Model, Waits{})
+		for _, id := range append([]string{p.Model}, p.Others...) {
+			if _, _, err = env.Model(ctx, cfg, id, Waits{}); err != nil {
+				break
+			}
+		}
 	}
 	var config *profiles.Error
 	var definition *tools.DefinitionError

@@ -82,6 +82,18 @@ func compactLimit(window, reply int, share float64) int64 {
 	return min(int64(float64(window)*share), int64(window-min(reply, window/4)))
 }
 
+// room returns the tokens of a model's window, 0 for unknown, and how many a request to it may have.
+func room(cfg profiles.Config, info model.Info) (window int, limit int64) {
+	window, reply := info.Window, cfg.Assistant.Parameters.MaxTokens
+	if w := cfg.Conversation.Compact.Window; w > 0 {
+		window = w
+	}
+	if info.MaxOutput > 0 {
+		reply = info.Output(reply)
+	}
+	return window, compactLimit(window, reply, cfg.Conversation.Compact.Threshold)
+}
+
 // noModel is the model of a run that asks no model.
 func noModel(context.Context, model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) { yield(model.Part{}, errors.New("this run asks no model")) }
@@ -99,27 +111,15 @@ func (ag *Agent) modelOf(ctx context.Context, cfg profiles.Config, id string) (m
 
 // compaction returns when this run compacts its conversation, and which model writes the summary.
 // In a sub-agent that is its own model: its owner asks no other for it, and its grant is for this one.
-func (ag *Agent) compaction(cfg profiles.Config, ask model.Stream, info model.Info) agent.Compact {
+func (ag *Agent) compaction(cfg profiles.Config) agent.Compact {
 	set := cfg.Conversation.Compact
-	window := info.Window
-	if set.Window > 0 {
-		window = set.Window
-	}
-	reply := cfg.Assistant.Parameters.MaxTokens
-	if info.MaxOutput > 0 {
-		reply = info.Output(reply)
-	}
 	c := agent.Compact{Off: set.Mode == "off"}
-	c.Limit = compactLimit(window, reply, set.Threshold)
-	c.Writer = func(ctx context.Context) (agent.Writer, error) {
-		key, id := "--model", ag.run.writer
-		if id == "" && !ag.run.Delegated && ag.run.hand == nil {
-			key, id = "conversation.compact.model", set.Model
-		}
-		if id != "" {
-			return ag.scribe(ctx, cfg, key, id, ag.run.req.Waits)
-		}
-		return writer(ask, info, window), nil
+	key, id := "--model", ag.run.writer
+	if id == "" && !ag.run.Delegated && ag.run.hand == nil {
+		key, id = "conversation.compact.model", set.Model
+	}
+	if id != "" {
+		c.Writer = func(ctx context.Context) (agent.Writer, error) { return ag.scribe(ctx, cfg, key, id, ag.run.req.Waits) }
 	}
 	return c
 }

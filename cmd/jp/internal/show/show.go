@@ -95,7 +95,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	}
 	if people && !quiet {
 		// The spinner runs until the model sends something. A question of a tool comes later.
-		s.con.IO, s.con.Progress = s.con.IO.Progress("waiting for "+ag.Loop.Model, term.ProgressOptions{})
+		s.con.IO, s.con.Progress = s.con.IO.Progress("waiting for "+ag.Loop.Models[0].Model, term.ProgressOptions{})
 	}
 	if people && s.con.IO.OutTTY {
 		s.live = newAnswer(s)
@@ -107,7 +107,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	ag.Loop.Watch = s.watch()
 	s.start(r.Conv, resume)
 	if c := r.Conv; c.Turns > 0 {
-		s.beside(fmt.Sprintf(`%s "%s", turn %d, %s, %s tokens so far; --new begins another`, c.ID, c.Title, s.turn, ag.Loop.Model, term.Count(c.Usage.Tokens())))
+		s.beside(fmt.Sprintf(`%s "%s", turn %d, %s, %s tokens so far; --new begins another`, c.ID, c.Title, s.turn, ag.Loop.Models[0].Model, term.Count(c.Usage.Tokens())))
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *Show) start(c convstore.Conversation, resume bool) {
 	}
 	set := s.agent.Loop.Tools.Set
 	init := &stream.Init{
-		ConversationID: c.ID.String(), Turn: s.turn, Model: s.agent.Loop.Model, Profile: s.run.Conv.Profile, Tools: set.Names(),
+		ConversationID: c.ID.String(), Turn: s.turn, Model: s.model(), Profile: s.run.Conv.Profile, Tools: set.Names(),
 		Surroundings: &stream.Surroundings{
 			CWD: s.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.con.Interactive() || s.o.Asks, stream.ModeDefault, stream.ModeDontAsk), SlashCommands: []string{},
 			APIKeySource: wording.Either(s.agent.Info.KeyEnv == "", "none", wording.Either(s.agent.Info.KeyEnv == "ANTHROPIC_API_KEY", s.agent.Info.KeyEnv, "user")),
@@ -218,7 +218,7 @@ func (s *Show) failed(err error) {
 func (s *Show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
 	if s.o.Partial && s.lines != nil {
-		s.parts = &stream.Parts{Model: s.agent.Loop.Model, Write: s.write, NewID: convstore.NewEventID}
+		s.parts = &stream.Parts{Model: s.model(), Write: s.write, NewID: convstore.NewEventID}
 		w.Text = s.parts.Text
 	}
 	if s.live != nil {
@@ -356,7 +356,7 @@ func (s *Show) Broken(err error) error {
 		return nil
 	}
 	r := Failed(s.run.Conv.ID.String(), err)
-	r.Turn, r.Model, r.DurationMS = s.turn, s.agent.Loop.Model, time.Since(s.run.Began).Milliseconds()
+	r.Turn, r.Model, r.DurationMS = s.turn, s.model(), time.Since(s.run.Began).Milliseconds()
 	return s.last(r)
 }
 

@@ -2,6 +2,7 @@ package show
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -100,19 +101,19 @@ func (u Used) Total() *stream.USD {
 // knows what could not be stored.
 func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	u := Used{}
-	if s.agent.Sub.Calls() == 0 {
+	if s.agent.Sub.Calls() == 0 && len(s.agent.Loop.Models) == 1 && s.agent.Loop.Escalate == nil {
 		if out.Usage != (convstore.Usage{}) {
-			u.Add(usage.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
+			u.Add(usage.Charge{Model: s.model(), Usage: out.Usage, CostNano: out.Cost})
 		}
 		return u
 	}
 	spent, err := usage.Spent(context.WithoutCancel(ctx), s.run.Store.View, s.run.Conv.ID)
 	if err != nil {
 		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
-		u.Add(usage.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // makes the total unknown
+		u.Add(usage.Charge{Model: s.model(), Usage: out.Usage}) // makes the total unknown
 	}
 	if s.Unstored && err == nil {
-		u.Add(usage.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
+		u.Add(usage.Charge{Model: s.model(), Usage: out.Usage, CostNano: out.Cost})
 	}
 	for _, c := range spent.Charges {
 		if c.Session == spent.Session && !(s.Unstored && c.Conversation == s.run.Conv.ID) {
@@ -121,6 +122,9 @@ func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	}
 	return u
 }
+
+// model returns the full id of the model that is asked first.
+func (s *Show) model() string { return s.agent.Loop.Models[0].Model }
 
 func (s *Show) modelUsage(u Used) map[string]stream.ModelUsage {
 	list := map[string]stream.ModelUsage{}
@@ -181,14 +185,14 @@ func (s *Show) apiMessage(m agent.Message) stream.Message {
 	if stop != "" {
 		s.stopped = &stop
 	}
-	return stream.NewMessage(m.ID, s.agent.Loop.Model, m.Text, stop, calls, Usage(m.Usage))
+	return stream.NewMessage(m.ID, m.Model, m.Text, stop, calls, Usage(m.Usage))
 }
 
 // Result shows how a turn ended; failed is the error that the command ends with.
 func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) error {
 	r := &stream.Result{
 		ConversationID: s.run.Conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
-		Model: s.agent.Loop.Model, Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
+		Model: cmp.Or(out.Model, s.model()), Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
 		SubCalls: s.agent.Sub.Calls(), Elsewhere: &stream.Elsewhere{PermissionDenials: s.agent.Denied()},
 	}
 	if s.con.JSON() && !s.run.Delegated {

@@ -40,7 +40,7 @@ const keyState = "jp.state"
 // resume, no span is sent.
 func Turn(ctx context.Context, l *agent.Loop, run func(context.Context) (agent.Outcome, error)) (*otel.Span, agent.Outcome, error) {
 	ctx, span := otel.Start(ctx, named("invoke_agent", l.Profile), otel.Internal,
-		otel.Str("gen_ai.operation.name", "invoke_agent"), otel.Str("gen_ai.provider.name", provider(l.Provider)), otel.Str("gen_ai.request.model", l.Name))
+		otel.Str("gen_ai.operation.name", "invoke_agent"), otel.Str("gen_ai.provider.name", provider(l.Models[0].Provider)), otel.Str("gen_ai.request.model", l.Models[0].Name))
 	span.Share(conversation(l.Log.ID()), otel.Str("gen_ai.agent.name", l.Profile))
 	out, err := run(ctx)
 	switch {

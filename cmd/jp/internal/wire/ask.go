@@ -127,9 +127,10 @@ func (f *inflow) take() []parts {
 	return list
 }
 
-// Gate returns the rate gate of the model; nil = it has none. The owner itself reports what is heard.
-func (c *Conn) Gate() Gate {
-	if !c.start.Model.Gated {
+// Gate returns the rate gate of a model; nil = it has none. It is the one of the latest call. The
+// owner itself reports what is heard.
+func (c *Conn) Gate(k Known) Gate {
+	if !k.Gated {
 		return nil
 	}
 	return farGate{c}

@@ -47,7 +47,7 @@ import (
 )
 
 // Protocol is the version of the frames. Both sides must have the same.
-const Protocol = 1
+const Protocol = 2
 
 // Bounds.
 const (
@@ -76,7 +76,7 @@ type Start struct {
 	Config       convstore.Config       `json:"config"` // config when the run began
 	Blank        bool                   `json:"blank"`  // whether it has no events
 	Account      convstore.Account      `json:"account"`
-	Model        Known                  `json:"model"`
+	Models       []Known                `json:"models"`
 }
 
 // conversation is a Conversation with all its fields. Its own JSON is that of listings.

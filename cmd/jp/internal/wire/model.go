@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 	"jp/convstore"
 )
 
-// Model is the model of a sub-agent, which its owner asks for it.
+// Model is a model of a sub-agent, which its owner asks for it. A sub-agent may have several: its
+// config names them, and each call says which one it is of.
 type Model struct {
 	Info   model.Info
 	Err    error        // why it cannot be opened, or is not known and Info is zero; nil = it is open
@@ -28,7 +31,7 @@ type Gate interface {
 	Look() (model.Pass, bool)
 }
 
-// Known is what a sub-agent is told of its model.
+// Known is what a sub-agent is told of a model.
 type Known struct {
 	Info   model.Info   `json:"info"`
 	Failed *model.Error `json:"failed,omitempty"` // why it cannot be asked; nil = it can
@@ -45,15 +48,20 @@ func (m Model) known() Known {
 	return k
 }
 
-// Is returns an error where the model is not known, or is not the one with the full id.
-func (k Known) Is(id string) error {
-	switch {
-	case k.Info.ID == "":
-		return k.Opens()
-	case k.Info.ID != id:
-		return fmt.Errorf("model %s: this sub-agent asks %s", id, k.Info.ID)
+// Known returns what a sub-agent is told of the model with the full id. The error is about one that it
+// does not have, or about its config, by which it has none.
+func (s Start) Known(id string) (Known, error) {
+	var names []string
+	for _, k := range s.Models {
+		switch k.Info.ID {
+		case id:
+			return k, nil
+		case "":
+			return k, k.Opens()
+		}
+		names = append(names, k.Info.ID)
 	}
-	return nil
+	return Known{}, fmt.Errorf("model %s: this sub-agent asks %s", id, strings.Join(names, ", "))
 }
 
 // Opens returns why the model cannot be asked.
@@ -107,15 +115,16 @@ type held struct {
 	Wait time.Duration `json:"wait"`
 }
 
-// attempts makes the attempts of a sub-agent's calls of its model: one for each begin.
+// attempts makes the attempts of a sub-agent's calls of its models: one for each begin.
 type attempts struct {
-	Model
+	models []Model
 	server *server
 	ctx    context.Context // ends when the sub-agent has gone
 
 	thread model.Request // latest one that was asked; only the goroutine that reads has it
 
 	mu      sync.Mutex
+	Model                        // model of the latest call
 	call    *convstore.Call      // call that was begun; nil = none, or it was asked
 	capped  bool                 // whether its output counts against a limit
 	cancel  context.CancelFunc   // ends the attempt that runs; nil = none does
@@ -136,31 +145,55 @@ var (
 // begin opens a call, with what is left in the account. It reports whether the gate is open for its
 // first attempt.
 func (t *attempts) begin(c *convstore.Call, left convstore.Budget) (open bool) {
+	m := t.of(c)
+	if m == nil {
+		m = &Model{}
+	}
 	var pass model.Pass
-	if open = t.Gate == nil; !open {
-		pass, open = t.Gate.Look()
+	if open = m.Gate == nil; !open {
+		pass, open = m.Gate.Look()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.call, t.capped = c, left.Tokens != nil || left.CostNano != nil && t.cost(0, 1) > 0
+	if t.Info.ID != m.Info.ID {
+		t.pass = nil // it is of another gate
+	}
+	t.Model = *m
+	t.call, t.capped = c, left.Tokens != nil || left.CostNano != nil && m.cost(0, 1) > 0
 	if open { // else it may have waited already
 		t.pass = &pass
 	}
 	return open
 }
 
+// of returns the model of a call; nil = the sub-agent does not have it.
+func (t *attempts) of(c *convstore.Call) *Model {
+	for i := range t.models {
+		if t.models[i].Info.ID == c.Model {
+			return &t.models[i]
+		}
+	}
+	return nil
+}
+
+// asks reports whether anybody is asked, and not a recording.
+func (t *attempts) asks() bool {
+	return slices.ContainsFunc(t.models, func(m Model) bool { return m.Stream != nil })
+}
+
 // cost returns the least that the bound of a call with so many tokens costs; 0 = its price is not
 // known.
-func (t *attempts) cost(in, out int64) int64 {
-	if t.Info.Price == nil {
+func (m *Model) cost(in, out int64) int64 {
+	if m.Info.Price == nil {
 		return 0
 	}
-	return t.Info.Price.Most(model.Bound{Tokens: in}, out)
+	return m.Info.Price.Most(model.Bound{Tokens: in}, out)
 }
 
 // cheap reports whether a call costs less than its tokens.
 func (t *attempts) cheap(c *convstore.Call) bool {
-	return t.Stream != nil && c.CostNano != nil && *c.CostNano < t.cost(c.Usage.Input, c.Usage.Output)
+	m := t.of(c)
+	return m != nil && m.Stream != nil && c.CostNano != nil && *c.CostNano < m.cost(c.Usage.Input, c.Usage.Output)
 }
 
 // beyond reports whether a request may use more than the call that was begun; t.mu is held.
@@ -190,7 +223,7 @@ func (t *attempts) charge(m convstore.ModelCall) convstore.ModelCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch h := t.heard; {
-	case t.Stream == nil:
+	case !t.asks():
 	case h == nil || t.placed:
 		m.Usage = convstore.Usage{}
 		if m.CostNano != nil {
@@ -238,10 +271,11 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	if r.Size() > MaxFrame {
 		return &FrameError{fmt.Sprintf("a thread of more than %d MiB", MaxFrame>>20)}
 	}
-	t.thread, r.Model = r, t.Info.Name
+	t.thread = r
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	r.Model = t.Info.Name
 	if t.call == nil || t.call.Model != t.Info.ID || t.cancel != nil || t.Stream == nil {
 		t.server.work.Go(func() { answered(answer{}, errNotBegun) })
 		return nil
@@ -253,13 +287,13 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	ended := make(chan struct{})
 	t.call, t.cancel, t.ended, t.limited = nil, func() { cancel(errClosed) }, ended, false
-	pass := t.pass
+	pass, m := t.pass, t.Model
 	t.pass = nil
 	out := &outflow{n: n, line: t.server.line, left: window, more: make(chan struct{}, 1), first: true}
 	o.cancel, o.reply = func() { cancel(context.Canceled) }, out
 	r.Named = out.named
 	t.server.work.Go(func() {
-		heard, a, err := t.attempt(ctx, r, pass, out, cancel)
+		heard, a, err := t.attempt(ctx, m, r, pass, out, cancel)
 		t.mu.Lock()
 		t.cancel, t.heard = nil, heard
 		t.mu.Unlock()
@@ -270,11 +304,11 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	return nil
 }
 
-// attempt makes one attempt and returns its record, nil where it used nothing, and the end of the
+// attempt makes one attempt by m and returns its record, nil where it used nothing, and the end of the
 // reply. A reply that cannot be sent is cancelled, and its use is heard all the same.
-func (t *attempts) attempt(ctx context.Context, r model.Request, pass *model.Pass, out *outflow, cancel context.CancelCauseFunc) (record *convstore.ModelCall, a answer, err error) {
+func (t *attempts) attempt(ctx context.Context, m Model, r model.Request, pass *model.Pass, out *outflow, cancel context.CancelCauseFunc) (record *convstore.ModelCall, a answer, err error) {
 	if pass == nil {
-		p, err := t.Gate.Enter(ctx, func(time.Duration) {})
+		p, err := m.Gate.Enter(ctx, func(time.Duration) {})
 		if err != nil {
 			a, err = failed(answer{}, err)
 			return nil, a, err
@@ -284,21 +318,21 @@ func (t *attempts) attempt(ctx context.Context, r model.Request, pass *model.Pas
 	t.mu.Lock()
 	t.latest = *pass
 	t.mu.Unlock()
-	heard, stopped, began := t.Gate == nil, false, time.Now()
+	heard, stopped, began := m.Gate == nil, false, time.Now()
 	var unsent error
-	for p, fault := range t.Stream(ctx, r) {
+	for p, fault := range m.Stream(ctx, r) {
 		if err = fault; err != nil {
 			break
 		}
 		if p.Usage != nil && !stopped { // what follows the end no sub-agent hears
 			record = &convstore.ModelCall{
-				Model: t.Info.ID, Usage: *p.Usage, CostNano: t.Info.Price.Charged(*p.Usage, p.Cost), Estimated: p.Estimated, Stop: string(agent.StopCut),
+				Model: m.Info.ID, Usage: *p.Usage, CostNano: m.Info.Price.Charged(*p.Usage, p.Cost), Estimated: p.Estimated, Stop: string(agent.StopCut),
 			}
 		}
 		stopped = stopped || p.Stop != ""
 		if !heard && p.Usage == nil {
 			heard = true
-			t.Gate.Heard(*pass)
+			m.Gate.Heard(*pass)
 		}
 		if unsent == nil {
 			if unsent = out.put(ctx, p); unsent != nil {
@@ -332,24 +366,27 @@ func failed(a answer, err error) (answer, error) {
 func (t *attempts) gate(n uint64, g gateStep, o *opened, answered func(answer, error)) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	o.cancel = cancel
+	t.mu.Lock()
+	gate := t.Gate
+	t.mu.Unlock()
 	t.server.work.Go(func() {
 		defer cancel()
 		switch {
-		case t.Gate == nil:
+		case gate == nil:
 			answered(answer{}, nil)
 		case g.Limited:
 			t.mu.Lock()
 			pass, limited := t.latest, t.limited
 			t.limited = false
 			t.mu.Unlock()
-			answered(answer{Shut: limited && t.Gate.Limited(pass, g.Wait)}, nil)
+			answered(answer{Shut: limited && gate.Limited(pass, g.Wait)}, nil)
 		default:
 			if g.Left > 0 {
 				var end context.CancelFunc
 				ctx, end = context.WithTimeout(ctx, g.Left)
 				defer end()
 			}
-			pass, err := t.Gate.Enter(ctx, func(d time.Duration) {
+			pass, err := gate.Enter(ctx, func(d time.Duration) {
 				_ = t.server.line.write(fromOwner{Held: &held{N: n, Wait: d}})
 			})
 			if err == nil {

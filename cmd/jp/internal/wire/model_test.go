@@ -20,7 +20,7 @@ import (
 // modelled is the Owner of a family whose model is s.
 func (f *family) modelled(s model.Stream, g Gate) Owner {
 	o := f.owner(nil)
-	o.Model = Model{Info: model.Info{ID: "m/child", Name: "child", Account: model.Account{Key: "secret"}}, Stream: s, Gate: g}
+	o.Models = []Model{{Info: model.Info{ID: "m/child", Name: "child", Account: model.Account{Key: "secret"}}, Stream: s, Gate: g}}
 	return o
 }
 
@@ -61,6 +61,37 @@ func hear(parts iter.Seq2[model.Part, error]) (text string, others []model.Part,
 	return text, others, err
 }
 
+// TestAskOthers asks each of two models. A call is charged by its own price, and none is of a model that
+// the sub-agent does not have.
+func TestAskOthers(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	o := f.modelled(says(&model.Error{Kind: model.KindQuota}), nil)
+	o.Models = append(o.Models, Model{Info: model.Info{ID: "m/strong", Name: "strong", Price: &model.Price{Output: 5}}, Stream: says(nil,
+		model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 1, Output: 2}}, model.Part{Stop: model.StopEnd})})
+	l := serve(t, o)
+	c := l.join()
+	beginCall(t, c, at("e", convstore.TurnStart{})...)
+	if _, _, err := hear(c.Ask(t.Context(), model.Request{})); err == nil || err.Error() != "quota" {
+		t.Errorf("Ask = %v", err)
+	}
+	cost := int64(1 << 30)
+	no(t, c.Begin(t.Context(), func(convstore.Account) *convstore.Call {
+		return &convstore.Call{Model: "m/strong", Usage: convstore.Usage{Input: 1 << 20, Output: 32 << 10}, CostNano: &cost}
+	}, at("f", convstore.ModelCall{Model: "m/child", Stop: "broken"})...))
+	if text, _, err := hear(c.Ask(t.Context(), model.Request{})); err != nil || text != "a" {
+		t.Errorf("Ask = %q, %v", text, err)
+	}
+	no(t, c.Append(t.Context(), at("g", convstore.AssistantMessage{Text: "a"}, convstore.ModelCall{Model: "m/strong", CostNano: new(int64), Stop: "end"})...))
+	if a := f.account(t); a.Own.CostNano != 10 || a.Own.Usage.Output != 2 {
+		t.Errorf("the account = %+v", a)
+	}
+	for id, want := range map[string]string{"m/strong": "", "m/child": "", "m/other": "model m/other: this sub-agent asks m/child, m/strong"} {
+		if k, err := c.Start().Known(id); (err == nil) != (want == "") || err != nil && err.Error() != want || err == nil && k.Info.ID != id {
+			t.Errorf("Known(%s) = %+v, %v", id, k, err)
+		}
+	}
+}
+
 // TestAsk asks in two rounds. Of the second thread only what is new is sent, and the model gets all.
 func TestAsk(t *testing.T) {
 	f := newFamily(t, convstore.Budget{})
@@ -78,7 +109,7 @@ func TestAsk(t *testing.T) {
 		return says(nil, reply...)(ctx, r)
 	}, nil))
 	c := l.join()
-	if info := c.Start().Model.Info; info.ID != "m/child" || info.Account != (model.Account{}) {
+	if info := c.Start().Models[0].Info; info.ID != "m/child" || info.Account != (model.Account{}) {
 		t.Errorf("the sub-agent is told %+v", info)
 	}
 	r := model.Request{
@@ -177,7 +208,7 @@ func TestAskWithinLimits(t *testing.T) {
 			t.Parallel()
 			f := newFamily(t, convstore.Budget{Tokens: new(int64(1000)), CostNano: new(int64(1000))})
 			o := f.modelled(says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 1, Output: 1}}, model.Part{Stop: model.StopEnd}), nil)
-			o.Model.Info.Price = &model.Price{Input: 6, Output: 8}
+			o.Models[0].Info.Price = &model.Price{Input: 6, Output: 8}
 			r := serve(t, o).raw()
 			r.n = 1
 			r.ask(started())
@@ -376,16 +407,16 @@ func TestGate(t *testing.T) {
 	l := serve(t, o)
 	c := l.join()
 	beginCall(t, c, at("e", convstore.TurnStart{})...)
-	if c.Gate().Limited(model.Pass{}, time.Hour) {
+	if c.Gate(c.Start().Models[0]).Limited(model.Pass{}, time.Hour) {
 		t.Error("the gate was shut by who met no limit")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
-	if _, err := c.Gate().Enter(ctx, func(time.Duration) { cancel(why) }); !errors.Is(err, why) {
+	if _, err := c.Gate(c.Start().Models[0]).Enter(ctx, func(time.Duration) { cancel(why) }); !errors.Is(err, why) {
 		t.Errorf("Enter = %v", err)
 	}
 	var waits []time.Duration
-	if _, err := c.Gate().Enter(t.Context(), func(d time.Duration) {
+	if _, err := c.Gate(c.Start().Models[0]).Enter(t.Context(), func(d time.Duration) {
 		waits = append(waits, d)
 		close(g.open)
 	}); err != nil || len(waits) != 1 || waits[0] != time.Minute {
@@ -395,7 +426,7 @@ func TestGate(t *testing.T) {
 	if _, _, err := hear(c.Ask(t.Context(), model.Request{})); err == nil {
 		t.Error("no error")
 	}
-	if !c.Gate().Limited(model.Pass{}, time.Second) || c.Gate().Limited(model.Pass{}, time.Second) {
+	if !c.Gate(c.Start().Models[0]).Limited(model.Pass{}, time.Second) || c.Gate(c.Start().Models[0]).Limited(model.Pass{}, time.Second) {
 		t.Error("the gate was not shut once")
 	}
 	no(t, l.close())
@@ -449,7 +480,7 @@ func TestHeard(t *testing.T) {
 			t.Parallel()
 			f := newFamily(t, convstore.Budget{Tokens: new(int64(1000)), CostNano: new(int64(1000))})
 			o := f.modelled(tt.stream, nil)
-			o.Model.Info.Price = &model.Price{Input: 6, Output: 8}
+			o.Models[0].Info.Price = &model.Price{Input: 6, Output: 8}
 			r := serve(t, o).raw()
 			for _, body := range append([]string{started()}, tt.says...) {
 				r.n++

@@ -22,12 +22,12 @@ type Owner struct {
 	Change     func(context.Context) (*convstore.ConfigDelta, error)
 	Title      string                  // title where the conversation has none
 	Priced     func(model string) bool // whether the price of a model is known; nil = of none
-	Replayed   bool                    // whether a recording answers for its model
+	Replayed   bool                    // whether a recording answers for its models
 	Checkpoint func(point string)      // called at each point of a frame; nil = no test does
 	// Subagents returns what its delegation and conversation tools do. It is called for the first
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
-	Model     Model
+	Models    []Model // that it may ask
 }
 
 // Subagents is what a sub-agent does through its delegation and conversation tools. The methods are
@@ -61,7 +61,10 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	s.ctx, s.running = ctx, running
 	// A sub-agent that is stopped ends its own request: so it gets what the reply has used.
 	asking, hangUp := context.WithCancelCause(context.WithoutCancel(ctx))
-	s.attempts = attempts{server: s, Model: o.Model, ctx: asking}
+	s.attempts = attempts{server: s, models: o.Models, ctx: asking}
+	if len(o.Models) > 0 {
+		s.attempts.Model = o.Models[0]
+	}
 	s.turn = newTurn(&o, &s.attempts)
 	stored := make(chan struct{})
 	go func() {
@@ -70,7 +73,9 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 			do()
 		}
 	}()
-	o.Start.Model = o.Model.known()
+	for _, m := range o.Models {
+		o.Start.Models = append(o.Start.Models, m.known())
+	}
 	err := s.line.write(fromOwner{Start: &startFrame{o.Start, conversation(o.Start.Conversation)}})
 	if err == nil {
 		err = s.serve()

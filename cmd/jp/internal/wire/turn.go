@@ -16,7 +16,8 @@ import (
 // this build adds nothing else. What this protects:
 //
 //   - The account: a run is one turn, because a second one would begin with nothing used by
-//     sub-agents. A call of a model has a bound that was in the account, in the same model, and
+//     sub-agents. A call of a model has a bound that was in the account, in the same model, one of those that
+//     its config names, and
 //     neither gives anything back. What it used is what the owner has heard, and is charged whether
 //     the sub-agent says it or not. A replay is what the owner says it is.
 //   - The end: nothing follows it, it is one that a run can have by itself, and it is a good one

@@ -387,10 +387,10 @@ func TestBadFrames(t *testing.T) {
 func TestJoin(t *testing.T) {
 	for name, tt := range map[string]struct{ says, want string }{
 		"nothing":  {"", ErrGone.Error()},
-		"cut":      {`{"start":{"protocol":1`, ErrGone.Error()},
+		"cut":      {`{"start":{"protocol":2`, ErrGone.Error()},
 		"noise":    {"Welcome to gpu1\n", "wire: a frame that cannot be read"},
-		"other":    {`{"start":{"protocol":2}}` + "\n", "wire: protocol 2, and this jp knows 1"},
-		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows 1"},
+		"other":    {`{"start":{"protocol":1}}` + "\n", "wire: protocol 1, and this jp knows 2"},
+		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows 2"},
 		"an other": {`{"answer":{"n":1}}` + "\n", "wire: the first frame is not a start"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestOwnerDies(t *testing.T) {
 				no(t, err)
 				own, err := pollable(theirs)
 				no(t, err)
-				_, err = own.WriteString(`{"start":{"protocol":1}}` + "\n")
+				_, err = own.WriteString(`{"start":{"protocol":2}}` + "\n")
 				no(t, err)
 				c, err := Join(ours, nil)
 				no(t, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/profiles"
 )
@@ -90,8 +91,8 @@ func (g *Group) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 func (c *modelCatalog) ids() []string {
 	ids := slices.Concat(model.Known(), slices.Collect(maps.Keys(c.served)), slices.Collect(maps.Keys(c.config.Providers.Prices)),
 		slices.Collect(maps.Values(c.config.Providers.Aliases)))
-	if id, err := c.config.RequireModel(); err == nil {
-		ids = append(ids, id)
+	if named, err := run.Answering(c.config); err == nil {
+		ids = append(ids, named...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

@@ -65,7 +65,7 @@ func runProfileShow(ctx context.Context, g *Group, name string) error {
 			ts[i].Defined = defined[t.Name]
 		}
 	}
-	s := profileShown{Profiles: append([]string{}, r.Config.Delegation.Profiles...), Profile: p, SHA256: r.ProfileHash, Model: r.Config.Assistant.Model, Tools: ts, Settings: []profiles.Value{}}
+	s := profileShown{Profiles: append([]string{}, r.Config.Delegation.Profiles...), Profile: p, SHA256: r.ProfileHash, Model: strings.Join(r.Config.Assistant.Named(), ", "), Tools: ts, Settings: []profiles.Value{}}
 	for _, v := range r.Keys() {
 		if !v.Default && !v.Machine {
 			s.Settings = append(s.Settings, v)

@@ -168,9 +168,11 @@ func (g *Group) checkWritten(src profiles.Sources, c *trust.Files, file string, 
 	if err != nil {
 		return r, err
 	}
-	for key, name := range run.ModelsNamed(r.Config) {
-		if _, wrong := g.Env.FindModel(r, key, name); wrong != nil {
-			return r, wrong
+	for key, names := range run.ModelsNamed(r.Config) {
+		for _, name := range names {
+			if _, wrong := g.Env.FindModel(r, key, name); wrong != nil {
+				return r, wrong
+			}
 		}
 	}
 	if src.Workspace == "" {
