@@ -9,7 +9,7 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// answer shows what a model says on a terminal while it says it. With a draft the end of the text
+// answer shows what a model says while it says it. With a draft the end of the text
 // is laid out again and again until it is complete.
 type answer struct {
 	show  *Show
@@ -30,12 +30,14 @@ type text interface {
 	Open() string
 }
 
-// newAnswer returns the answer of a run on a terminal, and the console's streams in the form to use
+// newAnswer returns the answer of a run. On a terminal it sets the console's streams to those to use
 // from now on.
 func newAnswer(s *Show) *answer {
-	a := &answer{show: s, text: &verbatim{}}
+	a := &answer{show: s, text: &verbatim{raw: !s.con.IO.OutTTY}}
 	if s.con.Pretty() {
 		a.text = markdown.NewStream(s.con.Style())
+	}
+	if s.con.Pretty() && s.con.IO.OutTTY {
 		s.con.IO, a.draft = s.con.IO.Draft()
 	}
 	return a
@@ -112,11 +114,17 @@ func (a *answer) put(open string) {
 
 // verbatim is a text that is shown as it is written.
 type verbatim struct {
+	raw   bool // every byte of it; else it is cleaned for a terminal
 	clean term.Cleaner
 	inner bool // whether it is in the middle of a line
 }
 
-func (v *verbatim) Write(piece string) string { return v.said(v.clean.Clean(piece)) }
+func (v *verbatim) Write(piece string) string {
+	if v.raw {
+		return v.said(piece)
+	}
+	return v.said(v.clean.Clean(piece))
+}
 
 func (v *verbatim) Open() string { return "" }
 
@@ -126,7 +134,7 @@ func (v *verbatim) Flush() string {
 	if v.inner {
 		rest += "\n"
 	}
-	*v = verbatim{}
+	*v = verbatim{raw: v.raw}
 	return rest
 }
 

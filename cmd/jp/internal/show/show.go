@@ -31,9 +31,9 @@ import (
 )
 
 // Show is what a person or a program sees of a run. As text, the answer goes to stdout. On a
-// terminal it is printed as it comes, by the word. Otherwise it is printed whole at the end, so that
-// a pipe never gets half an answer, or text between tool calls, and a reply that breaks can be asked
-// for again.
+// terminal, and with Options.Words, it is printed as it comes, by the word. Otherwise it is printed
+// whole at the end, so that a pipe never gets half an answer, or text between tool calls, and a reply
+// that breaks can be asked for again. What was printed is never asked for again.
 type Show struct {
 	con   *console.Console
 	o     Options
@@ -65,6 +65,7 @@ type Show struct {
 // Options says what is shown, and to whom.
 type Options struct {
 	Partial bool // show parts of a message as they come
+	Words   bool // print the words of all messages as they come, also where stdout is no terminal; not JSON
 	Asks    bool // a client answers questions about tools
 	Client  *Client
 	// Unread ends the run: a line could not be written, and nobody reads those that would come.
@@ -97,7 +98,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 		// The spinner runs until the model sends something. A question of a tool comes later.
 		s.con.IO, s.con.Progress = s.con.IO.Progress("waiting for "+ag.Loop.Models[0].Model, term.ProgressOptions{})
 	}
-	if people && s.con.IO.OutTTY {
+	if people && (s.con.IO.OutTTY || s.o.Words) {
 		s.live = newAnswer(s)
 	}
 	if people && !quiet {
@@ -200,9 +201,7 @@ func (s *Show) Stop() {
 func (s *Show) write(l stream.Line) {
 	err := s.lines.Write(l)
 	s.failed(err)
-	if errors.Is(err, term.ErrClosed) || errors.As(err, new(*term.OutError)) {
-		s.o.Unread(err)
-	}
+	s.unread(err)
 }
 
 // failed keeps the first error of stdout.
@@ -241,6 +240,16 @@ func (s *Show) watch() agent.Watch {
 func (s *Show) put(text string) {
 	_, err := io.WriteString(s.con.IO.Out, text)
 	s.failed(err)
+	if s.o.Words {
+		s.unread(err)
+	}
+}
+
+// unread ends the run if an error of stdout says that nobody reads it any more.
+func (s *Show) unread(err error) {
+	if errors.Is(err, term.ErrClosed) || errors.As(err, new(*term.OutError)) {
+		s.o.Unread(err)
+	}
 }
 
 func (s *Show) message(m agent.Message) {

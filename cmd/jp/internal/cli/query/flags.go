@@ -49,6 +49,7 @@ type options struct {
 	print      bool
 	reuse      bool
 	schema     command.Maybe[string]
+	stream     bool
 	input      string
 	attach     []string
 	edit       bool
@@ -119,6 +120,7 @@ func (o *options) flags() []*command.Option {
 		command.Group("the answer",
 			command.String(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").Alias("s", "json-schema"),
 			command.Bool(&o.reuse, "reuse", "give the answer of an earlier conversation, if one was asked exactly this; nothing is paid then"),
+			command.Bool(&o.stream, "stream", "print all that the model says as it says it, also in a pipe; what was printed is not asked for again if it breaks off"),
 			thoughts("show-reasoning", "show the model's reasoning on stderr", "full"),
 			thoughts("hide-reasoning", "do not show the reasoning (default)", "hidden"),
 		),
@@ -191,7 +193,7 @@ func (o *options) limits() (line string) {
 
 // showOptions returns what is shown of a run, and to whom.
 func (o *options) showOptions(unread context.CancelCauseFunc) show.Options {
-	s := show.Options{Partial: o.heads.partial, Unread: unread}
+	s := show.Options{Partial: o.heads.partial, Words: o.stream, Unread: unread}
 	if c := o.client; c != nil {
 		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != stream.ModeDontAsk
 		s.Client = &show.Client{

@@ -98,7 +98,7 @@ func New(g *Group) *cli.Command {
 }
 
 // check refuses flags that contradict one another.
-func (o *options) check(noPersist, streams bool) error {
+func (o *options) check(noPersist, json, streams bool) error {
 	isNew := o.fresh || o.id.Set && o.id.Value == "new"
 	switch {
 	case o.fresh && o.id.Set && o.id.Value != "new":
@@ -123,6 +123,8 @@ func (o *options) check(noPersist, streams bool) error {
 		return exit.Usagef("--reuse: not together with --no-persist, whose answers are not kept")
 	case o.reuse && o.input == inputStream:
 		return exit.Usagef("--reuse: not together with --input-format stream-json")
+	case o.stream && json:
+		return exit.Usagef("--stream: not together with JSON").WithHint("--output-format stream-json has a line for each message, with --include-partial-messages for each part")
 	case o.heads.partial && !streams:
 		return exit.Usagef("--include-partial-messages: needs --output-format stream-json")
 	case o.heads.prompt.Set && !(streams && o.input == inputStream):
@@ -170,7 +172,7 @@ func (o *options) flagDirectives() []profiles.Directive {
 }
 
 func (g *Group) run(ctx context.Context, o options) error {
-	if err := o.check(g.Env.Con.Globals.NoPersist, g.Env.Con.Format() == console.FormatStream); err != nil {
+	if err := o.check(g.Env.Con.Globals.NoPersist, g.Env.Con.JSON(), g.Env.Con.Format() == console.FormatStream); err != nil {
 		return err
 	}
 	if o.headless() {
@@ -277,6 +279,8 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	}
 	defer g.Env.Tape.Remove()
 	switch {
+	case o.stream && req.Task.Schema != nil:
+		return exit.Usagef("--stream: not together with a schema, whose answer is one document")
 	case o.reuse && req.Task.Text == "":
 		return exit.Usagef("--reuse: needs a question")
 	case o.reuse && g.Env.Tape != nil:
@@ -387,8 +391,8 @@ func (timeUp) Is(target error) bool { return target == context.DeadlineExceeded 
 
 // inTool carries out a delegation for a jp inside a tool, if the rule allows it.
 func (g *Group) inTool(ctx context.Context, o options) error {
-	if g.Env.Con.Format() == console.FormatStream {
-		return exit.Refusedf("query: --format=stream-json is not for a jp inside a tool").WithHint("--format=json gives the result")
+	if o.stream || g.Env.Con.Format() == console.FormatStream {
+		return exit.Refusedf("query: %s is not for a jp inside a tool", wording.Either(o.stream, "--stream", "--format=stream-json")).WithHint("--format=json gives the result")
 	}
 	order, err := g.Guest.Order(o.directives, o.model)
 	if err != nil {
