@@ -50,8 +50,9 @@ type Request struct {
 	Temperature *float64        `json:",omitempty"` // nil = the provider's default
 	Schema      json.RawMessage `json:",omitempty"` // JSON schema that the answer must match; nil = free text
 	ToolChoice  string          `json:",omitempty"` // "" = the model decides; "none" = no calls
-	// ids that no call of the reply may have, besides those in Messages; nil = none
-	CallIDs map[string]bool `json:",omitempty"`
+	// ids that no call of the reply may have, besides those in Messages; nil = none. Another process
+	// that makes the call has read them.
+	CallIDs map[string]bool `json:"-"`
 
 	// For script models, which answer by these.
 	Profile string `json:",omitempty"` // name of the agent profile, "" = none

@@ -83,6 +83,7 @@ func (c *Conn) Ask(ctx context.Context, r model.Request) iter.Seq2[model.Part, e
 // question sends an attempt: of its thread only what the one before did not have.
 func (c *Conn) question(r model.Request, a *asked) (uint64, error) {
 	r.Waits, r.Again, r.Named = nil, nil, nil // they stay here
+	r.CallIDs = nil                           // the owner has stored the calls
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	q := question{Request: r}

@@ -271,7 +271,7 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	if r.Size() > MaxFrame {
 		return &FrameError{fmt.Sprintf("a thread of more than %d MiB", MaxFrame>>20)}
 	}
-	t.thread = r
+	t.thread, r.CallIDs = r, t.server.turn.callIDs()
 
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -92,9 +92,13 @@ func TestAskOthers(t *testing.T) {
 	}
 }
 
-// TestAsk asks in two rounds. Of the second thread only what is new is sent, and the model gets all.
+// TestAsk asks in two rounds. Of the second thread only what is new is sent, and the model gets all,
+// with the ids of calls that are stored and not those that the sub-agent says.
 func TestAsk(t *testing.T) {
 	f := newFamily(t, convstore.Budget{})
+	no(t, f.log.Append(t.Context(), at("before", convstore.TurnStart{}, convstore.UserMessage{Text: "?"}, convstore.ToolCall{ID: "x", Name: "n"},
+		convstore.ToolResult{ID: "x"}, convstore.TurnEnd{State: convstore.StateOK})...))
+	f.res.Child.Turns = 1
 	cost := int64(7)
 	reply := []model.Part{
 		{Text: "one "}, {Text: "two"}, {ReasoningDelta: "hm"}, {Reasoning: &model.Reasoning{Text: "hm", Opaque: json.RawMessage(`{"a":1}`), Provider: "m"}},
@@ -115,11 +119,15 @@ func TestAsk(t *testing.T) {
 	r := model.Request{
 		Model: "child", System: []model.Section{{Text: "be brief"}}, Tools: []model.Tool{{Name: "t", Schema: json.RawMessage(`{"type":"object"}`)}},
 		Messages:  []model.Message{{Role: model.User, Content: []model.Content{{Text: strings.Repeat("<long>", 1000)}, {Image: &model.Image{MediaType: "image/png", Data: []byte{1, 2}}}}}},
-		MaxTokens: 5, CallIDs: map[string]bool{"x": true}, Turn: 1, Round: 1, Attempt: 1,
+		MaxTokens: 5, Turn: 1, Round: 1, Attempt: 1,
 	}
 	beginCall(t, c, at("e", convstore.TurnStart{})...)
 	named := ""
+	for _, err := range c.Events(t.Context(), convstore.Range{}) {
+		no(t, err)
+	}
 	first := r
+	first.CallIDs = map[string]bool{"said": true}
 	first.Named = func(id, name string) { named = id + " " + name }
 	text, others, err := hear(c.Ask(t.Context(), first))
 	if want := reply[2:]; err != nil || text != "one two" || named != "id name" || !reflect.DeepEqual(others, want) {
@@ -129,10 +137,11 @@ func TestAsk(t *testing.T) {
 	next.Messages = append(next.Messages[:1:1],
 		model.Message{Role: model.Assistant, Content: []model.Content{{Text: "one two"}, {Call: reply[5].Call}}},
 		model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "c", Name: "n", Text: "r"}}}})
-	beginCall(t, c, at("m", convstore.ModelCall{Model: "m/child"})...)
+	beginCall(t, c, at("m", convstore.ToolCall{ID: "c", Name: "n"}, convstore.ModelCall{Model: "m/child"}, convstore.ToolResult{ID: "c"})...)
 	if _, _, err := hear(c.Ask(t.Context(), next)); err != nil {
 		t.Error(err)
 	}
+	r.CallIDs, next.CallIDs = map[string]bool{"x": true}, map[string]bool{"x": true, "c": true}
 	if want := []model.Request{r, next}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the model was asked\n%+v, want\n%+v", got, want)
 	}

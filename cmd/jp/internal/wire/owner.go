@@ -417,6 +417,9 @@ func (s *server) events(n uint64) (a answer, err error) {
 			}
 			a.Events, size = nil, len(raw)
 		}
+		if c, ok := ev.Body.(convstore.ToolCall); ok {
+			s.turn.note(c.ID)
+		}
 		a.Events = append(a.Events, ev)
 	}
 	return a, nil

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -44,13 +45,32 @@ type turn struct {
 	mu    sync.Mutex        // for the fields below, which those who carry out calls read
 	open  bool              // whether the turn is in the store, and its end not
 	tools map[string]string // names of tools by the ids of their calls, which are in the store
+	early map[string]bool   // ids of calls that the sub-agent has read of earlier turns
 }
 
 func newTurn(o *Owner, a *attempts) *turn {
 	return &turn{
 		owner: o, model: a, number: o.Start.Conversation.Turns + 1, began: time.Now(),
-		seen: map[string]bool{}, made: map[string]bool{}, tools: map[string]string{},
+		seen: map[string]bool{}, made: map[string]bool{}, tools: map[string]string{}, early: map[string]bool{},
 	}
+}
+
+// note notes the id of a call in what the sub-agent reads of its conversation.
+func (t *turn) note(call string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.early[call] = true
+}
+
+// callIDs returns the ids of all calls of the conversation.
+func (t *turn) callIDs() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := maps.Clone(t.early)
+	for id := range t.tools {
+		ids[id] = true
+	}
+	return ids
 }
 
 // store stores by put those of the events that a sub-agent has said that were not said before. The
