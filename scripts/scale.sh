@@ -2,7 +2,7 @@
 # The recipes of docs/scale.md on a real Slurm of two nodes and a real sshd, both on this host: a batch in
 # shards as an array of jobs, one of which is cancelled and resumed, trees over ssh, one of which loses
 # its connection, and trees whose sub-agents a launcher starts on a node, with what dies on the way
-# (scale_launchers.sh). The model is a script. Needs root and the Debian packages slurmctld, slurmd,
+# (scale_launchers.sh). The model is a script. Needs root, Go and the Debian packages slurmctld, slurmd,
 # slurm-client, munge, openssh-server and openssh-client; bin/jp must be built.
 #
 #   scale.sh [DIR]        # DIR is made and removed; its path must be short
@@ -10,7 +10,7 @@
 set -euo pipefail
 if [ "${1:-}" = --missing ]; then
   PATH=$PATH:/usr/sbin:/sbin
-  for need in slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge sshd:openssh-server ssh:openssh-client jq:jq; do
+  for need in slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge sshd:openssh-server ssh:openssh-client jq:jq go:golang; do
     command -v "${need%:*}" >/dev/null || printf '%s ' "${need#*:}"
   done
   [ "$(id -u)" = 0 ] || printf 'root '
@@ -27,9 +27,7 @@ down() {
   "$here"/scripts/nodes/slurm-down.sh "$dir/slurm" --purge >&2 || true
   "$here"/scripts/nodes/ssh-down.sh "$dir/ssh" --purge >&2 || true
   local p
-  for p in /proc/[0-9]*; do
-    if [ "$p/exe" -ef "$dir/bin/jp" ] || [ "$p/exe" -ef "$dir/node/jp" ]; then kill -9 "${p#/proc/}"; fi
-  done
+  for p in $(of_exe "$dir"/bin/* "$dir"/node/*); do kill -9 "$p" || true; done
   rm -rf "$dir"
 }
 trap down EXIT
@@ -43,14 +41,15 @@ until_true() {
   for _ in $(seq "${tries:-300}"); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
   fail "waited in vain for: $*"
 }
-# running prints the processes of this check's jp.
-running() {
-  local p
+# of_exe FILE... prints the processes whose program is one of the files; running those of this check's jp.
+of_exe() {
+  local p file
   for p in /proc/[0-9]*; do
-    [ "$(readlink "$p/exe" 2>/dev/null)" = "$dir/bin/jp" ] && echo "${p#/proc/}"
+    for file; do [ "$p/exe" -ef "$file" ] && echo "${p#/proc/}"; done
   done
   true
 }
+running() { of_exe "$dir/bin/jp"; }
 
 two() { [ "$(running | wc -l)" -ge 2 ]; }
 gone() { [ -z "$(running)" ]; }
@@ -103,7 +102,8 @@ delay = "200ms"
 CONF
 for i in $(seq 12); do echo "\"part $i\""; done >"$ws/lines.jsonl"
 
-export HOME=$dir/home JP_TRUST_WORKSPACE=1 PATH=$dir/bin:$PATH
+GOPATH=$(go env GOPATH) GOCACHE=$(go env GOCACHE)
+export GOPATH GOCACHE HOME=$dir/home JP_TRUST_WORKSPACE=1 PATH=$dir/bin:$PATH
 cat >"$dir/shard.sh" <<JOB
 #!/bin/sh
 #SBATCH --ntasks=1 --requeue

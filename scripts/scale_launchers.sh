@@ -81,14 +81,7 @@ text = "it has ended"
 text = "answer {{it}}"
 CONF
 
-# of_exe FILE... prints the processes whose program is one of the files; on_node those of the node, with the tool.
-of_exe() {
-  local p file
-  for p in /proc/[0-9]*; do
-    for file; do [ "$p/exe" -ef "$file" ] && echo "${p#/proc/}"; done
-  done
-  true
-}
+# on_node prints the processes of the node, with the tool.
 on_node() { of_exe "$dir/node/jp" "$ws/hold"; }
 held() { [ -n "$(of_exe "$ws/hold")" ]; }
 node_empty() { [ -z "$(on_node)" ]; }
@@ -153,7 +146,7 @@ fault() {
   searched
   begun=$(now)
   $act
-  until_true node_empty
+  until_true "${empty:-node_empty}"
   took=$(echo "$(now) $begun" | awk '{ printf "%.1f", $1 - $2 }')
   ${after:-true}
   until_true ended
@@ -174,6 +167,20 @@ searched() {
 }
 
 # Acts. Of what they leave stopped or down, after takes care.
+stop_worker() { kill -STOP "$(worker)"; }
+only_worker() { [ "$(on_node)" = "$(worker)" ]; }
+thaw_worker() { until_true ended; kill -CONT "$(worker)"; until_true node_empty; }
+# shellcheck disable=SC2046  # ids
+stop_node() { # until the owner takes it for lost
+  kill -STOP $(on_node)
+  until_true ended
+  kill -CONT $(on_node)
+}
+stop_owner() { kill -STOP "$(cat "$dir/far/pid")"; }
+thaw_owner() { kill -CONT "$(cat "$dir/far/pid")"; }
+# shellcheck disable=SC2046  # ids
+stop_sruns() { kill -STOP $(program srun --job-name=); }
+stop_child() { far stop "$(far ps -F json | jq -r '.[] | select(.parent_id) | .id')" >/dev/null; }
 kill_worker() { kill -9 "$(worker)"; }
 term_worker() { kill -TERM "$(worker)"; }
 kill_client() { kill -9 "$(program ssh "-T cold1")"; }
@@ -218,6 +225,64 @@ fault "preemption" job cancelled preempt
 tries=1000 most=60 after=repair fault "slurmd is killed" job lost kill_slurmd
 tries=1500 most=100 fault "time limit" job cancelled limit
 until_true sh -c '[ -z "$(squeue -h)" ]'
+empty=only_worker after=thaw_worker fault "the worker alone is stopped" cold lost stop_worker
+most=14 fault "all of the node is stopped beyond the lease, and thawed" cold lost stop_node
+after=thaw_owner fault "the owner is stopped beyond the lease, and thawed" cold lost stop_owner
+fault "srun is stopped" step lost stop_sruns
+fault "jp stop of the sub-agent" cold cancelled stop_child
+
+echo "scale: two owners by one shared connection, of which one is killed" >&2
+$JP_BED_SSH n1 true </dev/null
+"$dir/far/with_key" "$owner" -w "$ws" query -q --new --no-activate --launcher shared hang </dev/null >"$dir/out/first.out" 2>"$dir/out/first.err" &
+until_true held
+for i in 1 2; do
+  far query -q --new --no-activate --launcher shared tree </dev/null >"$dir/far/second-$i" 2>"$dir/out/second-$i.err" &
+  pids[i]=$!
+done
+kill_owner
+for i in 1 2; do
+  wait "${pids[i]}" || fail "the other owner: $?"
+  [ "$(cat "$dir/far/second-$i")" = "both are back" ] || fail "the other owner: $(cat "$dir/far/second-$i")"
+done
+until_true node_empty
+
+echo "scale: a batch job with steps is started again by Slurm" >&2
+cat >"$dir/far/job.sh" <<JOB
+#!/bin/sh
+#SBATCH --ntasks=1 --cpus-per-task=2 --requeue
+exec "$owner" -w "$ws" query -q --new --no-activate --launcher step hang </dev/null
+JOB
+before=$(far conversation ls --hidden -F json | jq length)
+job=$(sbatch --parsable --output="$dir/out/requeue.err" "$dir/far/job.sh")
+until_true held
+scontrol requeue "$job"
+until_true node_empty
+until_true scontrol update JobId="$job" StartTime=now
+until_true held
+states=$(far conversation ls --hidden --sort created -F json | jq -r ".[$before:] | map(select(.depth == 1) | .status) | join(\" \")")
+[ "$states" = "cancelled running" ] || fail "requeue: the sub-agents are $states"
+scancel "$job"
+until_true node_empty
+
+# ahead is a jp whose clock is an hour ahead. It is the node, and then the owner.
+echo "scale: clocks an hour apart" >&2
+goroot=$(go env GOROOT)
+sed 's/^\tsec, nsec, mono := runtimeNow()$/&; sec += 3600/' "$goroot/src/time/time.go" >"$dir/far/time.go"
+printf '{"Replace": {"%s": "%s"}}' "$goroot/src/time/time.go" "$dir/far/time.go" >"$dir/far/overlay.json"
+CGO_ENABLED=0 go build -trimpath -overlay "$dir/far/overlay.json" -tags urfave_cli_no_docs -o "$dir/node/ahead" ./cmd/jp
+cp "$dir/node/ahead" "$dir/bin/ahead"
+table ahead "[\"ssh\", \"-F\", \"$dir/ssh/ssh_config\", \"-T\", \"cold1\"]"
+sed -i '/^\[launchers.ahead\]$/,$ s|/node/jp"|/node/ahead"|' "$HOME/.config/jp/config.toml"
+for pair in jp:ahead ahead:cold; do
+  export JP_STORE=$dir/stores/${pair%:*}
+  answer=$("$dir/bin/${pair%:*}" -w "$ws" query -q --new --no-activate --launcher "${pair#*:}" tree </dev/null 2>"$dir/out/apart.err") || fail "clocks apart, $pair: $?"
+  [ "$answer" = "both are back" ] || fail "clocks apart, $pair: $answer"
+  "$dir/bin/${pair%:*}" -w "$ws" trace newest -F json >"$dir/far/trace.json"
+  apart=$(($(date -d "$(jq -r .started_at "$dir/far/trace.json")" +%s) - $(date +%s)))
+  [ "$((apart / 60 > 50))" = "$([ "$pair" = jp:ahead ]; echo $?)" ] || fail "clocks apart, $pair: the tree began $apart s from now"
+  bad=$(jq -c '[.. | .duration_ms? | numbers | select(. < 0 or . > 60000)]' "$dir/far/trace.json")
+  [ "$bad" = "[]" ] || fail "clocks apart, $pair: spans of $bad ms"
+done
 
 cat >&2 <<'TEXT'
 scale: not tried, because this host is one machine with one kernel: a node that loses its power or its network, a machine that
