@@ -29,6 +29,9 @@ type Row struct {
 	Reused         bool        `json:"reused,omitempty"`  // the answer was there before
 	Trouble        string      `json:"trouble,omitempty"` // last tool call and last messages of a child that failed
 
+	Reduced *Reduced `json:"reduced,omitempty"` // it is the answer made of those of a batch
+
+	Turn int  `json:"-"` // of the conversation; 0 = none
 	Code Code `json:"-"` // part of the rule that refused
 }
 
@@ -37,7 +40,20 @@ type batchArguments struct {
 	Queries     []arguments `json:"queries"`
 	MaxParallel int         `json:"max_parallel"`
 	TotalBudget *int64      `json:"total_budget"` // tokens; nil = as many as the rule grants
+	Reduce      *Reduction  `json:"reduce"`       // nil = the answers are the result
 }
+
+// forTasks returns what the tasks may use of the budget. A tenth of it is kept for a reduction.
+func (a *batchArguments) forTasks() *int64 {
+	if a.TotalBudget == nil || a.Reduce == nil {
+		return a.TotalBudget
+	}
+	n := ForTasks(*a.TotalBudget)
+	return &n
+}
+
+// ForTasks returns what the tasks of a batch may use of a limit whose rest is for a reduction.
+func ForTasks(limit int64) int64 { return limit - limit/10 }
 
 // itemCall identifies an item of a batch, counted from 1, among all delegations of its caller.
 func itemCall(call string, item int) string { return call + "#" + strconv.Itoa(item) }
@@ -92,6 +108,9 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 		d.recalled.Store(c.ID, true)
 	}
 	t, _ := d.set.Get(toolBatch)
+	if a.Reduce != nil && ctx.Err() == nil && len(items) > 0 {
+		return d.reduced(ctx, c.ID, a, ends, errs, t.SizeLimit())
+	}
 	text, err := rows(a.Queries, ends, errs, d.inline, t.SizeLimit())
 	if err != nil {
 		return tools.Result{}, err
@@ -137,7 +156,7 @@ func (o *outcome) row(err error, limit int) Row {
 	r := Row{TokensUsed: o.Total.Tokens(), Calls: o.Calls, CostUSD: (*stream.USD)(o.Total.Cost())}
 	if o.child != 0 {
 		id := o.child.String()
-		r.ConversationID = &id
+		r.ConversationID, r.Turn = &id, o.turn
 	}
 	switch {
 	case refused(o.denied):

@@ -76,7 +76,7 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 		return nil // the tool reports the error
 	}
 	list := make([]admission, len(a.Queries))
-	whole := &Batch{Want: convstore.Budget{Tokens: a.TotalBudget}} // one grant for all
+	whole := &Batch{Want: convstore.Budget{Tokens: a.forTasks()}} // one grant for all
 	for i, q := range a.Queries {
 		list[i].request, list[i].err = c.request(ctx, itemCall(call.ID, i+1), call.Name, q)
 		list[i].Batch = whole

@@ -105,6 +105,7 @@ type Profile struct {
 	Config   convstore.Config // resolved
 	Tools    []Tool           // tools that Config enables
 	Meaning  string           // see MeaningOf
+	Room     int64            // tokens that a first request of its agent can have beside its prompt; 0 = not known
 	MaxDepth int
 	Caps     convstore.Budget // its own token_budget and max_cost_per_session
 }
