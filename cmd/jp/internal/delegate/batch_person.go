@@ -71,6 +71,13 @@ func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegati
 	return o.row(nil, limit), nil
 }
 
+// AnswerOf returns at most limit bytes of the answer that a turn gave, as a row has it.
+func AnswerOf(ctx context.Context, v convstore.View, id convstore.ID, turn, limit int) (string, error) {
+	events, err := turnOf(ctx, v, id, turn)
+	o := outcome{ending: answered(events)}
+	return strings.TrimSuffix(o.text(id, limit), "\n"), err
+}
+
 // maxAhead is the most tasks of a batch that have begun and wait for the report of an earlier one,
 // or run.
 const maxAhead = 4096

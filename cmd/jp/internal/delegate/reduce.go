@@ -98,6 +98,11 @@ func (d *Delegator) Reduce(ctx context.Context, call string, what Reduction, inp
 		r.reuse = d.readable
 	}
 	o, err := r.run(ctx, inputs)
+	if !o.useful() {
+		for _, in := range inputs {
+			r.missing[in.Number] = in.Status
+		}
+	}
 	row := o.row(err, d.inline)
 	row.TokensUsed, row.Calls, row.Reused = r.total.Tokens(), r.calls, r.agents == 0 && o.reused
 	row.Query, _ = bound(neutralize(what.Query), queryEcho)

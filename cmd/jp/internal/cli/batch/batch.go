@@ -45,6 +45,10 @@ type options struct {
 	shard    command.Maybe[string]
 	launcher command.Maybe[string]
 	tape     record.Options
+
+	reuse       bool
+	reduce      command.Maybe[string]
+	reduceQuery command.Maybe[string]
 }
 
 // New returns the command `jp batch`.
@@ -66,6 +70,12 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			"pipe a line may use up to half of the limit, divided by --parallel. max_per_turn and " +
 			"max_children do not apply to a new batch. With --root-id the limits of that " +
 			"conversation apply too; the row of a refused line says so.\n\n" +
+			"With --reduce and --reduce-query, one more sub-agent reads all answers, or a tree of them if " +
+			"the answers are longer than its window. The last row is its answer. reduced says what it " +
+			"was made of: answers, missing (the numbers of the lines that are not in it), agents. A " +
+			"tenth of --total-budget and --max-cost is kept for it.\n\n" +
+			"With --reuse, or \"reuse\": true in a line, an answer that is in the store from before is " +
+			"given again and says so (reused); see jp query --help. Nothing is asked or paid then.\n\n" +
 			"Status 0: all are ok. 7: all others were stopped at a limit. 6: all were refused. 1: " +
 			"any other end.\n\n" +
 			"The first Ctrl-C stops what runs and keeps what is done. To continue, give the same " +
@@ -87,6 +97,9 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			command.String(&o.title, "title", "T", "the title of the new conversation"),
 			command.String(&o.shard, "shard", "I/N", "run only part I of N parts of the lines"),
 			run.LauncherFlag(&o.launcher),
+			command.Bool(&o.reuse, "reuse", "give answers that are in the store from before, as with jp query --reuse"),
+			command.String(&o.reduce, "reduce", "PROFILE", "agent profile that makes one answer of all, which is the last row"),
+			command.String(&o.reduceQuery, "reduce-query", "TEXT", "what it is to make of the answers"),
 			command.String(&o.resume, "resume", "FILE", "earlier output of this batch, or the id of its conversation: what it answered does not run again"),
 		}, record.Flags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
@@ -94,6 +107,7 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
 			`jp batch -c agent/researcher --resume answers.jsonl < queries.jsonl > all.jsonl`,
+			`jp batch -c agent/reader --reduce agent/writer --reduce-query "What do they agree on?" < queries.jsonl | tail -n 1 | jq -r .text`,
 			`jp batch -c agent/researcher --shard 2/8 --max-cost 4 < queries.jsonl > answers-2.jsonl`,
 		},
 		Run: func(ctx context.Context, _ []string) error { return start(ctx, env, o) },
@@ -142,6 +156,10 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
 	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
+		what, err := o.reduction()
+		if err != nil {
+			return err
+		}
 		in, text, err := openLines(ctx, env.Con, &o, record.Wanted(env.Con, o.tape))
 		if err != nil {
 			return err
@@ -163,6 +181,12 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		if err == nil && o.resume.Set && to+replay != "" {
 			err = command.ErrMixed("--resume", wording.Either(to != "", "--record", "--replay"))
 		}
+		if err == nil && o.reuse && to+replay != "" {
+			err = command.ErrMixed("--reuse", wording.Either(to != "", "--record", "--replay"))
+		}
+		if err == nil && what != nil {
+			_, err = env.Profile(ctx, what.Config, nil)
+		}
 		if err == nil {
 			env.Tape, err = record.Open(env.Con, env.WS, to, replay)
 		}
@@ -173,7 +197,7 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		if err := s.Store.Reconcile(ctx); err != nil { // so that the ledger counts what a killed batch has used
 			return err
 		}
-		b := &batch{env: env, session: s, o: o, in: in, sum: sumOf(first, o.shard.Value), line: convstore.NewEventID()}
+		b := &batch{env: env, session: s, o: o, what: what, in: in, sum: sumOf(first, o.shard.Value), line: convstore.NewEventID()}
 		defer func() {
 			for _, c := range b.claims {
 				_ = c.Close()
@@ -189,7 +213,7 @@ func start(ctx context.Context, env *run.Env, o options) error {
 			return err
 		}
 		b.output()
-		if some, err := b.answered(ctx); !some || err != nil {
+		if some, err := b.answered(ctx); !some && b.what == nil || err != nil {
 			return b.finish(err)
 		}
 		d, err := b.open(ctx)
@@ -222,6 +246,12 @@ type batch struct {
 	limited  int // lines that were stopped at a limit, or refused because of one
 	refused  int // lines that policy refused
 	failed   int
+
+	what    *delegate.Reduction // nil = none
+	inputs  []delegate.Input    // what it reads
+	reduced convstore.State     // its end; "" = it has none
+	tokens  int64               // tokens that the lines of this run have used
+	reused  []string            // conversations whose answers were used again
 }
 
 // answered writes the rows of the queries at the beginning that an earlier run has answered. It
@@ -323,6 +353,9 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if b.left >= 0 {
 			l.MaxPerTurn, l.MaxChildren = b.left, b.left*each
 		}
+		if b.what != nil { // how many sub-agents reduce is known when they have read
+			l.MaxPerTurn, l.MaxChildren = math.MaxInt32, math.MaxInt32
+		}
 		if b.o.parallel.Set {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
 		}
@@ -343,7 +376,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		scope = b.session.Log.Below()
 	}
 	o := b.session.Delegation(scope)
-	o.Limits, o.InlineResult = caller.Limits, maxRow
+	o.Limits, o.InlineResult, o.Readable = caller.Limits, maxRow, &b.session.Store.View
 	return delegate.New(o, func(funcs delegate.Funcs) (tools.Set, error) {
 		for _, name := range []string{"jp_batch_query", "jp_query"} {
 			if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
@@ -359,14 +392,15 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 // number is known. A limit of the config was not made for this batch, and most lines use little: it
 // is divided by twice the number of lines that run at the same time.
 func (b *batch) divide(all convstore.Budget) {
+	all = b.lessReduction(all)
 	lines := func(flag command.Maybe[*int64]) int {
 		switch few := 2 * b.parallel; {
 		case b.left < 0:
 			return few
 		case flag.Set:
-			return b.left
+			return max(b.left, 1)
 		default:
-			return min(b.left, few)
+			return max(min(b.left, few), 1)
 		}
 	}
 	b.most = convstore.Budget{
@@ -433,7 +467,11 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		d.Watch(b.tree.Update)
 	}
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
-	failed := d.Batch(ctx, b.newCall(), b.next, b.parallel, b.most, b.row)
+	call := b.newCall()
+	failed := d.Batch(ctx, call, b.next, b.parallel, b.most, b.row)
+	if failed == nil && b.what != nil {
+		failed = b.reduceAll(ctx, d, call)
+	}
 	b.tree.Close()
 	failed = errors.Join(failed, b.retitle(context.WithoutCancel(ctx)))
 	failed = b.finish(failed)
@@ -442,7 +480,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	}
 	came := run.EndOf(ctx, failed, b.cameTo())
 	end(came)
-	failed = errors.Join(failed, b.session.Conclude(ctx, b.summary(), came))
+	failed = errors.Join(failed, b.session.Conclude(ctx, b.said(), came))
 	if ctx.Err() != nil {
 		b.env.Con.Note("stopped; to continue, give the same queries to: %s", b.again(d.Scope().Caller()))
 	}
@@ -491,6 +529,8 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 		}
 		return b.out.Flush()
 	}
+	b.tokens = convstore.Sum(b.tokens, r.TokensUsed)
+	b.keep(it, r)
 	switch s := convstore.State(r.Status); {
 	case s == convstore.StateOK:
 		b.ok++
@@ -513,9 +553,9 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 func (b *batch) cameTo() convstore.TurnEnd {
 	end := convstore.TurnEnd{State: convstore.StateOK}
 	switch {
-	case b.failed+b.refused > 0:
+	case b.failed+b.refused > 0, b.unreduced():
 		end.State, end.Reason = convstore.StateError, b.summary()
-	case b.limited > 0:
+	case b.limited > 0, b.reduced == convstore.StatePartial:
 		end.State, end.Reason = convstore.StatePartial, b.summary()
 	}
 	return end
@@ -532,6 +572,12 @@ func (b *batch) summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
 	}
+	if len(b.reused) > 0 {
+		parts = append(parts, fmt.Sprintf("%d reused", len(b.reused)))
+	}
+	if b.reduced != "" {
+		parts = append(parts, "reduced: "+string(b.reduced))
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -539,11 +585,11 @@ func (b *batch) summary() string {
 func (b *batch) verdict(caller convstore.ID) error {
 	f := &exit.Error{Msg: fmt.Sprintf("conversation %s: %s", caller, b.summary())}
 	switch {
-	case b.ok == b.in.read:
+	case b.ok == b.in.read && (b.reduced == "" || b.reduced == convstore.StateOK):
 		return nil
 	case b.refused == b.in.read:
 		f.Code, f.Status = "refused", exit.Refused
-	case b.failed+b.refused > 0:
+	case b.failed+b.refused > 0 || b.unreduced():
 		f.Code, f.Status = "failed", exit.Failed
 	default:
 		f.Code, f.Status = "partial", exit.Limit

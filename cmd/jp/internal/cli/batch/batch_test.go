@@ -59,7 +59,7 @@ func FuzzRead(f *testing.F) {
 		var lines strings.Builder
 		enc := json.NewEncoder(&lines)
 		for _, it := range items {
-			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context}); !reflect.DeepEqual(it, want) {
+			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Reuse: it.Reuse}); !reflect.DeepEqual(it, want) {
 				t.Fatalf("readAll(%q): an item holds more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {
@@ -68,7 +68,7 @@ func FuzzRead(f *testing.F) {
 			if _, err := convstore.ParseID(it.ID); it.ID != "" && (err != nil || !below) {
 				t.Fatalf("readAll(%q): %+v", text, it)
 			}
-			if err := enc.Encode(query{it.Query, it.Config, it.ID, it.Context}); err != nil {
+			if err := enc.Encode(query{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Reuse: &it.Reuse}); err != nil {
 				t.Fatal(err)
 			}
 		}

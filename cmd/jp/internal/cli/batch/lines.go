@@ -246,6 +246,7 @@ type query struct {
 	Config  string `json:"config"`
 	ID      string `json:"id"`
 	Context string `json:"context_query"`
+	Reuse   *bool  `json:"reuse,omitempty"` // nil = as --reuse says
 }
 
 // parse reads one line.
@@ -267,7 +268,10 @@ func (s *scanner) parse(line []byte) (it delegate.Item, err error) {
 		}
 		return it, bad
 	}
-	it = delegate.Item{Query: l.Query, Config: l.Config, ID: l.ID, Context: l.Context}
+	it = delegate.Item{Query: l.Query, Config: l.Config, ID: l.ID, Context: l.Context, Reuse: s.o.reuse}
+	if l.Reuse != nil {
+		it.Reuse = *l.Reuse
+	}
 	switch {
 	case strings.TrimSpace(l.Query) == "":
 		return it, s.bad("query: is missing or empty")

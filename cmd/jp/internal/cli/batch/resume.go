@@ -141,9 +141,14 @@ func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.
 			ID     *string `json:"conversation_id"`
 			Status string  `json:"status"`
 			Reused bool    `json:"reused"`
+			Made   any     `json:"reduced"`
 		}
 		if err := json.Unmarshal(raw, &row); err != nil || row.Status == "" {
 			return nil, exit.Usagef("--resume %s: row %d: is not a row of a batch", path, index+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
+		}
+		if row.Made != nil { // it is made again of all rows
+			index--
+			continue
 		}
 		e.last = index + 1
 		ok := convstore.State(row.Status) == convstore.StateOK
@@ -560,12 +565,16 @@ func (b *batch) repeat(it delegate.Item) error {
 		if err != nil {
 			return fmt.Errorf("--resume: %w", err)
 		}
+		b.keep(it, row)
 		return b.rows.Add(row)
 	}
 	row := b.earlier.rows[it.Number-1]
-	raw := make([]byte, row.size)
-	if _, err := b.earlier.file.ReadAt(raw, row.at); err != nil {
-		return fmt.Errorf("--resume: %w", err)
+	raw, err := b.earlier.raw(row)
+	if err != nil {
+		return err
+	}
+	if err := b.keepEarlier(it, row, raw); err != nil {
+		return err
 	}
 	return b.rows.Add(json.RawMessage(raw))
 }
@@ -597,4 +606,13 @@ func shellWord(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// raw returns the JSON of a row of the file.
+func (e *earlier) raw(row earlierRow) (json.RawMessage, error) {
+	raw := make([]byte, row.size)
+	if _, err := e.file.ReadAt(raw, row.at); err != nil {
+		return nil, fmt.Errorf("--resume: %w", err)
+	}
+	return raw, nil
 }
