@@ -73,7 +73,7 @@ func diffLines(sides [2]trust.Side) (lines []string) {
 		note("was " + described(was) + ", is " + described(is))
 	}
 	if was.Regular() && !was.Known {
-		note("what it was is not known: files are kept up to 256 KiB, and 4 MiB in all; this is all that it is now")
+		note("what it was is not known: files are kept up to 256 KiB, and 3 MiB in all; this is all that it is now")
 	}
 	if is.Regular() && !is.Known {
 		note("larger than 1 MiB: not shown")

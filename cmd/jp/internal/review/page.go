@@ -106,7 +106,7 @@ func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	}
 	slices.SortFunc(s.Files, func(a, b trust.Change) int { return strings.Compare(a.Path, b.Path) })
 	if j.Record != nil {
-		s.TrustedAt, s.before = &j.Record.TrustedAt, j.Record.Shown
+		s.TrustedAt, s.before = &j.Record.TrustedAt, j.Before()
 	}
 	src := v.ws.SourcesOf(j.Files)
 	s.add(v.agent(src, j.Files, "main", ".jp/config.toml", nil))

@@ -21,8 +21,9 @@ type Shown struct {
 	// Settings are digests of keys with their values, sorted.
 	Settings []string `json:"settings"`
 	// Page has the lines of the page by the title that they stand below, so that the page of a later
-	// state can leave out what is the same. Nil = they were not kept. They allow nothing: see Has.
-	Page map[string][]string `json:"page,omitempty"`
+	// state can leave out what is the same. Nil = they were not kept, or not read: see kept. They
+	// allow nothing: see Has.
+	Page map[string][]string `json:"-"`
 }
 
 // maxPage bounds Shown.Page, in bytes.

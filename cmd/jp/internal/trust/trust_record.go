@@ -251,12 +251,16 @@ func (g *Gate) change(ctx context.Context, file, canonical string, change func(n
 	}
 	defer unlock()
 	now, _ := readRecord(file, canonical)
+	beside := readKept(file)
+	if now != nil {
+		now.pages(beside)
+	}
 	r, present, err := change(now)
 	if err != nil {
 		return err
 	}
 	r.Workspace, r.TrustedAt = canonical, time.Now().UTC().Truncate(time.Second)
-	if err = r.keep(file, present); err == nil {
+	if err = r.keep(file, beside, present); err == nil {
 		err = writeRecord(file, r)
 	}
 	if err != nil {

@@ -130,7 +130,7 @@ func (g *Group) revokeTrust(ctx context.Context, root string) error {
 		return fmt.Errorf("trust record: %w", err)
 	}
 	defer unlock()
-	for _, file := range []string{file, trust.ContentsOf(file)} {
+	for _, file := range []string{file, trust.KeptBeside(file)} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("trust record: %w", err)
 		}
