@@ -1,7 +1,9 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -282,7 +284,8 @@ func BenchmarkContention(b *testing.B) {
 	}
 }
 
-// largeStore holds 100,000 conversations, 50 of them below the one it returns.
+// largeStore holds 100,000 conversations, 50 of them below the one it returns. Each has answered what
+// digestAt of its id identifies.
 func largeStore(b *testing.B) (*Store, ID) {
 	b.Helper()
 	s := benchStore(b)
@@ -296,7 +299,14 @@ func largeStore(b *testing.B) (*Store, ID) {
 		if parent != 0 {
 			r.Link = DelegationLink
 		}
-		return t.insert(r, Config{JSON: []byte(`{"assistant":{"model":"anthropic/claude-sonnet"}}`)})
+		id, err := t.insert(r, Config{JSON: []byte(`{"assistant":{"model":"anthropic/claude-sonnet"}}`)})
+		for _, body := range []Body{TurnStart{Asked: digestAt(id)}, TurnEnd{State: StateOK}} {
+			e, encoded := EncodeEvent(Event{ID: NewEventID(), Time: t.Now, Body: body})
+			if err = cmp.Or(err, encoded); err == nil {
+				_, err = t.Append(id, r, &e, body)
+			}
+		}
+		return id, cmp.Or(err, t.Save(id, r))
 	}
 	for batch := range 100 {
 		err := s.f.write(b.Context(), func(t *tx) error {
@@ -327,6 +337,8 @@ func largeStore(b *testing.B) (*Store, ID) {
 	}
 	return s, root
 }
+
+func digestAt(id ID) Digest { return sha256.Sum256(id.key()) }
 
 // BenchmarkLarge lists from a store of 100,000 conversations.
 func BenchmarkLarge(b *testing.B) {
@@ -363,6 +375,15 @@ func BenchmarkLarge(b *testing.B) {
 			for b.Loop() {
 				if list, err := s.List(b.Context(), f); err != nil || len(list) != f.Limit {
 					b.Fatalf("%d, %v", len(list), err)
+				}
+			}
+		})
+	}
+	for name, d := range map[string]Digest{"answer": digestAt(root), "no-answer": {1}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, ok, err := s.Answer(b.Context(), d, 0); ok != (name == "answer") || err != nil {
+					b.Fatalf("%v, %v", ok, err)
 				}
 			}
 		})
