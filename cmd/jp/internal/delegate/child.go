@@ -36,6 +36,7 @@ type runner struct {
 	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
 	models      func(context.Context, Below) []wire.Model
 	place       func(context.Context, Below) (Runner, error)
+	record      func(Below) func(line json.RawMessage) error
 	priced      func(model string) bool
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)

@@ -23,6 +23,7 @@ package delegate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -75,6 +76,8 @@ type Options struct {
 	// Change returns what the overrides of a sub-agent that is continued change in its stored config;
 	// nil = nothing.
 	Change func(context.Context, Below) (*convstore.ConfigDelta, error)
+	// Record returns what keeps the lines that a sub-agent records; nil = nothing is recorded.
+	Record func(Below) func(line json.RawMessage) error
 	// Placed is told the place of a call in a recording; nil = nothing is recorded.
 	Placed func(call, place string)
 	// Command carries out the command line of a jp inside a call of a tool, and returns its status;
@@ -153,6 +156,9 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	if o.Models == nil {
 		o.Models = func(context.Context, Below) []wire.Model { return []wire.Model{{Err: errNoModel}} }
 	}
+	if o.Record == nil {
+		o.Record = func(Below) func(json.RawMessage) error { return nil }
+	}
 	if o.Place == nil {
 		o.Place = func(context.Context, Below) (Runner, error) { return nil, nil }
 	}
@@ -180,7 +186,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, place: o.Place, priced: o.Priced,
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, record: o.Record, place: o.Place, priced: o.Priced,
 		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
 	}
 	return d, nil

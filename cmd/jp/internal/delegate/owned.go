@@ -74,7 +74,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		err := wire.Serve(ctx, ours, wire.Owner{
 			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account()}, Log: log, Subagents: o.subagents,
 			Title: r.Title, Change: o.change, Priced: o.runner.priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.checkpoint,
-			Models: o.runner.models(ctx, o.below),
+			Models: o.runner.models(ctx, o.below), Record: o.runner.record(o.below),
 		})
 		if err != nil {
 			stop(err)

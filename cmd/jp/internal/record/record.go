@@ -41,6 +41,7 @@ type Tape struct {
 	dir    string
 	trail  *script.Trail
 	replay *script.Script // recording that is replayed; nil = this run is recorded
+	above  *Tape          // tape that has the part for what is recorded here; nil = this one
 
 	main   bool     // whether this is the first run
 	record string   // file to make; "" = none
@@ -48,14 +49,15 @@ type Tape struct {
 	named  string   // file to make or to replay, as the person named it
 
 	mu     sync.Mutex
-	part   *os.File // nil until the first line
-	opened bool     // a model was opened
+	part   *os.File                    // nil until the first line
+	send   func(json.RawMessage) error // keeps lines where another machine makes the recording; nil = they are for a part
+	opened bool                        // a model was opened
 }
 
 // The variables that name the tape to a sub-agent. They are read only if another jp started this
 // one. Tools do not get them.
 const (
-	tapeVariable = "JP_TAPE"     // "record" or "replay", ":" and the folder
+	tapeVariable = "JP_TAPE"     // "record" or "replay", ":" and the folder; "" = on another machine
 	runVariable  = "JP_TAPE_RUN" // name of this run in the tree
 )
 
@@ -236,8 +238,7 @@ func (t *Tape) Environ(call, query string) []string {
 	return []string{tapeVariable + "=" + wording.Either(t.replay == nil, taping, replaying) + ":" + t.dir, runVariable + "=" + t.trail.Below(call, query)}
 }
 
-// Below returns the tape for what a sub-agent delegates, whose process has this environment. Nothing
-// is recorded by it.
+// Below returns the tape for what a sub-agent delegates, whose process has this environment.
 func (t *Tape) Below(environ []string) *Tape {
 	if t == nil {
 		return nil
@@ -248,7 +249,38 @@ func (t *Tape) Below(environ []string) *Tape {
 			run = value
 		}
 	}
-	return &Tape{con: t.con, ws: t.ws, dir: t.dir, replay: t.replay, trail: script.NewTrail(run)}
+	return &Tape{con: t.con, ws: t.ws, dir: t.dir, replay: t.replay, trail: script.NewTrail(run), above: cmp.Or(t.above, t)}
+}
+
+// Elsewhere returns environ for a sub-agent on another machine, which has not the folder of the tape.
+func (t *Tape) Elsewhere(environ []string) []string {
+	return proc.Environ(environ, "*", tapeVariable+"="+taping+":")
+}
+
+// Through sends what this run records to another machine, if the recording is made there.
+func (t *Tape) Through(send func(line json.RawMessage) error) {
+	if t != nil && t.dir == "" {
+		t.send = send
+	}
+}
+
+// Keeper returns what keeps the lines that a sub-agent elsewhere records, whose process has this
+// environment; nil = nothing is recorded. It keeps those of the run of this sub-agent alone.
+func (t *Tape) Keeper(environ []string) func(line json.RawMessage) error {
+	if t == nil || t.Replays() {
+		return nil
+	}
+	below := t.Below(environ)
+	return func(line json.RawMessage) error {
+		var e script.Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("a line of a recording: %w", err)
+		}
+		if e.Run != below.trail.Run() {
+			return fmt.Errorf("a line of a recording of the run %.64q, and not of %q", e.Run, below.trail.Run())
+		}
+		return below.writeLine(e)
+	}
 }
 
 // Place returns the place of a call in the recording; "" = there is none. Put gives the tape the
@@ -295,9 +327,17 @@ func (t *Tape) writeLine(v any) error {
 	if err != nil {
 		return err
 	}
+	if t.above != nil {
+		t = t.above
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.part == nil {
+	switch {
+	case t.send != nil:
+		return t.send(line)
+	case t.dir == "":
+		return errors.New("a recording whose folder is not known")
+	case t.part == nil:
 		if t.part, err = os.CreateTemp(t.dir, "part-"); err != nil {
 			return err
 		}

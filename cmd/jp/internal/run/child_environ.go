@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"runtime"
@@ -60,7 +61,7 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 		Scope: scope, Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
 		Choices: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Models: s.models, Place: s.place,
-		Placed: s.env.Tape.Put,
+		Placed: s.env.Tape.Put, Record: func(of delegate.Below) func(json.RawMessage) error { return s.env.Tape.Keeper(of.Environ) },
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return spans.Environ(ctx, append(s.childEnviron(ctx), s.env.Tape.Environ(r.Call, r.Query)...))
 		},

@@ -12,6 +12,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/profiles/launch"
+	"jp/tools/proc"
 )
 
 // far are the launchers of a run or session. Safe for concurrent use.
@@ -55,8 +56,8 @@ func (s site) place(ctx context.Context, of delegate.Below) (delegate.Runner, er
 	refuse := func(format string, args ...any) (delegate.Runner, error) {
 		return nil, &delegate.EndError{State: convstore.StateRefused, Reason: fmt.Sprintf("launcher %s: ", name) + fmt.Sprintf(format, args...)}
 	}
-	if s.env.Tape != nil {
-		return refuse("a recording has only what runs on this machine")
+	if s.env.Tape.Replays() {
+		return refuse("a replay runs on this machine: --launcher '' starts all sub-agents here")
 	}
 	defs, err := s.env.Definitions(ctx, r)
 	if err != nil {
@@ -71,7 +72,21 @@ func (s site) place(ctx context.Context, of delegate.Below) (delegate.Runner, er
 	if err != nil {
 		return nil, err
 	}
+	if s.env.Tape != nil {
+		return taped{p, s.env.Tape}, nil
+	}
 	return p, nil
+}
+
+// taped runs sub-agents elsewhere, which send what they record to their owner.
+type taped struct {
+	delegate.Runner
+	tape *record.Tape
+}
+
+func (t taped) Run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
+	job.Environ = t.tape.Elsewhere(job.Environ)
+	return t.Runner.Run(ctx, job)
 }
 
 // pool returns the connections of a launcher.

@@ -26,6 +26,7 @@ func (env *Env) join(ctx context.Context, host *proc.Host, req Request) (*Run, e
 	if err != nil {
 		return nil, err
 	}
+	env.Tape.Through(conn.Record)
 	o := &opening{site: site{env: env, Host: host}, req: req, Began: time.Now(), Delegated: true, Log: conn, conn: conn, Conv: conn.Start().Conversation}
 	if err = o.join(ctx); err != nil {
 		(*Run)(o).Close(ctx)

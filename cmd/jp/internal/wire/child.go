@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -243,6 +244,12 @@ func (c *Conn) Append(_ context.Context, events ...convstore.Event) error {
 	if err != nil {
 		c.believe(nil)
 	}
+	return err
+}
+
+// Record keeps a line of a recording at the owner.
+func (c *Conn) Record(line json.RawMessage) error {
+	_, err := c.do(fromChild{Recorded: line})
 	return err
 }
 

@@ -150,6 +150,8 @@ type fromChild struct {
 	Ask      *question  `json:"ask,omitempty"`
 	Taken    *taken     `json:"taken,omitempty"`
 	Gate     *gateStep  `json:"gate,omitempty"`
+	// a line of a recording that is made where the owner is
+	Recorded json.RawMessage `json:"recorded,omitempty"`
 }
 
 type appended struct {

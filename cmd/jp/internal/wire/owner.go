@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,10 +21,11 @@ type Owner struct {
 	// Change returns what its config is changed by when its turn begins; nil = nothing. It is called
 	// where the sub-agent says that it is changed; a nil Change changes nothing.
 	Change     func(context.Context) (*convstore.ConfigDelta, error)
-	Title      string                  // title where the conversation has none
-	Priced     func(model string) bool // whether the price of a model is known; nil = of none
-	Replayed   bool                    // whether a recording answers for its models
-	Checkpoint func(point string)      // called at each point of a frame; nil = no test does
+	Record     func(line json.RawMessage) error // keeps a line of a recording; nil = there is none
+	Title      string                           // title where the conversation has none
+	Priced     func(model string) bool          // whether the price of a model is known; nil = of none
+	Replayed   bool                             // whether a recording answers for its models
+	Checkpoint func(point string)               // called at each point of a frame; nil = no test does
 	// Subagents returns what its delegation and conversation tools do. It is called for the first
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
@@ -212,7 +214,7 @@ func (s *server) begin(f fromChild, size int) error {
 	if err := s.allowed(f); err != nil {
 		return err
 	}
-	if f.Append != nil || f.Begin != nil {
+	if f.Append != nil || f.Begin != nil || f.Recorded != nil {
 		if s.said += int64(size); s.said > maxSaid {
 			return &FrameError{fmt.Sprintf("events of more than %d MiB in one run", maxSaid>>20)}
 		}
@@ -264,6 +266,13 @@ func (s *server) begin(f fromChild, size int) error {
 		})
 	case f.Begin != nil:
 		inOrder(func() (answer, error) { return s.beginCall(*f.Begin) })
+	case f.Recorded != nil:
+		inOrder(func() (answer, error) {
+			if s.owner.Record == nil {
+				return answer{}, &FrameError{"a line of a recording that nobody makes"}
+			}
+			return answer{}, s.owner.Record(f.Recorded)
+		})
 	case f.Title:
 		inOrder(func() (a answer, err error) {
 			a.Changed, err = s.owner.Log.Retitle(s.ctx, "", s.owner.Title)

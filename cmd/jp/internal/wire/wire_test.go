@@ -264,6 +264,11 @@ func TestBounds(t *testing.T) {
 		}
 		broken(t, r.end(), "at the same time")
 	})
+	t.Run("recorded", func(t *testing.T) {
+		r := open(t, hangs)
+		r.send(`{"n":9,"recorded":{"run":"main"}}`)
+		broken(t, r.end(), "a line of a recording that nobody makes")
+	})
 	t.Run("calls", func(t *testing.T) {
 		r := open(t, hangs)
 		r.send(`{"n":9,"admit":[` + strings.Repeat(`{"id":"c1","name":"jp_query","arguments":{}},`, maxCalls) + `{"id":"c1","name":"jp_query","arguments":{}}]}`)

@@ -418,7 +418,7 @@ func (s *serving) run(ctx context.Context, channel uint64, p *process, o opening
 
 // forwarded are the variables that a sub-agent elsewhere gets of its owner. No key is among them.
 func forwarded() []string {
-	return []string{"TRACEPARENT", "TRACESTATE", "OTEL_SDK_DISABLED"}
+	return []string{"TRACEPARENT", "TRACESTATE", "OTEL_SDK_DISABLED", "JP_TAPE", "JP_TAPE_RUN"}
 }
 
 // environOf returns the environment of a sub-agent: that of this machine, and what the owner sends.
