@@ -23,6 +23,8 @@ type row struct {
 	Status string  `json:"status"`
 	Reason string  `json:"reason"`
 	Text   string  `json:"text"`
+
+	Calls, Attempts int
 }
 
 // rows reads the lines of JSON in an output.
@@ -150,6 +152,27 @@ func TestBatchGoesOn(t *testing.T) {
 	}
 	if want := []string{"killed", "ok", "ok"}; !slices.Equal(got, want) || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("rows = %v, exit %d, want %v and 1\n%s", got, cmd.ProcessState.ExitCode(), want, out)
+	}
+}
+
+// TestBatchRetried: a line whose sub-agent was killed is tried again, and its row counts both.
+func TestBatchRetried(t *testing.T) {
+	s := killSite(t)
+	s.stdin = "\"escape\"\n"
+	cmd, out := s.start(nil, "jp", "batch", "-q", "-c", "agent/child", "--retry", "2")
+	s.loose()
+	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("exit 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range s.running("--root-id=") {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait()
+	list := rows(t, out.String())
+	if len(list) != 1 || list[0].Status != "ok" || list[0].Text != "back again" || list[0].Attempts != 2 || list[0].Calls != 3 {
+		t.Errorf("rows = %+v, want one that is ok after 2 attempts and 3 calls\n%s", list, out)
 	}
 }
 

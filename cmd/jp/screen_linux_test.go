@@ -486,7 +486,7 @@ func TestScreenBatch(t *testing.T) {
 			until: `"text":"looked"`, typed: "\x03",
 		})
 		var got []string
-		for _, m := range regexp.MustCompile(`"conversation_id":"[^"]*","status":"(\w+)"`).FindAllStringSubmatch(end, -1) {
+		for _, m := range regexp.MustCompile(`"conversation_id":"[^"]*","query":"[^"]*","status":"(\w+)"`).FindAllStringSubmatch(end, -1) {
 			got = append(got, m[1])
 		}
 		if status != 130 || !slices.Equal(got, []string{"ok", "cancelled"}) {

@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -18,6 +20,7 @@ import (
 // Row is the end of one item of a batch, as JSON shows it.
 type Row struct {
 	ConversationID *string     `json:"conversation_id"` // nil when there is none
+	Label          string      `json:"label,omitempty"`
 	Query          string      `json:"query,omitempty"` // beginning of what was asked; "" = not told
 	Status         string      `json:"status"`          // a terminal state
 	Reason         string      `json:"reason"`
@@ -28,11 +31,27 @@ type Row struct {
 	Context        string      `json:"context,omitempty"`
 	Reused         bool        `json:"reused,omitempty"`  // the answer was there before
 	Trouble        string      `json:"trouble,omitempty"` // last tool call and last messages of a child that failed
+	*Detail                    // nil = what only a person gets is left out
 
 	Reduced *Reduced `json:"reduced,omitempty"` // it is the answer made of those of a batch
 
-	Turn int  `json:"-"` // of the conversation; 0 = none
-	Code Code `json:"-"` // part of the rule that refused
+	Turn int   `json:"-"` // of the conversation; 0 = none
+	Code Code  `json:"-"` // part of the rule that refused
+	Why  error `json:"-"` // why nothing was run; nil = something was
+}
+
+// RowError names why an item has no result.
+type RowError struct {
+	Code string `json:"code"`
+}
+
+// Detail is what a row has for a person besides.
+type Detail struct {
+	Error      *RowError    `json:"error,omitempty"` // nil when there is a result
+	Model      string       `json:"model,omitempty"`
+	Usage      stream.Usage `json:"usage"` // also of its sub-agents
+	DurationMS int64        `json:"duration_ms"`
+	Attempts   int          `json:"attempts,omitempty"` // how often it was tried, where that is more than once
 }
 
 // batchArguments are those of a call of jp_batch_query.
@@ -132,6 +151,7 @@ func rows(asked []arguments, ends []outcome, errs []error, limit, size int) (str
 		for i := range ends {
 			list[i] = ends[i].row(errs[i], limit)
 			list[i].Query, _ = bound(neutralize(asked[i].Query), min(queryEcho, limit))
+			list[i].Label, _ = bound(neutralize(asked[i].Label), min(queryEcho, limit))
 		}
 		text, err := encode(list)
 		if err != nil || len(text) <= size || limit == 0 {
@@ -179,4 +199,42 @@ func (o *outcome) row(err error, limit int) Row {
 	}
 	r.Reason, _ = bound(neutralize(r.Reason), 300)
 	return r
+}
+
+// code names why an outcome has no result, as the errors of a jp are named.
+func (o *outcome) code() string {
+	var (
+		no   *Refusal
+		busy *convstore.BusyError
+		gone *convstore.NotFoundError
+		out  *convstore.ScopeError
+	)
+	switch {
+	case errors.As(o.denied, &no):
+		return "refused_" + string(no.Code)
+	case errors.As(o.denied, &busy):
+		return "busy"
+	case errors.As(o.denied, &gone):
+		return "not_found"
+	case errors.As(o.denied, &out):
+		return "scope"
+	case o.State == convstore.StateError:
+		return cmp.Or(errorIn(o.Stderr).Code, "failed")
+	case o.State != "":
+		return string(o.State)
+	}
+	return "failed"
+}
+
+// retryable reports whether what was asked may succeed when it is asked again.
+func (o *outcome) retryable() bool {
+	code := o.code()
+	switch {
+	case o.useful():
+		return false
+	case o.denied != nil, o.State == convstore.StateError:
+		kind, _ := strings.CutPrefix(code, "provider_")
+		return code == "busy" || code == "schema" || (&model.Error{Kind: model.Kind(kind)}).Temporary()
+	}
+	return o.State == convstore.StateKilled || o.State == convstore.StateLost
 }

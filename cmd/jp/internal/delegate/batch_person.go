@@ -3,22 +3,30 @@ package delegate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
 
 // Item is one task of a batch that a person gives.
 type Item struct {
 	Config, Query string
-	ID            string // sub-conversation to continue; "" = a new one
-	Context       string // query for its context tool, before it begins; "" = none
-	Reuse         bool   // whether an answer that is there from before will do
-	Number        int    // number among all tasks of the batch, from 1
-	Done          bool   // whether it has an answer already: it is reported in its turn, and not run
+	Label         string          // word for its row; "" = none
+	ID            string          // sub-conversation to continue; "" = a new one
+	Context       string          // query for its context tool, before it begins; "" = none
+	Schema        json.RawMessage // schema of the answer; nil = free text
+	Overrides     []string        // values of its config: see OverrideModel
+	MaxTokens     *int64          // most tokens that it shall be granted; nil = as the others
+	Timeout       string          // see ParseTimeout
+	Reuse         bool            // whether an answer that is there from before will do
+	Number        int             // number among all tasks of the batch, from 1
+	Done          bool            // whether it has an answer already: it is reported in its turn, and not run
 	// id of the call of an earlier batch that reserved it and ran nothing; "" = it gets one
 	Call    string
 	Resume  bool // whether ID was asked the query already, and goes on where it stopped
@@ -51,6 +59,7 @@ func NumberOf(del convstore.Delegation, call string) int {
 		return 0
 	}
 	_, digits, _ := strings.Cut(rest, "#")
+	digits, _, _ = strings.Cut(digits, ".") // what follows is the attempt
 	number, err := strconv.Atoi(digits)
 	if err != nil {
 		return 0
@@ -68,7 +77,39 @@ func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegati
 	}
 	e.count(earlier)
 	o := outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}
-	return o.row(nil, limit), nil
+	r := o.row(nil, limit)
+	r.Detail = o.detail()
+	return r, nil
+}
+
+// Work says how the tasks of a batch are carried out.
+type Work struct {
+	Parallel int              // number of tasks that run at the same time
+	Most     convstore.Budget // most that a task is granted, in all its attempts
+	Retry    int              // how often a task is tried again that may succeed then
+}
+
+// For returns the row of a task as a person sees it: with the words of the task.
+func (r Row) For(it Item) Row {
+	r.Query, _ = bound(it.Query, maxEcho)
+	r.Label = it.Label
+	return r
+}
+
+// maxEcho is how many bytes of its query the row of a person's task has.
+const maxEcho = 1 << 20
+
+func (o *outcome) detail() *Detail {
+	u := o.Total.Usage
+	var failed *RowError
+	if !o.useful() {
+		failed = &RowError{o.code()}
+	}
+	return &Detail{
+		Error: failed,
+		Model: o.Model, DurationMS: o.Took.Milliseconds(),
+		Usage: stream.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite},
+	}
 }
 
 // AnswerOf returns at most limit bytes of the answer that a turn gave, as a row has it.
@@ -82,11 +123,10 @@ func AnswerOf(ctx context.Context, v convstore.View, id convstore.ID, turn, limi
 // or run.
 const maxAhead = 4096
 
-// Batch carries out the tasks of a person, parallel of them at a time. It calls next for a task when
+// Batch carries out the tasks of a person, some of them at a time. It calls next for a task when
 // there is a slot for it, until next returns an error; io.EOF says that there are no more. It passes
 // the end of each task to report, in the order of the tasks, as soon as the tasks before it have been
-// reported. call identifies the batch among all calls of its caller. No task is granted more than
-// most.
+// reported. call identifies the batch among all calls of its caller.
 //
 // Unlike an item of a tool call, a task is reserved only when it is about to run, so that the
 // ledger holds no more than what runs. An answer that has to wait for its turn is not held in
@@ -96,7 +136,7 @@ const maxAhead = 4096
 // cancelled, the tasks that next still returns. After an error of next no other task begins, and
 // those that run go on to their end. The error is the first one of report, or of the store, or the
 // cause of ctx, or that of next.
-func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Context) (Item, error), parallel int, most convstore.Budget, report func(Item, Row) error) error {
+func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Context) (Item, error), w Work, report func(Item, Row) error) error {
 	tool := toolBatch
 	if _, ok := d.set.Get(tool); !ok {
 		tool = toolQuery // for a conversation that holds no other
@@ -107,14 +147,15 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		index int
 		item  Item
 		outcome
-		err error
+		tries int
+		err   error
 	}
 	ends := make(chan end)
 	ahead := make(chan struct{}, maxAhead)
 	drawn := make(chan int, 1) // number of all tasks
 	var unread error           // error of next; set before drawn is
 	go func() {
-		slots := make(chan struct{}, max(parallel, 1))
+		slots := make(chan struct{}, max(w.Parallel, 1))
 		last := map[string]chan struct{}{}
 		for index := 0; ; index++ {
 			slots <- struct{}{}
@@ -129,7 +170,10 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			}
 			var a admission
 			if run.Err() == nil && !it.Done {
-				args := arguments{Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context}
+				args := arguments{
+					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
+					Schema: it.Schema, Overrides: it.Overrides, MaxTokens: it.MaxTokens, Timeout: it.Timeout,
+				}
 				if it.Resume {
 					args.Context = ""
 				}
@@ -137,7 +181,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if it.Resume {
 					a.query = agent.Continue
 				}
-				a.Want, a.Batch, a.place = most, new(Batch), index+1 // rows are reported in this order
+				a.Want, a.Batch, a.place = w.Most.Min(a.Want), new(Batch), index+1 // rows are reported in this order
 				if it.Reuse && !it.Resume {
 					a.Reuse = d.readable
 				}
@@ -146,7 +190,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			go func() {
 				e := end{index: index, item: it, outcome: outcome{ending: unstarted()}}
 				if a.Call != "" {
-					e.outcome, e.err = d.carryOut(run, a)
+					e.outcome, e.tries, e.err = d.try(run, a, w.Retry)
 				}
 				if e.count(it.Earlier); e.child == 0 {
 					e.child = a.ID // it is still the one to continue
@@ -172,7 +216,10 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			stop(e.err)
 		}
 		if e.index != next {
-			e.Text = "" // it is in the store
+			e.Text = "" // it is in the store, and so is the query
+			if e.turn != 0 && !e.item.Resume && len(e.item.Query) > 1<<10 {
+				e.item.Query = ""
+			}
 		}
 		waiting[e.index] = e
 		for {
@@ -183,11 +230,16 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			delete(waiting, next)
 			next++
 			<-ahead
-			if e.Text == "" && e.child != 0 && e.handedIn() {
-				e.Text = d.reread(ctx, e.outcome)
+			if e.child != 0 && (e.Text == "" && e.handedIn() || e.item.Query == "") {
+				d.reread(ctx, &e.outcome, &e.item)
 			}
 			if failed == nil {
-				if failed = report(e.item, e.row(e.err, d.inline)); failed != nil {
+				row := e.row(e.err, d.inline).For(e.item)
+				row.Why, row.Detail = e.denied, e.detail()
+				if e.tries > 1 {
+					row.Attempts = e.tries
+				}
+				if failed = report(e.item, row); failed != nil {
 					stop(failed)
 				}
 			}
@@ -196,11 +248,42 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 	return cmp.Or(failed, context.Cause(ctx), unread)
 }
 
-// reread returns the answer of a run from the store.
-func (d *Delegator) reread(ctx context.Context, o outcome) string {
+// try carries out a task, and again while it may succeed then, at most retry times more. The outcome
+// is the last one, with what all of them have used.
+func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome, tries int, err error) {
+	if a.done != nil {
+		defer close(a.done)
+		a.done = nil
+	}
+	call, want := a.Call, a.Want
+	for {
+		next, err := d.carryOut(ctx, a)
+		if tries > 0 && next.denied != nil { // the tries before it say more
+			return o, tries, nil
+		}
+		next.Total, next.Calls, next.Took = o.Total.Add(next.Total), o.Calls+next.Calls, o.Took+next.Took
+		o = next
+		tries++
+		left := want.Minus(convstore.Budget{Tokens: new(o.Total.Tokens()), CostNano: &o.Total.CostNano})
+		if err != nil || tries > retry || !o.retryable() || ctx.Err() != nil || spent(left, left) != nil {
+			return o, tries, err
+		}
+		a.Call, a.Want, a.after = fmt.Sprintf("%s.%d", call, tries+1), left, nil
+	}
+}
+
+// reread reads the answer and the query of a run from the store.
+func (d *Delegator) reread(ctx context.Context, o *outcome, it *Item) {
 	events, err := turnOf(context.WithoutCancel(ctx), *d.readable, o.child, o.turn)
 	if err != nil {
 		d.ledger.warn("%s: its answer cannot be read: %v", o.child, err)
 	}
-	return agent.Answer(events)
+	if o.Text == "" && o.handedIn() {
+		o.Text = agent.Answer(events)
+	}
+	for _, ev := range events {
+		if u, ok := ev.Body.(convstore.UserMessage); ok && it.Query == "" {
+			it.Query = u.Text
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -21,7 +22,7 @@ import (
 // arguments of a call into requests. It reads the file of a profile or of a special tool once: a
 // change takes effect in the next run. Safe for concurrent use.
 type catalog struct {
-	limits  Limits   // those of the caller, of which only the profiles count here
+	limits  Limits   // those of the caller, of which only the lists count here
 	models  []string // models that an override may name; empty = any but script/
 	efforts []string // levels of reasoning that an override may name; empty = any
 	dir     string   // workspace: paths of profiles are relative to it
@@ -52,6 +53,20 @@ type arguments struct {
 	MaxTokens *int64          `json:"max_tokens"`
 	Context   string          `json:"context_query"`
 	Schema    json.RawMessage `json:"schema"`
+	Timeout   string          `json:"timeout"`
+	Label     string          `json:"label"` // of its row in a batch
+}
+
+// ParseTimeout reads how long a sub-agent may run; "" is 0, as the config says.
+func ParseTimeout(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	t, err := time.ParseDuration(text)
+	if err != nil || t <= 0 {
+		return 0, fmt.Errorf("timeout: %q is no time such as 90s or 10m", text)
+	}
+	return t, nil
 }
 
 // read reads a call: one delegation, or those of a batch. The executor has validated the arguments,
@@ -99,8 +114,11 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 	if a.Context != "" && strings.TrimSpace(a.Context) == "" {
 		return r, errors.New("context_query: is empty")
 	}
+	var err error
+	if r.Timeout, err = ParseTimeout(a.Timeout); err != nil {
+		return r, err
+	}
 	if len(a.Schema) > 0 {
-		var err error
 		if r.schema, err = schema.ParseAnswer(a.Schema); err != nil {
 			return r, fmt.Errorf("schema: %w", err)
 		}
@@ -110,7 +128,6 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 		r.Asked.Schema = r.schema.JSON()
 	}
 	if tool != toolQuery && tool != toolBatch {
-		var err error
 		r.Ask, err = c.fixed(ctx, r.Ask)
 		r.Asked.Meaning = r.Profile.Meaning
 		return r, err
@@ -122,7 +139,6 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 		}
 		r.ID = id
 	}
-	var err error
 	if r.Model, err = c.override(a.Overrides); err != nil {
 		return r, err
 	}
@@ -186,9 +202,13 @@ const (
 // override checks the values that a caller sets. It returns that of the model, "" for none.
 func (c *catalog) override(list []string) (model string, err error) {
 	for _, o := range list {
+		if m, ok := strings.CutPrefix(o, OverrideModel); ok && c.limits.Free {
+			model = m
+			continue
+		}
 		if level, ok := strings.CutPrefix(o, OverrideReasoning); ok {
 			levels := c.efforts
-			if len(levels) == 0 {
+			if len(levels) == 0 || c.limits.Free {
 				levels = effort.Levels()
 			}
 			if !slices.Contains(levels, level) {

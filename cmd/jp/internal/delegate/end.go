@@ -28,6 +28,8 @@ type ending struct {
 	Calls    int             // calls of its model
 	Own      convstore.Spend // what it used itself; set when it is settled
 	Total    convstore.Spend // what it and all below it used; set when it is settled
+	Model    string          // that it was granted
+	Took     time.Duration   // from the start of its process, or from when it was reserved
 	PID      int
 	Started  time.Time
 	Stderr   string
@@ -284,18 +286,33 @@ func messages(stderr, reason string) string {
 	if i := strings.LastIndexByte(stderr, '\n'); i >= 0 {
 		rest, last = stderr[:i], stderr[i+1:]
 	}
-	var object struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if json.Unmarshal([]byte(last), &object) != nil || object.Error.Message == "" {
+	said := errorIn(last)
+	if said.Message == "" {
 		return stderr
 	}
-	if reason == "" || !strings.Contains(object.Error.Message, reason) {
-		rest += "\n" + object.Error.Message
+	if reason == "" || !strings.Contains(said.Message, reason) {
+		rest += "\n" + said.Message
 	}
 	return strings.TrimSpace(rest)
+}
+
+// saidError is the error that a sub-agent ends with, as it says it itself.
+type saidError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// errorIn returns the error object on the last line of stderr; zero = there is none.
+func errorIn(stderr string) saidError {
+	var object struct {
+		Error saidError `json:"error"`
+	}
+	last := stderr[strings.LastIndexByte(stderr, '\n')+1:]
+	if json.Unmarshal([]byte(last), &object) != nil {
+		return saidError{}
+	}
+	object.Error.Code, _ = bound(attribute(object.Error.Code), 64)
+	return object.Error
 }
 
 // bound cuts s at a rune to at most limit bytes, and returns how many bytes are left out.

@@ -111,6 +111,7 @@ func (l *ledger) settle(ctx context.Context, res *convstore.Reservation, e *endi
 		return err
 	}
 	e.Own, e.Total = settled.Own, settled.Total
+	e.ran(settled)
 	LogEnd(l.log, settled)
 	return nil
 }

@@ -53,6 +53,7 @@ func (t subtree) recorded(ctx context.Context, del convstore.Delegation) (ending
 	events, err := t.turn(ctx, del.Child, del.ChildTurn)
 	e := answered(events)
 	e.State, e.Reason, e.Total = del.State, del.Reason, del.Total
+	e.ran(del)
 	return e, events, err
 }
 

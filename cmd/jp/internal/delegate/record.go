@@ -3,6 +3,7 @@ package delegate
 import (
 	"log/slog"
 	"strconv"
+	"time"
 
 	"jp/convstore"
 )
@@ -14,10 +15,7 @@ func LogEnd(log *slog.Logger, d convstore.Delegation) {
 	if d.Within != 0 {
 		within = "jp-d" + strconv.FormatUint(d.Within, 10)
 	}
-	begun := d.Started
-	if begun.IsZero() {
-		begun = d.Reserved
-	}
+	begun := begunAt(d)
 	log.Info("delegation",
 		"id", d.ID, "root", d.Root, "conversation", d.Child, "caller", d.Caller, "call", d.Call, "within", within,
 		"depth", d.Depth, "kind", d.Kind, "profile", d.Profile, "profile_hash", d.ProfileHash, "model", d.Model,
@@ -27,6 +25,19 @@ func LogEnd(log *slog.Logger, d convstore.Delegation) {
 		"started_at", begun, "duration_ms", d.Ended.Sub(begun).Milliseconds(), "state", d.State, "reason", d.Reason,
 		"tools_allowed", d.ToolsAllowed, "tools_total", d.ToolsTotal, "tools_denied", d.ToolsDenied,
 	)
+}
+
+// begunAt returns when a delegation began to run, or was reserved if it never did.
+func begunAt(d convstore.Delegation) time.Time {
+	if d.Started.IsZero() {
+		return d.Reserved
+	}
+	return d.Started
+}
+
+// ran sets what the record of a delegation that has ended says of its run.
+func (e *ending) ran(d convstore.Delegation) {
+	e.Model, e.Took = d.Model, d.Ended.Sub(begunAt(d))
 }
 
 // unlimited returns a limit as the log writes it.

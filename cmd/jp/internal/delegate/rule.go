@@ -58,12 +58,23 @@ type Limits struct {
 	Share       float64 // part of what is left that one reply may hand down, 0 to 1
 	Timeout     time.Duration
 	Profiles    []string // profiles of the enum
-	AnyProfile  bool     // whether a person names the profiles: the enum does not count
+	// whether a person says what runs, line by line: the lists of profiles and models and the time of
+	// the config do not bound that
+	Free bool
 }
 
 // allows reports whether the caller may delegate to a profile.
 func (l Limits) allows(profile string) bool {
-	return l.AnyProfile || slices.Contains(l.Profiles, profile)
+	return l.Free || slices.Contains(l.Profiles, profile)
+}
+
+// timeout returns how long a sub-agent may run for which so much time is asked; 0 = as the config
+// says.
+func (l Limits) timeout(asked time.Duration) time.Duration {
+	if asked > 0 && (l.Free || l.Timeout == 0 || asked < l.Timeout) {
+		return asked
+	}
+	return l.Timeout
 }
 
 // Ask is one delegation that is asked for.
@@ -78,6 +89,7 @@ type Ask struct {
 	Want     convstore.Budget // most that it shall be granted; nil = as much as the rule grants
 	Batch    *Batch           // batch that it is an item of; nil = a call by itself
 	Deadline time.Time        // deadline of the caller; zero = none
+	Timeout  time.Duration    // longest time that it shall run; 0 = as the caller's config says
 	// least number of calls that share what is free, for those that come later
 	Among int
 
@@ -262,7 +274,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 	grant := convstore.Grant{
 		Tools: granted, Authority: authority, Leave: permissions, MaxDepth: min(deepest, own), MaxParallel: parallel,
-		Timeout: c.Limits.Timeout, Deadline: a.Deadline, Caps: caps,
+		Timeout: c.Limits.timeout(a.Timeout), Deadline: a.Deadline, Caps: caps,
 	}
 	if a.ID != 0 {
 		// A child that is continued keeps its stored config: its profile is not read again.

@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,10 @@ type options struct {
 	title    command.Maybe[string]
 	resume   command.Maybe[string]
 	shard    command.Maybe[string]
+	schema   command.Maybe[string]
+	answer   json.RawMessage // what schema says; nil = free text
+	lines    bool
+	retry    command.Maybe[int]
 	launcher command.Maybe[string]
 	tape     record.Options
 
@@ -57,15 +62,21 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 	return tree.Command(command.Spec{
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
 		About: "Reads one query a line: a JSON string, or an object with query and, if you like, " +
-			"config (the name of a profile), context_query, and id (a sub-conversation to " +
-			"continue; only with --root-id). Without --root-id all sub-agents run below one new " +
+			"config (the name of a profile), label (a word for its row), schema (of its answer), " +
+			"model, reasoning, max_tokens, timeout (such as \"10m\"), context_query, and id (a " +
+			"sub-conversation to continue; only with --root-id). Without --root-id all sub-agents run below one new " +
 			"conversation.\n\n" +
 			"If stdin is a file, every line is checked before the first sub-agent starts. From a " +
 			"pipe a line runs as soon as it is there, such as those of `tail -f`; a line that is " +
 			"wrong ends the batch, after the lines before it.\n\n" +
 			"Writes one JSON object for each line, in the order of the lines, as soon as it is " +
-			"ready: conversation_id, status, reason, text, tokens_used, cost_usd and calls (to " +
-			"the model). A text is cut after 1 MiB. With -F json it writes one array.\n\n" +
+			"ready: conversation_id, label, query, status, reason, text (the answer, or what there " +
+			"was of it), tokens_used, cost_usd, calls (to the model), model, usage, duration_ms, and " +
+			"error.code where there is no answer. A text is cut after 1 MiB. With -F json it writes " +
+			"one array.\n\n" +
+			"--retry tries lines again that failed because the provider or the store was busy or out " +
+			"of reach, whose process was killed, or whose answer did not match the schema, within " +
+			"what the line may cost.\n\n" +
 			"--total-budget and --max-cost are divided evenly among the lines of a file. From a " +
 			"pipe a line may use up to half of the limit, divided by --parallel. max_per_turn and " +
 			"max_children do not apply to a new batch. With --root-id the limits of that " +
@@ -96,6 +107,9 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			command.Cost(&o.cost, "max-cost", "US dollars that all lines may cost together (default: delegation.max_cost_per_session)"),
 			command.String(&o.title, "title", "T", "the title of the new conversation"),
 			command.String(&o.shard, "shard", "I/N", "run only part I of N parts of the lines"),
+			command.Bool(&o.lines, "lines", "every line of stdin is a query as it is, not JSON"),
+			command.String(&o.schema, "schema", "SCHEMA", "JSON schema that the answer of each line without its own must match, or @FILE with one"),
+			command.Int(&o.retry, "retry", "N", 0, "how often a line is tried again that failed for a passing reason (default: 0)"),
 			run.LauncherFlag(&o.launcher),
 			command.Bool(&o.reuse, "reuse", "give answers that are in the store from before, as with jp query --reuse"),
 			command.String(&o.reduce, "reduce", "PROFILE", "agent profile that makes one answer of all, which is the last row"),
@@ -105,6 +119,7 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
+			`git ls-files | sed 's/^/Review /' | jp batch -c agent/reviewer --lines > reviews.jsonl`,
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
 			`jp batch -c agent/researcher --resume answers.jsonl < queries.jsonl > all.jsonl`,
 			`jp batch -c agent/reader --reduce agent/writer --reduce-query "What do they agree on?" < queries.jsonl | tail -n 1 | jq -r .text`,
@@ -157,6 +172,9 @@ func start(ctx context.Context, env *run.Env, o options) error {
 	}
 	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
 		what, err := o.reduction()
+		if err == nil && o.schema.Set {
+			o.answer, err = env.AnswerSchema(ctx, o.schema.Value)
+		}
 		if err != nil {
 			return err
 		}
@@ -296,9 +314,9 @@ func (b *batch) survey(ctx context.Context) error {
 			return err
 		}
 		b.left++
-		if it.ID == "" && !checked[it.Config] {
-			checked[it.Config] = true
-			_, err = b.env.Profile(ctx, it.Config, nil)
+		if profile := strings.Join(append(it.Overrides, it.Config), "\x00"); it.ID == "" && !checked[profile] {
+			checked[profile] = true
+			_, err = b.env.Profile(ctx, it.Config, it.Overrides)
 		}
 		return err
 	})
@@ -349,9 +367,10 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		// A person who starts a batch sets its size: only the limits of the session apply.
 		l := &caller.Limits
 		each := 1 + l.MaxChildren // a line and its sub-agents, as for a single query
-		l.MaxPerTurn, l.MaxChildren, l.AnyProfile = math.MaxInt32, math.MaxInt32, true
+		l.MaxPerTurn, l.MaxChildren, l.Free = math.MaxInt32, math.MaxInt32, true
 		if b.left >= 0 {
-			l.MaxPerTurn, l.MaxChildren = b.left, b.left*each
+			tries := 1 + b.o.retry.Value
+			l.MaxPerTurn, l.MaxChildren = b.left*tries, b.left*tries*each
 		}
 		if b.what != nil { // how many sub-agents reduce is known when they have read
 			l.MaxPerTurn, l.MaxChildren = math.MaxInt32, math.MaxInt32
@@ -468,7 +487,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	}
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	call := b.newCall()
-	failed := d.Batch(ctx, call, b.next, b.parallel, b.most, b.row)
+	failed := d.Batch(ctx, call, b.next, delegate.Work{Parallel: b.parallel, Most: b.most, Retry: b.o.retry.Value}, b.row)
 	if failed == nil && b.what != nil {
 		failed = b.reduceAll(ctx, d, call)
 	}

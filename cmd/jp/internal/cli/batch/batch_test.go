@@ -42,6 +42,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"query":"b","id":"new"}`, "", false)
 	f.Add("{\"query\":\"b\",\"config\":\"../x.toml\"}\n[1]\n\"a\\u0000\"\n\"a\" \"b\"", "p", true)
 	f.Add("\"\xff\"\n\"\\ud800\"", "p", true)
+	f.Add(`{"query":"q","label":"l","schema":{"type":"object"},"model":"m","reasoning":"low","max_tokens":1,"timeout":"1m"}`, "p", false)
 	f.Add("\uFEFF\"a\"\r\n\uFEFF\"b\"", "p", true)
 	f.Fuzz(func(t *testing.T, text, profile string, below bool) {
 		var o options
@@ -59,7 +60,16 @@ func FuzzRead(f *testing.F) {
 		var lines strings.Builder
 		enc := json.NewEncoder(&lines)
 		for _, it := range items {
-			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Reuse: it.Reuse}); !reflect.DeepEqual(it, want) {
+			l := query{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Label: it.Label, Schema: it.Schema, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Reuse: &it.Reuse}
+			for _, o := range it.Overrides {
+				if model, ok := strings.CutPrefix(o, delegate.OverrideModel); ok {
+					l.Model = model
+				} else {
+					l.Reasoning = strings.TrimPrefix(o, delegate.OverrideReasoning)
+				}
+			}
+			want, err := l.item()
+			if want.Config = it.Config; err != nil || !reflect.DeepEqual(it, want) {
 				t.Fatalf("readAll(%q): an item holds more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {
@@ -68,7 +78,7 @@ func FuzzRead(f *testing.F) {
 			if _, err := convstore.ParseID(it.ID); it.ID != "" && (err != nil || !below) {
 				t.Fatalf("readAll(%q): %+v", text, it)
 			}
-			if err := enc.Encode(query{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Reuse: &it.Reuse}); err != nil {
+			if err := enc.Encode(l); err != nil {
 				t.Fatal(err)
 			}
 		}

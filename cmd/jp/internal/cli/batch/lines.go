@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,7 +20,9 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/profiles/effort"
 	"jp/tools/jsondoc"
+	"jp/tools/schema"
 )
 
 // lines are the queries of a batch, as they are read from stdin. A file, and what was read whole
@@ -180,7 +183,7 @@ func (l *lines) all(ctx context.Context, f func(delegate.Item) error) error {
 // hash are the same one if their answers are those to the same lines, which earlier.answers checks.
 func sumOf(first delegate.Item, shard string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %q %q %q\n", first.Config, first.Query, first.ID, first.Context, shard)
+	fmt.Fprintf(h, "%q %q %q %q %q %q\n", first.Config, first.Query, first.ID, first.Context, first.Schema, shard)
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
@@ -206,8 +209,14 @@ func (s *scanner) next() (delegate.Item, error) {
 		if err != nil {
 			return delegate.Item{}, err
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			return s.parse(line)
+		switch trimmed := bytes.TrimSpace(line); {
+		case len(trimmed) == 0:
+		case !utf8.Valid(line):
+			return delegate.Item{}, s.bad("not UTF-8 text")
+		case s.o.lines:
+			return s.complete(query{Query: string(bytes.TrimRight(line, "\r\n"))})
+		default:
+			return s.parse(trimmed)
 		}
 	}
 }
@@ -242,11 +251,54 @@ func (s *scanner) bad(format string, args ...any) *exit.Error {
 
 // query is one line of input.
 type query struct {
-	Query   string `json:"query"`
-	Config  string `json:"config"`
-	ID      string `json:"id"`
-	Context string `json:"context_query"`
-	Reuse   *bool  `json:"reuse,omitempty"` // nil = as --reuse says
+	Query     string          `json:"query"`
+	Label     string          `json:"label,omitempty"`
+	Config    string          `json:"config,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Context   string          `json:"context_query,omitempty"`
+	Schema    json.RawMessage `json:"schema,omitempty"`
+	Model     string          `json:"model,omitempty"`
+	Reasoning string          `json:"reasoning,omitempty"`
+	MaxTokens *int64          `json:"max_tokens,omitempty"`
+	Timeout   string          `json:"timeout,omitempty"`
+	Reuse     *bool           `json:"reuse,omitempty"` // nil = as --reuse says
+}
+
+// item returns the task of a line, but for its profile. An error names the key.
+func (l *query) item() (it delegate.Item, err error) {
+	it = delegate.Item{Query: l.Query, Label: l.Label, ID: l.ID, Context: l.Context, Schema: l.Schema, MaxTokens: l.MaxTokens, Timeout: l.Timeout}
+	if l.Reuse != nil {
+		it.Reuse = *l.Reuse
+	}
+	if l.Model != "" {
+		it.Overrides = append(it.Overrides, delegate.OverrideModel+l.Model)
+	}
+	if l.Reasoning != "" {
+		it.Overrides = append(it.Overrides, delegate.OverrideReasoning+l.Reasoning)
+	}
+	switch {
+	case strings.TrimSpace(l.Query) == "":
+		return it, errors.New("query: is missing or empty")
+	case strings.ContainsRune(l.Query, 0) || strings.ContainsRune(l.Context, 0):
+		return it, errors.New("query: holds a NUL byte")
+	case strings.ContainsRune(l.Model, 0):
+		return it, errors.New("model: holds a NUL byte")
+	case l.Reasoning != "" && !slices.Contains(effort.Levels(), l.Reasoning):
+		return it, fmt.Errorf("reasoning: want one of %s", strings.Join(effort.Levels(), ", "))
+	case l.MaxTokens != nil && *l.MaxTokens < 1:
+		return it, errors.New("max_tokens: is less than 1")
+	}
+	if string(l.Schema) == "null" {
+		it.Schema = nil
+	} else if len(l.Schema) > 0 {
+		answer, err := schema.ParseAnswer(l.Schema)
+		if err != nil {
+			return it, fmt.Errorf("schema: %w", err)
+		}
+		it.Schema = answer.JSON()
+	}
+	_, err = delegate.ParseTimeout(l.Timeout)
+	return it, err
 }
 
 // parse reads one line.
@@ -254,8 +306,6 @@ func (s *scanner) parse(line []byte) (it delegate.Item, err error) {
 	var l query
 	into := any(&l)
 	switch {
-	case !utf8.Valid(line):
-		return it, s.bad("not UTF-8 text")
 	case line[0] == '"':
 		into = &l.Query
 	case line[0] != '{' && json.Valid(line):
@@ -264,19 +314,25 @@ func (s *scanner) parse(line []byte) (it delegate.Item, err error) {
 	if err := jsondoc.Strict(line, into); err != nil {
 		bad := s.bad("%v", err)
 		if line[0] != '"' && line[0] != '{' {
-			bad = bad.WithHint("`jq -cR .` quotes lines of text")
+			bad = bad.WithHint("--lines takes lines of text as they are; in JSON `jq -cR .` quotes them")
 		}
 		return it, bad
 	}
-	it = delegate.Item{Query: l.Query, Config: l.Config, ID: l.ID, Context: l.Context, Reuse: s.o.reuse}
-	if l.Reuse != nil {
-		it.Reuse = *l.Reuse
+	return s.complete(l)
+}
+
+// complete returns the task of a line, with what the flags say for all lines.
+func (s *scanner) complete(l query) (it delegate.Item, err error) {
+	if l.Reuse == nil {
+		l.Reuse = &s.o.reuse
 	}
-	switch {
-	case strings.TrimSpace(l.Query) == "":
-		return it, s.bad("query: is missing or empty")
-	case strings.ContainsRune(l.Query, 0) || strings.ContainsRune(l.Context, 0):
-		return it, s.bad("query: holds a NUL byte")
+	if it, err = l.item(); err != nil {
+		return it, s.bad("%v", err)
+	}
+	if it.Schema == nil {
+		it.Schema = s.o.answer
+	}
+	switch it.Config = l.Config; {
 	case l.Config == "" && !s.o.profile.Set:
 		return it, s.bad("config: is missing; --cfg PROFILE names one for all lines")
 	case l.Config == "":

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -320,7 +321,7 @@ func (b *batch) asked(ctx context.Context, id convstore.ID, it delegate.Item) (c
 		if err != nil {
 			return conv, false, err
 		}
-		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query {
+		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query && bytes.Equal(u.Schema, it.Schema) {
 			return conv, true, nil
 		}
 	}
@@ -566,7 +567,7 @@ func (b *batch) repeat(it delegate.Item) error {
 			return fmt.Errorf("--resume: %w", err)
 		}
 		b.keep(it, row)
-		return b.rows.Add(row)
+		return b.rows.Add(row.For(it))
 	}
 	row := b.earlier.rows[it.Number-1]
 	raw, err := b.earlier.raw(row)

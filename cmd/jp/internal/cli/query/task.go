@@ -2,13 +2,8 @@ package query
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/console"
@@ -56,9 +51,8 @@ func (k *asking) task(ctx context.Context) (run.Task, error) {
 		case t.Schema != nil:
 			return t, exit.Usagef("--schema: the task on stdin has one too")
 		}
-		if t.Schema, err = k.readSchema(ctx, k.o.schema.Value); err != nil {
-			return t, err
-		}
+		t.Schema, err = k.env.AnswerSchema(ctx, k.o.schema.Value)
+		return t, err
 	}
 	if t.Schema == nil {
 		return t, nil
@@ -123,42 +117,6 @@ func (k *asking) asked() string {
 		words[i] = plainWord(words[i])
 	}
 	return strings.Join(words, " ")
-}
-
-// readSchema returns the schema of --schema: JSON, or @ and the path of a file. If the file is a
-// pipe, it waits until somebody writes. When ctx ends it returns, but its goroutine keeps waiting.
-func (k *asking) readSchema(ctx context.Context, value string) (json.RawMessage, error) {
-	path, ok := strings.CutPrefix(value, "@")
-	if !ok {
-		return json.RawMessage(value), nil
-	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(k.con.Env.Dir, path)
-	}
-	type result struct {
-		b   []byte
-		err error
-	}
-	read := make(chan result, 1)
-	go func() {
-		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOCTTY, 0)
-		if err != nil {
-			read <- result{nil, err}
-			return
-		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, 1<<20)) // a larger schema is refused later
-		read <- result{b, err}
-	}()
-	select {
-	case r := <-read:
-		if r.err != nil {
-			return nil, exit.Usagef("--schema: %v", r.err)
-		}
-		return r.b, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // beginTape begins the tape of a run that a person started, if one is wanted.

@@ -1,0 +1,34 @@
+package attach
+
+import (
+	"context"
+	"io"
+	"os"
+	"syscall"
+)
+
+// Schema reads the file of an answer's schema, at most 1 MiB. If it is a pipe, it waits until
+// somebody writes. When ctx ends it returns, but its goroutine keeps waiting.
+func Schema(ctx context.Context, path string) ([]byte, error) {
+	type result struct {
+		b   []byte
+		err error
+	}
+	read := make(chan result, 1)
+	go func() {
+		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOCTTY, 0)
+		if err != nil {
+			read <- result{nil, err}
+			return
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, 1<<20)) // a larger schema is refused later
+		read <- result{b, err}
+	}()
+	select {
+	case r := <-read:
+		return r.b, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

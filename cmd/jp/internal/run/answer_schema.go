@@ -1,0 +1,30 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/exit"
+	"jp/tools/schema"
+)
+
+// AnswerSchema returns the schema of --schema: JSON, or @ and the path of a file.
+func (env *Env) AnswerSchema(ctx context.Context, value string) (json.RawMessage, error) {
+	raw := []byte(value)
+	if path, ok := strings.CutPrefix(value, "@"); ok {
+		var err error
+		switch raw, err = attach.Schema(ctx, env.Con.Abs(path)); {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, exit.Usagef("--schema: %v", err)
+		}
+	}
+	s, err := schema.ParseAnswer(raw)
+	if err != nil {
+		return nil, exit.Usagef("--schema: %v", err)
+	}
+	return s.JSON(), nil
+}
