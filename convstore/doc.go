@@ -37,7 +37,8 @@
 //	store.db.new    an unfinished store.db; becomes it by being renamed
 //	gate            flock: whoever wants the store passes here one by one
 //	runs            run locks: on Linux one lock on the byte at offset id,
-//	                elsewhere a folder with one locked file per conversation
+//	                elsewhere a folder with one locked file per conversation;
+//	                far above the ids stands, and above those claims
 //	slots           slots: on Linux locks on the bytes from offset 2048 times the
 //	                root's id on, elsewhere a folder for each root with files
 //	stops           locks of those who ask for the end of a run, as in runs

@@ -1,8 +1,12 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"jp/convstore/internal/file"
@@ -20,9 +24,9 @@ func (s Scope) OnStop(r *Reservation, f func()) (off func(), err error) {
 	return s.f.stops.On(int64(r.Child.ID), f)
 }
 
-// Stop asks the process that runs a conversation to end that run, and waits until it has ended. It
-// reports false if nobody runs the conversation. It fails with a *BusyError if the run has not
-// ended within that time, and with the errors of Get.
+// Stop asks the process that runs a conversation to end that run, and those that stand for the
+// conversation to end, and waits until they have. It reports false if nobody runs the conversation.
+// It fails with a *BusyError if they have not ended within that time, and with the errors of Get.
 //
 // It signals no process. It holds a lock of its own while it waits, and who runs the conversation
 // looks for it. If the conversation is run again meanwhile, it asks that run too.
@@ -33,11 +37,84 @@ func (s *Store) Stop(ctx context.Context, id ID, within time.Duration) (ran bool
 	if _, err := s.Get(ctx, id); err != nil {
 		return false, err
 	}
-	ran, err = s.f.Stop(ctx, int64(id), within)
+	stands, err := s.f.stands()
 	if err != nil {
-		err = busy(err)
+		return false, err
+	}
+	errs := make([]error, len(stands[id]))
+	var all sync.WaitGroup
+	for i, number := range stands[id] {
+		all.Go(func() { _, errs[i] = s.f.Stop(ctx, number, within) })
+	}
+	ran, err = s.f.Stop(ctx, int64(id), within)
+	all.Wait()
+	if err = cmp.Or(err, errors.Join(errs...)); err == nil {
+		return ran, nil
+	}
+	var held *file.BusyError
+	if errors.As(err, &held) {
+		err = &BusyError{ID: id, Holder: held.Holder, Waited: held.Waited}
 	}
 	return ran, err
+}
+
+// A stand is a lock in the file of run locks, on a number far above the ids of conversations and
+// below those of claims: a part that all stands have, the conversation, and the place among the
+// stands for it.
+const (
+	standNumbers = 1 << 61
+	standPlaces  = 1 << 16
+)
+
+// Stand says that this process delegates on behalf of the caller, which it does not run, until end
+// is called. It calls stop, once and from another goroutine, if Store.Stop asks for the end of that.
+func (s Scope) Stand(stop func()) (end func() error, err error) {
+	first := standNumbers + int64(s.root)%(standNumbers/standPlaces)*standPlaces
+	for number := first; number < first+standPlaces; number++ {
+		lock, err := s.f.TakeRun(number)
+		if errors.As(err, new(*BusyError)) {
+			continue // another process stands for it too
+		}
+		if err != nil {
+			return nil, err
+		}
+		off, err := s.f.stops.On(number, stop)
+		if err != nil {
+			return nil, errors.Join(err, file.DropRun(lock))
+		}
+		return func() error {
+			off()
+			return file.DropRun(lock)
+		}, nil
+	}
+	return nil, &BusyError{ID: s.root}
+}
+
+// Stands returns the conversations that processes stand for, in order.
+func (s *Store) Stands() ([]ID, error) {
+	stands, err := s.f.stands()
+	return slices.Sorted(maps.Keys(stands)), err
+}
+
+// stands returns the numbers of all stands, by the conversation.
+func (f *base) stands() (map[ID][]int64, error) {
+	probe, err := f.ProbeRuns()
+	if err != nil {
+		return nil, err
+	}
+	defer probe.Close()
+	held, err := probe.All()
+	if err != nil {
+		return nil, err
+	}
+	stands := make(map[ID][]int64)
+	for _, number := range held {
+		if number >= standNumbers && number < 2*standNumbers {
+			id := ID((number - standNumbers) / standPlaces)
+			stands[id] = append(stands[id], number)
+		}
+	}
+	return stands, nil
 }
 
 // Await waits until nobody runs a conversation, and returns it. It fails with the errors of Get.
@@ -65,7 +142,7 @@ func (v View) Running(ctx context.Context) (list []Conversation, err error) {
 		}
 		for _, n := range held {
 			r, err := v.within(t, ID(n))
-			if errors.As(err, new(*NotFoundError)) || errors.As(err, new(*ScopeError)) { // a claim, an import, or elsewhere
+			if errors.As(err, new(*NotFoundError)) || errors.As(err, new(*ScopeError)) { // a claim, a stand, an import, or elsewhere
 				continue
 			}
 			if err != nil {

@@ -3,6 +3,7 @@ package convstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -62,5 +63,48 @@ func TestRunning(t *testing.T) {
 	}
 	if got, err := s.Running(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("Running = %v, %v, want none", got, err)
+	}
+}
+
+// TestStand: a stop reaches all who stand for a conversation, and nobody else.
+func TestStand(t *testing.T) {
+	s := openStore(t)
+	a, b := mustCreate(t, s, New{}).ID, mustCreate(t, s, New{}).ID
+	stand := func(id ID, stop func(end func() error)) func() error {
+		scope, err := s.Below(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := make(chan func() error, 1)
+		e, err := scope.Stand(func() { stop(<-end) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		end <- e
+		return e
+	}
+	for range 2 {
+		stand(a, func(end func() error) { _ = end() })
+	}
+	other := stand(b, func(func() error) { t.Error("the stand for another conversation was asked too") })
+	if got, err := s.Stands(); err != nil || !slices.Equal(got, []ID{a, b}) {
+		t.Errorf("Stands = %v, %v, want %v", got, err, []ID{a, b})
+	}
+	if got, err := s.Running(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("Running = %v, %v, want none", got, err)
+	}
+	if ran, err := s.Stop(t.Context(), a, time.Minute); ran || err != nil {
+		t.Errorf("Stop = %v, %v, want false", ran, err)
+	}
+	if got, err := s.Stands(); err != nil || !slices.Equal(got, []ID{b}) {
+		t.Errorf("Stands = %v, %v, want %v", got, err, []ID{b})
+	}
+	if err := other(); err != nil {
+		t.Error(err)
+	}
+	stand(a, func(func() error) {})
+	_, err := s.Stop(t.Context(), a, time.Millisecond)
+	if busy := (*BusyError)(nil); !errors.As(err, &busy) || busy.ID != a {
+		t.Errorf("Stop of a stand that does not end = %v, want a *BusyError of %s", err, a)
 	}
 }

@@ -25,10 +25,10 @@ type Stand struct {
 	store *convstore.Store
 }
 
-// StandFor returns a conversation's scope, and which tools, profiles and limits its stored config
-// gives it. flags change that config for this call only. If nobody runs the root, StandFor writes
+// standFor returns a conversation's scope, and which tools, profiles and limits its stored config
+// gives it. flags change that config for this call only. If nobody runs the root, standFor writes
 // the limits of the session.
-func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
+func (env *Env) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
 	st, r, err := env.standOf(ctx, id, ds, flags)
 	if err != nil {
 		return st, err
@@ -54,7 +54,7 @@ func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profi
 	return st, st.Scope.Limit(ctx, SessionLimits(r.Config))
 }
 
-// standToContinue is StandFor for a person who continues a sub-conversation of a conversation. That
+// standToContinue is standFor for a person who continues a sub-conversation of a conversation. That
 // takes no tool. The session keeps its limits, unless flags set others or it has none.
 func (env *Env) standToContinue(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
 	st, r, err := env.standOf(ctx, id, ds, flags)
@@ -133,7 +133,7 @@ type Handed struct {
 // HandOver applies the rule to a delegation by a person on behalf of a conversation. The stored
 // config of the conversation has the allowed profiles and the limits. --cfg names the profile.
 func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
-	st, err := env.StandFor(ctx, o.Parent, o.Directives, o.Session)
+	st, err := env.standFor(ctx, o.Parent, o.Directives, o.Session)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type Session struct {
 
 	stop func(cause error) // ends the command
 	off  func()            // see onStop; nil before Begin
+	end  func() error      // ends a stand, see StandFor; nil without one
 }
 
 // Delegating runs f with a session whose config is that of the implicit layers. Signals end ctx.
@@ -46,6 +47,9 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 		if s.off != nil {
 			s.off()
 		}
+		if s.end != nil {
+			err = errors.Join(err, s.end())
+		}
 		if s.Log != nil {
 			_ = s.Log.Close()
 		}
@@ -67,6 +71,16 @@ func (s *Session) Delegation(scope convstore.Scope) delegate.Options {
 	return s.delegation(s.Resolved.Config, scope, nil, func(ctx context.Context, tool string) (delegate.Special, error) {
 		return s.special(ctx, s.Resolved, false, tool)
 	})
+}
+
+// StandFor returns what a person can use who delegates on behalf of a conversation. It holds a stand
+// for the conversation until the session ends, so that `jp stop` of it ends the command.
+func (s *Session) StandFor(ctx context.Context, id convstore.ID) (Stand, error) {
+	st, err := s.env.standFor(ctx, id, nil, nil)
+	if err == nil {
+		s.end, err = st.Scope.Stand(func() { s.stop(convstore.ErrStopped) })
+	}
+	return st, err
 }
 
 // Begin makes a conversation for the sub-agents to run below, begins its turn, and sets the limits

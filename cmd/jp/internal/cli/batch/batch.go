@@ -348,7 +348,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if root, err = b.env.WS.Target(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		st, err := b.env.StandFor(ctx, root, nil, nil)
+		st, err := b.session.StandFor(ctx, root)
 		if err != nil {
 			return nil, err
 		}

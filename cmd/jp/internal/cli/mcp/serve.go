@@ -115,7 +115,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		if err != nil {
 			return err
 		}
-		st, err := s.env.StandFor(ctx, root, nil, nil)
+		st, err := s.session.StandFor(ctx, root)
 		if err != nil {
 			return err
 		}

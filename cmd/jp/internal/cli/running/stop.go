@@ -1,6 +1,7 @@
 package running
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -19,7 +20,8 @@ func NewStop(g *Group) *cli.Command {
 		Name: "stop", Slow: true, Summary: "stop what runs in a conversation and below it", Args: "ID...",
 		About: "Stops the run of each conversation, and what runs below it, and waits until it has " +
 			"ended. A root ends as by Ctrl-C. A sub-agent ends as cancelled: its caller gets that " +
-			"result and goes on. What was said stays, and `jp query --id ID` resumes it.\n\n" +
+			"result and goes on. What was said stays, and `jp query --id ID` resumes it. `jp batch` and " +
+			"`jp mcp serve` that delegate for one of them with --root-id end first.\n\n" +
 			"Writes a line for each run that it stopped: id, status and, if it was not cancelled, the reason. A run that ended by " +
 			"itself meanwhile has the status of its own end. If nothing runs, that is no error.",
 		Min: 1, Max: -1,
@@ -52,12 +54,12 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 	}
 	list := []ended{}
 	for i, id := range ids {
-		stopped, err := stopTree(ctx, st, id, views[i])
+		stopped, anything, err := stopTree(ctx, g, st, id, views[i])
 		list = append(list, stopped...)
 		if err != nil {
 			return err
 		}
-		if len(stopped) == 0 {
+		if !anything {
 			g.Con.Note("%s: nothing runs there", id)
 		}
 	}
@@ -65,26 +67,39 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 }
 
 // stopTree stops the run of a conversation and all runs below it, from the top: a run stops what it
-// has started itself. Only a person starts others there.
-func stopTree(ctx context.Context, st *convstore.Store, id convstore.ID, below convstore.View) (list []ended, err error) {
+// has started itself. Only a person starts others there. It returns the runs that it stopped, and
+// whether it stopped anything.
+//
+// Commands that delegate for one of these conversations are stopped before what they have started:
+// otherwise they would start the next.
+func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.ID, below convstore.View) (list []ended, anything bool, err error) {
 	for {
 		top, err := topmost(ctx, st, id, below)
-		if err != nil || len(top) == 0 {
-			return list, err
+		if err != nil {
+			return list, anything, err
 		}
-		errs := make([]error, len(top))
-		var all sync.WaitGroup
-		for i := range top {
-			all.Go(func() { _, errs[i] = st.Stop(ctx, top[i], patience) })
+		stands, err := st.Stands()
+		if err != nil {
+			return list, anything, err
 		}
-		all.Wait()
-		for i := range top {
-			c, err := st.Get(ctx, top[i])
-			if errs[i] != nil {
-				return list, errs[i]
-			}
+		stands = slices.DeleteFunc(stands, func(at convstore.ID) bool {
+			_, outside := below.Get(ctx, at)
+			return at != id && outside != nil
+		})
+		if len(top)+len(stands) == 0 {
+			return list, anything, nil
+		}
+		anything = true
+		for i, err := range stopAll(ctx, st, stands) {
 			if err != nil {
-				return list, err
+				return list, anything, err
+			}
+			g.Con.Note("%s: what delegated for it has ended", stands[i])
+		}
+		for i, err := range stopAll(ctx, st, top) {
+			c, absent := st.Get(ctx, top[i])
+			if err = cmp.Or(err, absent); err != nil {
+				return list, anything, err
 			}
 			if c.Status == convstore.Status(convstore.StateCancelled) {
 				c.Reason = "" // it says by which signal
@@ -92,6 +107,17 @@ func stopTree(ctx context.Context, st *convstore.Store, id convstore.ID, below c
 			list = append(list, ended{c.ID, c.Status, c.Reason})
 		}
 	}
+}
+
+// stopAll stops conversations at the same time.
+func stopAll(ctx context.Context, st *convstore.Store, ids []convstore.ID) []error {
+	errs := make([]error, len(ids))
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() { _, errs[i] = st.Stop(ctx, ids[i], patience) })
+	}
+	all.Wait()
+	return errs
 }
 
 // topmost returns the conversation if it runs, and else what runs below it and was not called by
