@@ -9,6 +9,7 @@ import (
 
 	"jp/profiles/launch"
 	"jp/profiles/tomldoc"
+	"jp/tools/period"
 	"jp/tools/suggest"
 )
 
@@ -88,7 +89,7 @@ func wordOf(check func(string) error) func(any) error {
 
 // within bounds a duration by two others, written as in a file.
 func within(lo, hi string) func(any) error {
-	parse := func(v any) time.Duration { d, _ := time.ParseDuration(v.(string)); return d }
+	parse := func(v any) time.Duration { d, _ := period.Parse(v.(string)); return d }
 	return func(v any) error {
 		if d := parse(v); d < parse(lo) || d > parse(hi) {
 			return errors.New("must be between " + lo + " and " + hi)

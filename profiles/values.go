@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"jp/profiles/tomldoc"
+	"jp/tools/period"
 	"jp/tools/suggest"
 )
 
@@ -58,7 +59,7 @@ func (k kind) accept(v any) error {
 	switch v := v.(type) {
 	case string:
 		if k == duration {
-			if _, err := time.ParseDuration(v); err != nil {
+			if _, err := period.Parse(v); err != nil {
 				return fmt.Errorf("must be %s", k)
 			}
 			return nil
@@ -153,7 +154,7 @@ func assign(to, v any) {
 		f := float(v)
 		*to = &f
 	case *time.Duration:
-		*to, _ = time.ParseDuration(v.(string))
+		*to, _ = period.Parse(v.(string))
 	case *[]string:
 		list := make([]string, 0, len(v.([]any)))
 		for _, item := range v.([]any) {
@@ -293,7 +294,7 @@ func upTo(hi float64) func(any) error {
 }
 
 func positive(v any) error {
-	if d, _ := time.ParseDuration(v.(string)); d <= 0 {
+	if d, _ := period.Parse(v.(string)); d <= 0 {
 		return errors.New("must be longer than nothing")
 	}
 	return nil

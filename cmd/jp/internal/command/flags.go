@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/tools/period"
 	"jp/tools/suggest"
 )
 
@@ -300,34 +301,11 @@ func number(s string, least int) (int, error) {
 	return n, nil
 }
 
-// ParseDuration reads Go's durations and, before them, weeks and days: 90s, 1h30m, 7d, 2w, 1d12h.
+// ParseDuration reads a positive duration, as period.Parse does.
 func ParseDuration(s string) (time.Duration, error) {
-	bad := fmt.Errorf("%q is not a duration such as 90s, 1h30m or 7d", s)
-	rest, total := s, time.Duration(0)
-	for _, unit := range []struct {
-		letter byte
-		length time.Duration
-	}{{'w', 7 * 24 * time.Hour}, {'d', 24 * time.Hour}} {
-		digits := strings.TrimLeft(rest, "0123456789")
-		if digits == rest || digits == "" || digits[0] != unit.letter {
-			continue
-		}
-		n, err := strconv.ParseInt(rest[:len(rest)-len(digits)], 10, 32)
-		if err != nil || n > int64(1<<62/unit.length) {
-			return 0, bad
-		}
-		total += time.Duration(n) * unit.length
-		rest = digits[1:]
+	d, err := period.Parse(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is not a duration such as 90s, 1h30m or 7d", s)
 	}
-	if rest != "" {
-		d, err := time.ParseDuration(rest)
-		if err != nil || d < 0 {
-			return 0, bad
-		}
-		total += d
-	}
-	if total <= 0 {
-		return 0, bad
-	}
-	return total, nil
+	return d, nil
 }
