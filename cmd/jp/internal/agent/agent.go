@@ -161,6 +161,7 @@ func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
 	t := &turn{loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System}
 	t.models = l.all()
 	t.asker = l.newAsker(h, t.bill)
+	t.asker.tell = teller{on: true, subs: slices.ContainsFunc(slices.Collect(l.Tools.Set.All()), func(t tools.Tool) bool { return t.Delegates() })}
 	t.asker.text, t.asker.reasoning = l.Watch.Text, l.Watch.Reasoning
 	if form != nil {
 		t.asker.text = nil // nobody sees an answer before it is checked

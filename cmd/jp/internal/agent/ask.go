@@ -28,7 +28,10 @@ type asker struct {
 	text, reasoning func(delta string)
 
 	meter model.Meter // estimates what requests use, and learns from replies
-	cut   *limit      // limit that made the latest call ask for less output; nil = none
+	tell  teller
+	note  string           // what the latest call tells of what is left; "" = nothing
+	told  convstore.Budget // what that is
+	cut   *limit           // limit that made the latest call ask for less output; nil = none
 }
 
 // storeError is an error of the store. It ends the run, whatever the model said.
@@ -66,6 +69,10 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 	c.reply.cost = a.model.Price.Charged(c.reply.usage, c.reply.reported)
 	if err == nil || c.reply.any {
 		a.pay(a.record(c.reply))
+		if a.note != "" {
+			a.history.add(convstore.Note{Kind: NoteLeft, Text: a.note}) // with the reply
+			a.tell.told = a.told
+		}
 	}
 	return c.reply, nil, err
 }

@@ -89,9 +89,12 @@ func (t *turn) reached(work context.Context) *limit {
 func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
 	asked, fitted := *req, *req
 	bound := func(acc convstore.Account) *convstore.Call { // may be called again, with another account
-		a.cut, fitted = nil, asked
+		a.cut, fitted, a.note = nil, asked, ""
 		if closing {
 			fitted.Messages = ownResults(asked.Messages)
+		} else {
+			a.note, a.told = a.tell.due(acc)
+			fitted.Messages = beside(asked.Messages, a.note)
 		}
 		var in model.Bound
 		var out int64

@@ -104,7 +104,7 @@ func beginnings(events []convstore.Event) []bool {
 		case convstore.ToolResult:
 			answered = answered || inReply
 		case convstore.Note:
-			if b.Kind == NoteSchema {
+			if b.Kind == NoteSchema || b.Kind == NoteEscalation {
 				inReply = false
 			}
 		case convstore.Reasoning, convstore.AssistantMessage, convstore.Structured, convstore.ToolCall:

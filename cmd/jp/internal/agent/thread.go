@@ -75,9 +75,13 @@ func (s sent) thread(provider string) []model.Message {
 				}
 			}
 		case convstore.Note:
-			if b.Kind == NoteSchema || b.Kind == NoteEscalation {
+			switch b.Kind {
+			case NoteSchema, NoteEscalation:
 				flush()
 				said(b.Text)
+			case NoteLeft:
+				flush()
+				msgs = beside(msgs, b.Text)
 			}
 		case convstore.Reasoning:
 			if b.Provider == provider {

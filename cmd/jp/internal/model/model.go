@@ -141,6 +141,7 @@ type Message struct {
 // assistants, Image to users, Reasoning and Call to assistants, Result to tools.
 type Content struct {
 	Text      string      `json:",omitempty"`
+	Notice    bool        `json:",omitempty"` // whether jp says the Text, in the name of the user
 	Image     *Image      `json:",omitempty"`
 	Reasoning *Reasoning  `json:",omitempty"`
 	Call      *Call       `json:",omitempty"`

@@ -74,7 +74,9 @@ func (r request) latest() []string {
 	var texts []string
 	for _, m := range r.recent() {
 		for _, c := range m.Content {
-			texts = append(texts, text(c))
+			if !c.Notice { // rules are about what others say
+				texts = append(texts, text(c))
+			}
 		}
 	}
 	return texts
@@ -107,7 +109,9 @@ func (r request) question() []string {
 		if m.Role == model.User {
 			var texts []string
 			for _, c := range m.Content {
-				texts = append(texts, c.Text)
+				if !c.Notice {
+					texts = append(texts, c.Text)
+				}
 			}
 			return texts
 		}
@@ -128,7 +132,7 @@ func asked(r model.Request) string {
 			continue
 		}
 		for _, c := range slices.Backward(m.Content) {
-			if c.Text != "" {
+			if c.Text != "" && !c.Notice {
 				return c.Text
 			}
 		}
@@ -354,7 +358,9 @@ func matches(r model.Request, pattern *regexp.Regexp) (all []string) {
 	}
 	for _, m := range r.Messages {
 		for _, p := range m.Content {
-			look(text(p))
+			if !p.Notice {
+				look(text(p))
+			}
 		}
 	}
 	return all
