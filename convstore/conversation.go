@@ -66,6 +66,7 @@ type Grant struct {
 	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // longest time of a run, from its start; 0 = none
 	Budget                        // budget of this run and all below it
 	Caps        Budget            `json:"caps,omitzero"` // limits of its own profile; no run is granted more
+	Life        Budget            `json:"life,omitzero"` // limits of its own calls in all turns together, from its profile
 }
 
 // Config is a conversation's stored configuration: JSON, which this package keeps byte by byte and

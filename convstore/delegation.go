@@ -97,6 +97,11 @@ type Child struct {
 	ID   ID     // 0 = make a new one
 	Kind string
 
+	// Expire is how long after now the child expires, if none above it expires earlier; 0 = a new one
+	// never does by itself. One that exists expires later by it, and never earlier; one that never
+	// expires stays so.
+	Expire time.Duration
+
 	Title       string            // of a new child
 	Hidden      bool              // of a new child
 	Labels      map[string]string // of a new child

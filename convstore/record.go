@@ -335,7 +335,7 @@ func (t *tx) requireIdle(ids []ID) error {
 
 func (g Grant) clone() Grant {
 	g.Tools, g.Authority, g.Leave = slices.Clone(g.Tools), maps.Clone(g.Authority), maps.Clone(g.Leave)
-	g.Budget, g.Caps = g.Budget.clone(), g.Caps.clone()
+	g.Budget, g.Caps, g.Life = g.Budget.clone(), g.Caps.clone(), g.Life.clone()
 	return g
 }
 

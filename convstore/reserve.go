@@ -294,6 +294,16 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 			return 0, nil, err
 		}
 		rec.Grant = &grant
+		at, err := t.expiry(rec.Parent, c.Expire)
+		if err != nil {
+			return 0, nil, err
+		}
+		if !rec.ExpiresAt.IsZero() && at.After(rec.ExpiresAt) {
+			if err := t.Expires(c.ID, rec.ExpiresAt, at); err != nil {
+				return 0, nil, err
+			}
+			rec.ExpiresAt = at
+		}
 		if c.Config.JSON != nil {
 			if err := t.SaveConfig(c.ID, c.Config); err != nil {
 				return 0, nil, err
@@ -311,11 +321,35 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash,
 		Model: c.Model, Role: c.Role, Grant: &grant,
 	}
+	var err error
+	if rec.ExpiresAt, err = t.expiry(s.root, c.Expire); err != nil {
+		return 0, nil, err
+	}
 	id, err := t.insert(rec, c.Config)
 	if err == nil {
 		r.lock, err = t.TakeRun(int64(id))
 	}
 	return id, rec, err
+}
+
+// expiry returns when a child of a conversation expires that does so after a time; zero = not by
+// itself: with 0, or where one above it expires before, and would have to stay for it.
+func (t *tx) expiry(parent ID, after time.Duration) (time.Time, error) {
+	at := t.Now.Add(after).UTC()
+	for id := parent; id != 0 && after > 0; {
+		r, err := t.Load(id)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !r.ExpiresAt.IsZero() && r.ExpiresAt.Before(at) {
+			return time.Time{}, nil
+		}
+		id = r.Parent
+	}
+	if after <= 0 {
+		at = time.Time{}
+	}
+	return at, nil
 }
 
 // Settle records how a delegation ended, and then frees the child's run lock. The last process of

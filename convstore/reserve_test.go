@@ -125,6 +125,53 @@ func TestScope(t *testing.T) {
 	}
 }
 
+// TestReserveExpires: a child expires after its last run, and not later than what is above it.
+func TestReserveExpires(t *testing.T) {
+	now := storeEpoch
+	s := openStoreIn(t, memoryDir(t)+"/store", Options{Now: func() time.Time { return now }})
+	run := func(caller ID, c Child) Conversation {
+		t.Helper()
+		scope, err := s.Below(t.Context(), caller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs, err := scope.Reserve(t.Context(), admit(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scope.Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+			t.Fatal(err)
+		}
+		return mustGet(t, s.View, rs[0].Child.ID)
+	}
+	const day = 24 * time.Hour
+	root, short := mustCreate(t, s, New{}).ID, mustCreate(t, s, New{ExpiresAt: now.Add(day)}).ID
+	a, never := run(root, Child{Call: "a", Expire: 2 * day}), run(root, Child{Call: "never"})
+	if want := now.Add(2 * day); !a.ExpiresAt.Equal(want) || !never.ExpiresAt.IsZero() {
+		t.Errorf("expire %v and %v, want %v and never", a.ExpiresAt, never.ExpiresAt, want)
+	}
+	if below := run(short, Child{Call: "a", Expire: 2 * day}); !below.ExpiresAt.IsZero() {
+		t.Errorf("expires %v, after what it is below", below.ExpiresAt)
+	}
+	if below := run(run(short, Child{Call: "b"}).ID, Child{Call: "a", Expire: time.Hour}); !below.ExpiresAt.Equal(now.Add(time.Hour)) {
+		t.Errorf("expires %v, want an hour later", below.ExpiresAt)
+	}
+	now = now.Add(day)
+	for _, c := range []Child{{Call: "b", ID: a.ID, Expire: 2 * day}, {Call: "c", ID: a.ID, Expire: day}, {Call: "d", ID: a.ID}} {
+		if got := run(root, c); !got.ExpiresAt.Equal(now.Add(2 * day)) {
+			t.Errorf("%s: expires %v", c.Call, got.ExpiresAt)
+		}
+	}
+	if got := run(root, Child{Call: "e", ID: never.ID, Expire: day}); !got.ExpiresAt.IsZero() {
+		t.Errorf("expires %v, and never did", got.ExpiresAt)
+	}
+	now = now.Add(2*day + time.Second)
+	gone, err := s.Expire(t.Context())
+	if err != nil || !slices.Contains(gone, a.ID) || slices.Contains(gone, never.ID) || !slices.Contains(gone, short) {
+		t.Errorf("Expire = %v, %v", gone, err)
+	}
+}
+
 // TestReserveScope asks for children that the caller must not have.
 func TestReserveScope(t *testing.T) {
 	f := newFamily(t)

@@ -102,6 +102,9 @@ type Delegation struct {
 	MaxCostSet        bool          // whether anyone set max_cost_per_session
 	BudgetInheritance float64       // 0 to 1, default 0.5
 	Timeout           time.Duration // of one child, default 10 minutes
+	MaxLifeTokens     *int64        // of the own calls of one sub-conversation, in all its turns; nil = unlimited, the default
+	MaxLifeNano       *int64        // max_life_cost in nano-dollars, of the same; nil = unlimited, the default
+	Expire            time.Duration // after the last run of a sub-conversation; 0 = never, the default
 	LLMQuery          LLMQuery
 	ContextTool       string // tool of a sub-agent that answers a context_query; "" = none
 }

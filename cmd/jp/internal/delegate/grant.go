@@ -83,6 +83,22 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 	return nil
 }
 
+// restOfLife returns what the calls of a sub-conversation may still use of the limits of its life. It
+// refuses one that has used them up. A new one has used nothing.
+func restOfLife(child convstore.Conversation, life convstore.Budget) (convstore.Budget, error) {
+	used := child.Usage.Tokens()
+	rest := life.Minus(convstore.Budget{Tokens: &used, CostNano: orZero(child.CostNano)})
+	switch {
+	case rest.Tokens != nil && *rest.Tokens <= 0:
+		return rest, refuse(CodeTokens, "%s has used %d tokens, and max_life_tokens of its profile is %d; begin a new one", child.ID, used, *life.Tokens)
+	case life.CostNano != nil && child.ID != 0 && child.CostNano == nil:
+		return rest, refuse(CodeCost, "what %s has cost is not known, and max_life_cost of its profile is set; begin a new one", child.ID)
+	case rest.CostNano != nil && *rest.CostNano <= 0:
+		return rest, refuse(CodeCost, "%s has cost %s, and max_life_cost of its profile is %s; begin a new one", child.ID, dollars(*child.CostNano), dollars(*life.CostNano))
+	}
+	return rest, nil
+}
+
 // spent refuses a grant of nothing.
 func spent(left, grant convstore.Budget) error {
 	if n := grant.Tokens; n != nil && *n <= 0 {

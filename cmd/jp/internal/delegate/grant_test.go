@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -166,4 +167,30 @@ func TestGrantsComeToNoMore(t *testing.T) {
 			rt.Fatalf("granted %d of a pool of %d in %d calls of %d", sum, pool, admitted, c.Limits.MaxPerTurn)
 		}
 	})
+}
+
+func TestRestOfLife(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		child  convstore.Conversation
+		life   convstore.Budget
+		rest   convstore.Budget
+		refuse string
+	}{
+		{name: "no limit", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 9}}},
+		{name: "new", life: convstore.Budget{Tokens: amount(10), CostNano: amount(5)}, rest: convstore.Budget{Tokens: amount(10), CostNano: amount(5)}},
+		{name: "some left", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 8, Output: 1, CacheRead: 50}, CostNano: amount(4)},
+			life: convstore.Budget{Tokens: amount(10), CostNano: amount(5)}, rest: convstore.Budget{Tokens: amount(1), CostNano: amount(1)}},
+		{name: "used up", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 10}, CostNano: amount(0)}, life: convstore.Budget{Tokens: amount(10)},
+			refuse: "refused (tokens): jp-c7 has used 10 tokens, and max_life_tokens of its profile is 10; begin a new one"},
+		{name: "money used up", child: convstore.Conversation{ID: 7, CostNano: amount(9e9)}, life: convstore.Budget{CostNano: amount(5e9)},
+			refuse: "refused (cost): jp-c7 has cost 9.000000000 USD, and max_life_cost of its profile is 5.000000000 USD; begin a new one"},
+		{name: "unknown cost", child: convstore.Conversation{ID: 7}, life: convstore.Budget{CostNano: amount(5)},
+			refuse: "refused (cost): what jp-c7 has cost is not known, and max_life_cost of its profile is set; begin a new one"},
+	} {
+		rest, err := restOfLife(test.child, test.life)
+		if err != nil && err.Error() != test.refuse || err == nil && (test.refuse != "" || !reflect.DeepEqual(rest, test.rest)) {
+			t.Errorf("%s: %+v, %v", test.name, rest, err)
+		}
+	}
 }

@@ -57,7 +57,8 @@ type Limits struct {
 	MaxParallel int
 	Share       float64 // part of what is left that one reply may hand down, 0 to 1
 	Timeout     time.Duration
-	Profiles    []string // profiles of the enum
+	Expire      time.Duration // how long after its last run a sub-conversation expires; 0 = never
+	Profiles    []string      // profiles of the enum
 	// whether a person says what runs, line by line: the lists of profiles and models and the time of
 	// the config do not bound that
 	Free bool
@@ -120,6 +121,7 @@ type Profile struct {
 	Room     int64            // tokens that a first request of its agent can have beside its prompt; 0 = not known
 	MaxDepth int
 	Caps     convstore.Budget // its own token_budget and max_cost_per_session
+	Life     convstore.Budget // its own max_life_tokens and max_life_cost
 }
 
 // Tool is a tool that may be granted.
@@ -251,10 +253,15 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 	total := len(held)
 
-	own, caps := depth+a.Profile.MaxDepth, a.Profile.Caps
+	own, caps, life := depth+a.Profile.MaxDepth, a.Profile.Caps, a.Profile.Life
 	if a.ID != 0 && child.Grant != nil {
-		own, caps = child.Grant.MaxDepth, child.Grant.Caps
+		own, caps, life = child.Grant.MaxDepth, child.Grant.Caps, child.Grant.Life
 	}
+	rest, err := restOfLife(child, life)
+	if err != nil {
+		return convstore.Child{}, err
+	}
+	caps = caps.Min(rest)
 	kind := kindSingle
 	var labels map[string]string
 	if a.Fixed {
@@ -274,17 +281,17 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 	grant := convstore.Grant{
 		Tools: granted, Authority: authority, Leave: permissions, MaxDepth: min(deepest, own), MaxParallel: parallel,
-		Timeout: c.Limits.timeout(a.Timeout), Deadline: a.Deadline, Caps: caps,
+		Timeout: c.Limits.timeout(a.Timeout), Deadline: a.Deadline, Caps: caps, Life: life,
 	}
 	if a.ID != 0 {
 		// A child that is continued keeps its stored config: its profile is not read again.
 		return convstore.Child{
-			Call: a.Call, ID: a.ID, Kind: kind, Model: cmp.Or(a.Model, child.Model), Grant: grant,
+			Call: a.Call, ID: a.ID, Kind: kind, Expire: c.Limits.Expire, Model: cmp.Or(a.Model, child.Model), Grant: grant,
 			ToolsTotal: total, ToolsDenied: total - len(granted),
 		}, nil
 	}
 	return convstore.Child{
-		Call: a.Call, Kind: kind, Labels: labels,
+		Call: a.Call, Kind: kind, Labels: labels, Expire: c.Limits.Expire,
 		Title: a.Title, Profile: a.Profile.Name, ProfileHash: a.Profile.Hash, ProfileArg: a.Profile.Arg,
 		Model: a.Profile.Model, Role: roleSubagent, Hidden: true,
 		Grant: grant, Config: a.Profile.Config,

@@ -214,6 +214,11 @@ func capsOf(cfg profiles.Config) convstore.Budget {
 	return b
 }
 
+// lifeOf returns the limits in a profile of all runs of one conversation together.
+func lifeOf(cfg profiles.Config) convstore.Budget {
+	return convstore.Budget{Tokens: cfg.Delegation.MaxLifeTokens, CostNano: cfg.Delegation.MaxLifeNano}
+}
+
 func LimitsOf(cfg profiles.Config) delegate.Limits {
 	depth := 1
 	if cfg.Delegation.MaxDepth != nil {
@@ -221,6 +226,6 @@ func LimitsOf(cfg profiles.Config) delegate.Limits {
 	}
 	return delegate.Limits{
 		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren, MaxParallel: cfg.Delegation.MaxParallel,
-		Share: cfg.Delegation.BudgetInheritance, Timeout: cfg.Delegation.Timeout, Profiles: cfg.Delegation.Profiles,
+		Share: cfg.Delegation.BudgetInheritance, Timeout: cfg.Delegation.Timeout, Expire: cfg.Delegation.Expire, Profiles: cfg.Delegation.Profiles,
 	}
 }

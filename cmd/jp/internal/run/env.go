@@ -114,7 +114,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 		Meaning: meaning, Room: env.roomFor(r, defs, models),
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Tools: grantable(defs, r),
-		Caps: capsOf(r.Config),
+		Caps: capsOf(r.Config), Life: lifeOf(r.Config),
 	}, nil
 }
 

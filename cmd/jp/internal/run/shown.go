@@ -5,13 +5,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/profiles/tomldoc"
 	"jp/tools"
+	"jp/tools/period"
 	"jp/tools/unseen"
 )
 
@@ -184,7 +184,7 @@ func Loosens(b profiles.Brought) bool {
 	case reflect.DeepEqual(v, own):
 		return false
 	case strings.HasPrefix(key, "providers.llm.aliases."), key == "assistant.model", key == "assistant.escalate", key == "conversation.title.model", key == "conversation.compact.model",
-		key == "delegation.models", key == "delegation.reasoning", key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles", key == "launcher":
+		key == "delegation.models", key == "delegation.reasoning", key == "delegation.expire", key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles", key == "launcher":
 		return !b.Default
 	case key == "delegation.enabled":
 		return v == true
@@ -225,7 +225,7 @@ func quantity(v any) (float64, bool) {
 	case float64:
 		return v, true
 	case string:
-		d, err := time.ParseDuration(v)
+		d, err := period.Parse(v)
 		return float64(d), err == nil
 	}
 	return 0, false
