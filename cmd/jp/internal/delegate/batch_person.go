@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
@@ -24,6 +25,7 @@ type Item struct {
 	Overrides     []string        // values of its config: see OverrideModel
 	MaxTokens     *int64          // most tokens that it shall be granted; nil = as the others
 	Timeout       string          // see ParseTimeout
+	Attach        attach.Refs     // what is attached to the query
 	Reuse         bool            // whether an answer that is there from before will do
 	Number        int             // number among all tasks of the batch, from 1
 	Done          bool            // whether it has an answer already: it is reported in its turn, and not run
@@ -87,6 +89,10 @@ type Work struct {
 	Parallel int              // number of tasks that run at the same time
 	Most     convstore.Budget // most that a task is granted, in all its attempts
 	Retry    int              // how often a task is tried again that may succeed then
+
+	// Attach reads what a task attaches, when it begins. It reads what the person may read who gave
+	// the task.
+	Attach func(context.Context, attach.Refs) ([]convstore.Attachment, error)
 }
 
 // For returns the row of a task as a person sees it: with the words of the task.
@@ -189,6 +195,9 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			}
 			go func() {
 				e := end{index: index, item: it, outcome: outcome{ending: unstarted()}}
+				if a.Call != "" && a.err == nil && len(it.Attach) > 0 && !it.Resume {
+					a.err = a.attach(run, it.Attach, w.Attach)
+				}
 				if a.Call != "" {
 					e.outcome, e.tries, e.err = d.try(run, a, w.Retry)
 				}
@@ -246,6 +255,23 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		}
 	}
 	return cmp.Or(failed, context.Cause(ctx), unread)
+}
+
+// maxAttached bounds the attachments of a task as JSON, in bytes. A jp reads 16 MiB from stdin.
+const maxAttached = 12 << 20
+
+// attach reads what a task attaches.
+func (r *request) attach(ctx context.Context, refs attach.Refs, read func(context.Context, attach.Refs) ([]convstore.Attachment, error)) error {
+	list, err := read(ctx, refs)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	b, err := json.Marshal(list)
+	if err == nil && len(b) > maxAttached {
+		err = fmt.Errorf("attach: more than %d MiB as JSON", maxAttached>>20)
+	}
+	r.attached, r.Asked.Attachments = list, list
+	return err
 }
 
 // try carries out a task, and again while it may succeed then, at most retry times more. The outcome

@@ -40,8 +40,9 @@ type request struct {
 	query     string
 	overrides []string
 	schema    *schema.Answer // form of the answer; nil = free text
-	context   string         // query for the child's context tool; "" = none
-	place     int            // place among the calls of its caller, from 1: lower ones start first; 0 = none
+	attached  []convstore.Attachment
+	context   string // query for the child's context tool; "" = none
+	place     int    // place among the calls of its caller, from 1: lower ones start first; 0 = none
 }
 
 // arguments are those of a call of jp_query, and an item of jp_batch_query.

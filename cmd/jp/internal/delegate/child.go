@@ -238,12 +238,15 @@ func (p *runner) argv(child convstore.ID, fresh bool, r request, asJSON bool, le
 // stdin returns what the child reads: the query, or a task in JSON where there is more than the
 // query.
 func (p *runner) stdin(r request) (text []byte, asJSON bool) {
-	if r.schema == nil && r.context == "" {
+	if r.schema == nil && r.context == "" && len(r.attached) == 0 {
 		return []byte(r.query), false
 	}
 	t := stream.Task{Query: r.query}
 	if r.schema != nil {
 		t.Schema = r.schema.JSON()
+	}
+	for _, a := range r.attached {
+		t.Attachments = append(t.Attachments, stream.Attachment(a))
 	}
 	if r.context != "" {
 		t.Context = &stream.Context{Tool: p.contextTool, Query: r.context}

@@ -16,6 +16,16 @@ type Task struct {
 	Query   string          `json:"query"`
 	Schema  json.RawMessage `json:"schema,omitempty"` // schema that the answer must match
 	Context *Context        `json:"context,omitempty"`
+
+	Attachments []Attachment `json:"attachments,omitempty"`
+}
+
+// Attachment is a file, a page or an image that is shown to the model with the query.
+type Attachment struct {
+	Source    string `json:"source"`
+	MediaType string `json:"media_type"`
+	Text      string `json:"text,omitempty"`
+	Data      []byte `json:"data,omitempty"` // of an image
 }
 
 // Context is a query that a tool answers before the model is asked.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
@@ -63,7 +64,8 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
 		About: "Reads one query a line: a JSON string, or an object with query and, if you like, " +
 			"config (the name of a profile), label (a word for its row), schema (of its answer), " +
-			"model, reasoning, max_tokens, timeout (such as \"10m\"), context_query, and id (a " +
+			"model, reasoning, max_tokens, timeout (such as \"10m\"), attach (a path, an address, or " +
+			"{\"file\": PATH, \"lines\": \"10-20\"}, or bytes in place of lines), context_query, and id (a " +
 			"sub-conversation to continue; only with --root-id). Without --root-id all sub-agents run below one new " +
 			"conversation.\n\n" +
 			"If stdin is a file, every line is checked before the first sub-agent starts. From a " +
@@ -487,7 +489,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	}
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	call := b.newCall()
-	failed := d.Batch(ctx, call, b.next, delegate.Work{Parallel: b.parallel, Most: b.most, Retry: b.o.retry.Value}, b.row)
+	failed := d.Batch(ctx, call, b.next, delegate.Work{Parallel: b.parallel, Most: b.most, Retry: b.o.retry.Value, Attach: b.attach}, b.row)
 	if failed == nil && b.what != nil {
 		failed = b.reduceAll(ctx, d, call)
 	}
@@ -507,6 +509,12 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		return failed
 	}
 	return b.verdict(d.Scope().Caller())
+}
+
+// attach reads what a line attaches, as `jp query --attachment` does.
+func (b *batch) attach(ctx context.Context, refs attach.Refs) ([]convstore.Attachment, error) {
+	r := attach.Reader{Dir: b.env.Con.Env.Dir, Workspace: b.session.Root, Notice: func(s string) { b.env.Con.Warn("%s", s) }}
+	return r.Refs(ctx, refs)
 }
 
 // output begins the document of the rows.

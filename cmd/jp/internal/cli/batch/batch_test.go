@@ -43,6 +43,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("{\"query\":\"b\",\"config\":\"../x.toml\"}\n[1]\n\"a\\u0000\"\n\"a\" \"b\"", "p", true)
 	f.Add("\"\xff\"\n\"\\ud800\"", "p", true)
 	f.Add(`{"query":"q","label":"l","schema":{"type":"object"},"model":"m","reasoning":"low","max_tokens":1,"timeout":"1m"}`, "p", false)
+	f.Add(`{"query":"q","attach":["a.txt",{"file":"b","lines":"2-"},{"file":"b","bytes":"0-9"},"https://h/x"]}`, "p", false)
 	f.Add("\uFEFF\"a\"\r\n\uFEFF\"b\"", "p", true)
 	f.Fuzz(func(t *testing.T, text, profile string, below bool) {
 		var o options
@@ -60,7 +61,7 @@ func FuzzRead(f *testing.F) {
 		var lines strings.Builder
 		enc := json.NewEncoder(&lines)
 		for _, it := range items {
-			l := query{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Label: it.Label, Schema: it.Schema, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Reuse: &it.Reuse}
+			l := query{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Label: it.Label, Schema: it.Schema, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Attach: it.Attach, Reuse: &it.Reuse}
 			for _, o := range it.Overrides {
 				if model, ok := strings.CutPrefix(o, delegate.OverrideModel); ok {
 					l.Model = model

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -183,7 +184,7 @@ func (l *lines) all(ctx context.Context, f func(delegate.Item) error) error {
 // hash are the same one if their answers are those to the same lines, which earlier.answers checks.
 func sumOf(first delegate.Item, shard string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %q %q %q %q\n", first.Config, first.Query, first.ID, first.Context, first.Schema, shard)
+	fmt.Fprintf(h, "%q %q %q %q %q %q %q\n", first.Config, first.Query, first.ID, first.Context, first.Schema, fmt.Sprint(first.Attach), shard)
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
@@ -261,12 +262,13 @@ type query struct {
 	Reasoning string          `json:"reasoning,omitempty"`
 	MaxTokens *int64          `json:"max_tokens,omitempty"`
 	Timeout   string          `json:"timeout,omitempty"`
+	Attach    attach.Refs     `json:"attach,omitempty"`
 	Reuse     *bool           `json:"reuse,omitempty"` // nil = as --reuse says
 }
 
 // item returns the task of a line, but for its profile. An error names the key.
 func (l *query) item() (it delegate.Item, err error) {
-	it = delegate.Item{Query: l.Query, Label: l.Label, ID: l.ID, Context: l.Context, Schema: l.Schema, MaxTokens: l.MaxTokens, Timeout: l.Timeout}
+	it = delegate.Item{Query: l.Query, Label: l.Label, ID: l.ID, Context: l.Context, Schema: l.Schema, MaxTokens: l.MaxTokens, Timeout: l.Timeout, Attach: l.Attach}
 	if l.Reuse != nil {
 		it.Reuse = *l.Reuse
 	}

@@ -321,7 +321,7 @@ func (b *batch) asked(ctx context.Context, id convstore.ID, it delegate.Item) (c
 		if err != nil {
 			return conv, false, err
 		}
-		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query && bytes.Equal(u.Schema, it.Schema) {
+		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query && bytes.Equal(u.Schema, it.Schema) && it.Attach.Made(u.Attachments) {
 			return conv, true, nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
 	"jp/tools/proc"
 	"jp/tools/schema"
 )
@@ -92,6 +93,9 @@ func (k *asking) content(ctx context.Context) (run.Task, error) {
 			return run.Task{}, exit.Usagef("stdin: %v", err)
 		}
 		t := run.Task{Schema: in.Schema}
+		for _, a := range in.Attachments {
+			t.Attachments = append(t.Attachments, convstore.Attachment(a))
+		}
 		if c := in.Context; c != nil {
 			t.Fetch = agent.Fetch{Tool: c.Tool, Query: c.Query}
 		}
