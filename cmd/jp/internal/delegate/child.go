@@ -89,7 +89,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 
 	f.begun = time.Now()
 	f.report(stream.Started)
-	p.unpriced(del)
+	p.unpriced(del, r.Profile.Others)
 	end := p.process(ctx, res, own, r, f)
 	del.Host = f.host
 	p.checkpoint(Ended)
@@ -198,12 +198,17 @@ func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request,
 
 // unpriced warns, once for each model, that a limit of money does not count what a child costs,
 // because its price is not known.
-func (p *runner) unpriced(del convstore.Delegation) {
-	if del.Grant.CostNano == nil || p.priced(del.Model) {
+func (p *runner) unpriced(del convstore.Delegation, others []string) {
+	if del.Grant.CostNano == nil {
 		return
 	}
-	if _, warned := p.unknown.LoadOrStore(del.Model, true); !warned {
-		p.warn("the price of %s is not known: its cost counts only where its server reports it", del.Model)
+	for _, id := range append([]string{del.Model}, others...) {
+		if p.priced(id) {
+			continue
+		}
+		if _, warned := p.unknown.LoadOrStore(id, true); !warned {
+			p.warn("the price of %s is not known: its cost counts only where its server reports it", id)
+		}
 	}
 }
 

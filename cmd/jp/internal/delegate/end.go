@@ -25,10 +25,10 @@ type ending struct {
 	State    convstore.State
 	Reason   string
 	Text     string
-	Calls    int             // calls of its model
+	Calls    int             // calls of its models
 	Own      convstore.Spend // what it used itself; set when it is settled
 	Total    convstore.Spend // what it and all below it used; set when it is settled
-	Model    string          // that it was granted
+	Model    string          // that was asked last, or else that it was granted
 	Took     time.Duration   // from the start of its process, or from when it was reserved
 	PID      int
 	Started  time.Time
@@ -44,8 +44,9 @@ type ending struct {
 func answered(turn []convstore.Event) ending {
 	e := ending{Text: agent.Answer(turn)}
 	for _, ev := range turn {
-		if _, ok := ev.Body.(convstore.ModelCall); ok {
+		if c, ok := ev.Body.(convstore.ModelCall); ok {
 			e.Calls++
+			e.Model = c.Model
 		}
 	}
 	return e

@@ -132,7 +132,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 		return Report{}, err
 	}
 	return Report{
-		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: e.Reason, Text: neutralize(e.Text), Model: del.Model,
+		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: e.Reason, Text: neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
 		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
 	}, nil
 }

@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"cmp"
 	"log/slog"
 	"strconv"
 	"time"
@@ -37,7 +38,7 @@ func begunAt(d convstore.Delegation) time.Time {
 
 // ran sets what the record of a delegation that has ended says of its run.
 func (e *ending) ran(d convstore.Delegation) {
-	e.Model, e.Took = d.Model, d.Ended.Sub(begunAt(d))
+	e.Model, e.Took = cmp.Or(e.Model, d.Model), d.Ended.Sub(begunAt(d))
 }
 
 // unlimited returns a limit as the log writes it.
