@@ -407,3 +407,49 @@ func processTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
+
+// BenchmarkEditAll changes all conversations of a tree in one transaction: of a chain, where each is
+// below the one before, their label; of a wide tree, their parent. The time of one should not depend
+// on how many there are.
+func BenchmarkEditAll(b *testing.B) {
+	for _, chain := range []bool{true, false} {
+		for _, n := range []int{100, 1000} {
+			b.Run(fmt.Sprintf("chain=%t/%d", chain, n), func(b *testing.B) {
+				s := benchStore(b)
+				ids := make([]ID, n)
+				for i := range ids {
+					c, err := s.Create(b.Context(), New{})
+					if err != nil {
+						b.Fatal(err)
+					}
+					ids[i] = c.ID
+				}
+				at := 0
+				below := func(c *Conversation) error {
+					c.Parent = ids[0]
+					if chain {
+						c.Parent = ids[at]
+					}
+					at++
+					return nil
+				}
+				for i := range n - 1 {
+					if err := s.Edit(b.Context(), ids[i+1], below); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for b.Loop() {
+					if err := s.EditAll(b.Context(), ids[1:], func(c *Conversation) error {
+						if c.Labels = map[string]string{"a": strconv.Itoa(b.N)}; !chain {
+							c.Parent ^= ids[0] // to and fro
+						}
+						return nil
+					}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed())/float64(b.N*n), "ns/conversation")
+			})
+		}
+	}
+}

@@ -30,7 +30,7 @@ func (s *Store) EditAll(ctx context.Context, ids []ID, edit func(*Conversation) 
 		return nil
 	}
 	err := s.f.write(ctx, func(t *tx) error {
-		m := mover{t}
+		m := mover{t, make(map[ID]bool)}
 		for _, id := range ids {
 			r, err := t.loadWhole(id)
 			if err != nil {
@@ -106,7 +106,10 @@ func (t *tx) edit(id ID, r *record, c Conversation) error {
 }
 
 // mover gives conversations other parents, within one transaction.
-type mover struct{ t *tx }
+type mover struct {
+	t    *tx
+	idle map[ID]bool // roots of trees in which nothing runs, as long as the store is held
+}
 
 // move makes parent, 0 = none, the parent of a conversation.
 func (m *mover) move(id, parent ID) error {
@@ -152,8 +155,8 @@ func (m *mover) move(id, parent ID) error {
 	}
 	if r.Parent, r.Link = parent, ForkLink; parent == 0 {
 		r.Link = NoLink
+		m.idle[id] = true
 	}
-	t.roots = nil
 	if err := t.attach(id, r); err != nil {
 		return err
 	}
@@ -173,11 +176,16 @@ func (m *mover) requireIdleTrees(in []ID) error {
 		if err != nil {
 			return err
 		}
-		roots = append(roots, root)
+		if !m.idle[root] {
+			roots = append(roots, root)
+		}
 	}
 	all, err := t.withBelow(roots...)
 	if err != nil {
 		return err
+	}
+	for _, root := range roots {
+		m.idle[root] = true
 	}
 	return t.requireIdle(all)
 }

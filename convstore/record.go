@@ -137,8 +137,7 @@ func (t *tx) loadWhole(id ID) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range t.Ancestors(id, r, &err) {
-	}
+	_, err = t.rootOf(id, r)
 	return r, err
 }
 

@@ -94,6 +94,7 @@ func (t *tx) attach(id ID, r *record) error {
 
 // detach is the reverse of attach.
 func (t *tx) detach(id ID, r *record) error {
+	t.roots = nil
 	if r.Parent == 0 {
 		return t.Drop(db.Roots, id.key())
 	}
