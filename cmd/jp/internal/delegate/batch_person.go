@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -187,7 +188,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if it.Resume {
 					a.query = agent.Continue
 				}
-				a.Want, a.Batch, a.place = w.Most.Min(a.Want), new(Batch), index+1 // rows are reported in this order
+				a.Want, a.Batch, a.ofPerson, a.place = w.Most.Min(a.Want), new(Batch), true, index+1 // rows are reported in this order
 				if it.Reuse && !it.Resume {
 					a.Reuse = d.readable
 				}
@@ -247,6 +248,9 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				row.Why, row.Detail = e.denied, e.detail()
 				if e.tries > 1 {
 					row.Attempts = e.tries
+				}
+				if no := (*Refusal)(nil); errors.As(e.denied, &no) && no.Code == CodeProvider { // nothing is wrong with the task
+					row.Status, row.Reason = string(convstore.StatusQueued), no.Why
 				}
 				if failed = report(e.item, row); failed != nil {
 					stop(failed)

@@ -42,6 +42,7 @@ type request struct {
 	schema    *schema.Answer // form of the answer; nil = free text
 	attached  []convstore.Attachment
 	context   string // query for the child's context tool; "" = none
+	ofPerson  bool   // whether it is a task of a batch of a person
 	place     int    // place among the calls of its caller, from 1: lower ones start first; 0 = none
 }
 

@@ -38,6 +38,7 @@ type runner struct {
 	place       func(context.Context, Below) (Runner, error)
 	record      func(Below) func(line json.RawMessage) error
 	priced      func(model string) bool
+	waitLimit   time.Duration // longest wait of a child for a limit to reset; 0 = the usual one
 	watch       func(*stream.Delegation)
 	follow      func(context.Context, Step)
 	checkpoint  func(point string)
@@ -82,6 +83,12 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		p.follow(ctx, endStep(del, e))
 		return outcome{child: child, ending: e}, err
 	}
+	if no := p.down(ctx, res, r); no != nil {
+		p.slots.free(slot)
+		f.end(convstore.StateRefused, no.Error())
+		p.follow(ctx, endStep(del, ending{State: convstore.StateRefused, Reason: no.Error()}))
+		return outcome{denied: no}, p.ledger.withdraw(ctx, res)
+	}
 	own := &owned{runner: p, slot: slot}
 	defer func() { p.slots.free(own.leave()) }()
 	f.ready = p.starts.begin(ctx, r.place)
@@ -116,6 +123,25 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	}
 	p.checkpoint(Settled)
 	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(whole)
+}
+
+// down refuses to start a child none of whose models can be asked, which may be so since it was
+// reserved.
+func (p *runner) down(ctx context.Context, res *convstore.Reservation, r request) error {
+	c := p.ledger.caller
+	if c.Down == nil || c.Down(res.Delegation.Model) == nil {
+		return nil
+	}
+	log, err := p.ledger.scope.Log(ctx, res)
+	if err != nil {
+		return nil // the start of the child says it
+	}
+	defer func() { _ = log.Close() }()
+	var ids []string
+	for _, m := range p.models(ctx, Below{Log: log, Conv: res.Child, Overrides: r.overrides}) {
+		ids = append(ids, m.Info.ID)
+	}
+	return c.allDown(ids)
 }
 
 // processEnd is how the process of a child ended.
@@ -307,11 +333,20 @@ func (f *follower) line(l stream.Line) {
 		if l.Reason == "" {
 			f.report(stream.Running)
 		} else {
-			f.emit(stream.Waiting, "", l.Reason)
+			f.emit(stream.Waiting, "", waitsFor(l))
 		}
 	case *stream.Result:
 		f.result = l
 	}
+}
+
+// waitsFor says what a child waits for, and where that is long until when.
+func waitsFor(w *stream.Wait) string {
+	wait := time.Duration(w.WaitMS) * time.Millisecond
+	if wait < time.Minute {
+		return w.Reason
+	}
+	return w.Reason + " until " + time.Now().Add(wait).Format("15:04")
 }
 
 func (f *follower) report(phase string) { f.emit(phase, "", "") }

@@ -28,6 +28,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/stream"
@@ -46,6 +47,11 @@ type Options struct {
 
 	Closing convstore.Budget        // amounts set aside for the last call of the caller's own model
 	Priced  func(model string) bool // whether the price of a model is known; nil = of none
+
+	// Down says why a model cannot be asked; nil = nothing is known against it. A nil function says
+	// that of all. It must not use the store.
+	Down      func(model string) error
+	WaitLimit time.Duration // longest wait of a sub-agent for a limit to reset; 0 = the usual one
 
 	Replayed bool // whether a recording answers in sub-agents too
 
@@ -119,6 +125,7 @@ type Delegator struct {
 	slots    *treeSlots
 	runner   *runner
 	placed   atomic.Int64 // calls that were admitted so far
+	said     sync.Map     // texts of refusals of models that cannot be asked, which are said once
 	recalled sync.Map     // ids of calls that were answered from a run that had ended
 }
 
@@ -182,11 +189,11 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.ledger = &ledger{
 		scope: o.Scope, replayed: o.Replayed, warn: o.Warn, log: o.Log,
-		caller: Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced},
+		caller: Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Down: o.Down},
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, record: o.Record, place: o.Place, priced: o.Priced,
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, record: o.Record, place: o.Place, priced: o.Priced, waitLimit: o.WaitLimit,
 		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
 	}
 	return d, nil

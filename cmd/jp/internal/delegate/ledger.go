@@ -122,6 +122,16 @@ func (l *ledger) cancel(ctx context.Context, res *convstore.Reservation) {
 	_ = l.settle(ctx, res, &ending{State: convstore.StateCancelled, Reason: "never started"})
 }
 
+// withdraw removes a reservation, with the conversation that was made for it.
+func (l *ledger) withdraw(ctx context.Context, res *convstore.Reservation) error {
+	err := l.scope.Withdraw(context.WithoutCancel(ctx), res, convstore.Outcome{State: convstore.StateRefused, Reason: "never started", Ended: time.Now()})
+	if err != nil {
+		l.warn("delegation %s: %v", res.Child.ID, err)
+		_ = res.Release()
+	}
+	return err
+}
+
 // calls returns how many delegations were reserved.
 func (l *ledger) calls() int {
 	l.mu.Lock()

@@ -72,7 +72,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
-			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account()}, Log: log, Subagents: o.subagents,
+			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.waitLimit}, Log: log, Subagents: o.subagents,
 			Title: r.Title, Change: o.change, Priced: o.runner.priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.checkpoint,
 			Models: o.runner.models(ctx, o.below), Record: o.runner.record(o.below),
 		})

@@ -27,6 +27,7 @@ const (
 	CodeCost     Code = "cost"
 	CodeCalls    Code = "calls"
 	CodeChildren Code = "children"
+	CodeProvider Code = "provider"
 )
 
 // Refusal is a no of the rule. The same state gives the same bytes: nothing in it changes from run
@@ -35,6 +36,7 @@ type Refusal struct {
 	Code Code
 	Text string
 	Hint string // advice for a person; "" = none
+	Why  string // what is wrong with the provider; set with CodeProvider
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("refused (%s): %s", r.Code, r.Text) }
@@ -135,8 +137,9 @@ type Tool struct {
 type Caller struct {
 	Tools   []string // tools that it holds
 	Limits  Limits
-	Closing convstore.Budget        // amounts set aside for its own last call; nil = none
-	Priced  func(model string) bool // whether the price of a model is known; nil = of none
+	Closing convstore.Budget         // amounts set aside for its own last call; nil = none
+	Priced  func(model string) bool  // whether the price of a model is known; nil = of none
+	Down    func(model string) error // why a model cannot be asked; nil = nothing is known against any
 }
 
 // Verdict is the answer of the rule to one ask: the child to run, or why not.
@@ -154,6 +157,9 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	vs := make([]Verdict, len(asks))
 	for i, a := range asks {
 		if vs[i].Child, vs[i].Err = draft(s, c, a); vs[i].Err == nil {
+			vs[i].Err = c.down(a)
+		}
+		if vs[i].Err == nil {
 			vs[i].Err = a.known(s, &vs[i].Child)
 		}
 		if vs[i].Err == nil {
@@ -182,6 +188,34 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 		}
 		return vs
 	}
+}
+
+// down refuses a new sub-agent none of whose models can be asked. Those of one that is continued are
+// in its stored config, which the runner reads.
+func (c Caller) down(a Ask) error {
+	if a.ID != 0 {
+		return nil
+	}
+	return c.allDown(append([]string{a.Profile.Model}, a.Profile.Others...))
+}
+
+// allDown refuses a sub-agent with these models if none of them can be asked.
+func (c Caller) allDown(models []string) error {
+	if c.Down == nil || len(models) == 0 {
+		return nil
+	}
+	for _, m := range models[1:] {
+		if c.Down(m) == nil {
+			return nil
+		}
+	}
+	model := models[0]
+	why := c.Down(model)
+	if why == nil {
+		return nil
+	}
+	text := fmt.Sprintf("the model %s cannot be asked now: %v; no more sub-agents with it are started", model, why)
+	return &Refusal{Code: CodeProvider, Text: text + ". Use a profile with another model, or finish with what there is", Why: text}
 }
 
 // draft applies depth, tool and profile. It makes the child, without the amounts of its grant.

@@ -97,8 +97,15 @@ func reuse(ctx context.Context, v convstore.View, a convstore.Answer) (outcome, 
 	return o, nil
 }
 
-// showDenied shows a delegation that was not begun. It has no conversation.
+// showDenied shows a delegation that was not begun. It has no conversation. In the batch of a person
+// it is said once that a model cannot be asked.
 func (d *Delegator) showDenied(a admission) {
+	if no := (*Refusal)(nil); a.ofPerson && errors.As(a.err, &no) && no.Code == CodeProvider {
+		if _, said := d.said.LoadOrStore(no.Why, true); !said {
+			d.ledger.warn("%s", no.Why)
+		}
+		return
+	}
 	l := &stream.Delegation{
 		Phase: stream.Ended, ParentID: d.scope.Caller().String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
 		Status: string(convstore.StateError), Reason: a.err.Error(), Place: a.place,

@@ -29,7 +29,7 @@ type Error struct {
 	Provider   string // name in the model id, "" = none was reached
 	Kind       Kind
 	Status     int           // of HTTP, 0 = there was none
-	RetryAfter time.Duration // what the provider asked for, 0 = nothing
+	RetryAfter time.Duration // wait that the provider asked for, or until its limit resets; 0 = it said nothing
 	Message    string        // message of ours in lowercase, or the provider's own words
 	Hint       string        // see Advice; "" = none
 	Final      bool          // whether repeating the same request is pointless
@@ -76,4 +76,41 @@ func (e *Error) Temporary() bool {
 		return true
 	}
 	return false
+}
+
+// usualLimit is the longest wait for a provider where nobody sets another.
+const usualLimit = 2 * time.Minute
+
+// Lasting reports whether a request to the same endpoint is pointless for longer than limit, 0 = 2
+// min: the key, the account or the model is wrong, or the provider states a reset after that time.
+func (e *Error) Lasting(limit time.Duration) bool {
+	if limit <= 0 {
+		limit = usualLimit
+	}
+	switch e.Kind {
+	case KindAuth, KindUnknownModel:
+		return true
+	case KindQuota:
+		return e.RetryAfter <= 0 || e.RetryAfter > limit
+	case KindRateLimit, KindOverloaded:
+		return e.RetryAfter > limit
+	}
+	return false
+}
+
+// passing reports whether the same request may succeed after a wait of at most limit.
+func (e *Error) passing(limit time.Duration) bool {
+	return (e.Temporary() || e.Kind == KindQuota && e.RetryAfter > 0) && !e.Lasting(limit)
+}
+
+// withReset returns the error with a hint where the provider states when its limit resets, which is
+// too late.
+func (e *Error) withReset(limit time.Duration) *Error {
+	if e.RetryAfter <= 0 || e.RetryAfter >= mostReset || !e.Lasting(limit) || e.Kind == KindAuth || e.Kind == KindUnknownModel {
+		return e
+	}
+	late := *e
+	wait := e.RetryAfter.Round(time.Second)
+	late.Hint = fmt.Sprintf("the limit resets in %s: `--wait-limit %dh` waits for that", wait, int64((wait+time.Hour-1)/time.Hour))
+	return &late
 }

@@ -3,7 +3,6 @@ package model
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -67,12 +66,13 @@ func word(v any) string {
 // statusError returns the *Error of an HTTP response with an error status.
 func (c Config) statusError(status int, header http.Header, body []byte) *Error {
 	p := parseErrorBody(body)
-	e := &Error{Provider: c.Name, Status: status, Message: c.Clean(p.message), RetryAfter: retryAfter(header, time.Now())}
+	e := &Error{Provider: c.Name, Status: status, Message: c.Clean(p.message)}
 	if e.Message == "" {
 		e.Message = strings.ToLower(http.StatusText(status))
 	}
 	e.Kind = statusKind(status)
 	c.refine(e, p)
+	e.RetryAfter = resetOf(e.Kind, header, p.message, time.Now())
 	// Both vendors send this where repeating cannot help.
 	if header.Get("X-Should-Retry") == "false" {
 		e.Final = true
@@ -92,6 +92,7 @@ func (c Config) StreamError(body []byte) *Error {
 		e.Status, e.Kind = status, statusKind(status)
 	}
 	c.refine(e, p)
+	e.RetryAfter = resetOf(e.Kind, nil, p.message, time.Now())
 	return e
 }
 
@@ -148,8 +149,11 @@ func (c Config) refine(e *Error, p problem) {
 		}
 		break
 	}
-	if e.Kind == KindBadRequest && outOfWindow(p.message) {
+	switch {
+	case e.Kind == KindBadRequest && outOfWindow(p.message):
 		e.Kind = KindContext
+	case e.Kind == KindBadRequest && outOfCredit(p.message):
+		e.Kind = KindQuota
 	}
 	switch e.Kind {
 	case KindAuth:
@@ -183,28 +187,10 @@ func outOfWindow(message string) bool {
 	return false
 }
 
-// retryAfter reads Retry-After-Ms and Retry-After, the latter as seconds or as a date. 0 means that
-// there is none, or none that makes sense.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	const most = 24 * time.Hour
-	parse := func(s string, unit time.Duration) (time.Duration, bool) {
-		n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-		if err != nil || math.IsNaN(n) || n < 0 {
-			return 0, false
-		}
-		return time.Duration(math.Min(n*float64(unit), float64(most))), true
-	}
-	if d, ok := parse(h.Get("Retry-After-Ms"), time.Millisecond); ok {
-		return d
-	}
-	s := h.Get("Retry-After")
-	if d, ok := parse(s, time.Second); ok {
-		return d
-	}
-	if t, err := http.ParseTime(s); err == nil {
-		return min(max(t.Sub(now), 0), most)
-	}
-	return 0
+// outOfCredit reports whether an error is about what the account may spend, in the words of Anthropic,
+// which has no code for it.
+func outOfCredit(message string) bool {
+	return strings.HasPrefix(message, "You have reached your specified API usage limits") || strings.HasPrefix(message, "Your credit balance is too low")
 }
 
 // maxMessage is the most bytes of a provider's words in an error.

@@ -13,7 +13,7 @@ type RetryOptions struct {
 	Attempts int           // most attempts; 0 = 6, 1 = no repetition
 	Base     time.Duration // wait before the second attempt, doubled each time; 0 = 1 s
 	Max      time.Duration // longest wait of our own; 0 = 60 s
-	// longest wait that a provider may ask for; longer ones are shortened; 0 = 2 min
+	// longest wait that a provider may ask for; a longer one ends the call; 0 = 2 min
 	MaxAfter time.Duration
 
 	// gate for all who share a limit; nil = each waits by itself
@@ -54,17 +54,18 @@ type Pass struct {
 	Open bool          // whether the gate was open
 }
 
-// Retry returns s with repetition. An *Error that is Temporary is not yielded: after a wait the
-// request is sent again. Request.Waits is called before the wait and Request.Again after it, so
+// Retry returns s with repetition. An *Error that is Temporary, or of a quota whose reset the
+// provider states, is not yielded: after a wait the request is sent again. Request.Waits is called before the wait and Request.Again after it, so
 // that a request is in the caller's account exactly while it is on its way. The next attempt begins
 // the reply again: parts of the failed one that were passed on no longer count.
 //
 // Where a provider says how long to wait, Retry waits as long, and a little longer, so that
 // processes that failed together do not come back together. Otherwise the wait grows from attempt
-// to attempt. Where the wait would outlast the context's deadline the error is yielded at once.
+// to attempt. Where the wait would be longer than MaxAfter, or outlast the context's deadline, the
+// error is yielded at once.
 //
 // With a Gate every attempt enters it, the first one too. Where a limit was met (KindRateLimit,
-// KindOverloaded) the request waits there. It may wait longer than Notice was given, because others
+// KindOverloaded) the request waits there, if that is not for longer than a gate holds it back. It may wait longer than Notice was given, because others
 // wait too.
 //
 // Request.Waits gets the usage of a failed attempt. That of the last attempt is the usage of the
@@ -80,7 +81,7 @@ func Retry(s Stream, o RetryOptions) Stream {
 		o.Max = 60 * time.Second
 	}
 	if o.MaxAfter <= 0 {
-		o.MaxAfter = 2 * time.Minute
+		o.MaxAfter = usualLimit
 	}
 	if o.Notice == nil {
 		o.Notice = func(context.Context, Retrying) {}
@@ -140,6 +141,9 @@ func Retry(s Stream, o RetryOptions) Stream {
 						continue
 					}
 				}
+				if late := (*Error)(nil); errors.As(a.err, &late) {
+					a.err = late.withReset(o.MaxAfter)
+				}
 				if a.usage.Usage == nil || yield(a.usage, nil) {
 					yield(Part{}, a.err)
 				}
@@ -188,7 +192,8 @@ func (o RetryOptions) limited(p Pass, n int, err error) bool {
 	if !errors.As(err, &e) || !e.Temporary() || e.Kind != KindRateLimit && e.Kind != KindOverloaded {
 		return false
 	}
-	return o.Gate.Limited(p, o.wait(n, e))
+	wait := o.wait(n, e)
+	return o.Gate.Limited(p, wait) && wait <= usualLimit+usualLimit/10
 }
 
 // noGate is a gate that is always open.
@@ -268,7 +273,7 @@ func (r Request) again(ctx context.Context) (Request, error) {
 
 // again decides whether to repeat the request that failed with e, and after how long; nil = no.
 func (o RetryOptions) again(ctx context.Context, n int, a attempt) (wait time.Duration, e *Error) {
-	if n >= o.Attempts || ctx.Err() != nil || !errors.As(a.err, &e) || !e.Temporary() {
+	if n >= o.Attempts || ctx.Err() != nil || !errors.As(a.err, &e) || !e.passing(o.MaxAfter) {
 		return 0, nil
 	}
 	wait = o.wait(n, e)
@@ -291,17 +296,18 @@ func (o RetryOptions) wait(n int, e *Error) time.Duration {
 	return d/2 + time.Duration(o.Rand()*float64(d/2))
 }
 
-// Sleep waits for d, or for the end of the context, whose cause it then returns.
+// Sleep waits for d, or for the end of the context, whose cause it then returns. Time in which the
+// machine sleeps counts, within half a minute.
 func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
+	const look = 30 * time.Second
+	for end := time.Now().Round(0).Add(d); d > 0; d = end.Sub(time.Now().Round(0)) {
+		t := time.NewTimer(min(d, look))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return nil
 }

@@ -38,7 +38,7 @@ func (j *journal) Limited(p Pass, wait time.Duration) bool {
 }
 
 func TestRetryThroughGate(t *testing.T) {
-	limit := &Error{Kind: KindRateLimit, Status: 429, RetryAfter: time.Hour}
+	limit, long := &Error{Kind: KindRateLimit, Status: 429, RetryAfter: time.Minute}, &Error{Kind: KindRateLimit, Status: 429, RetryAfter: time.Hour}
 	broken := &Error{Kind: KindNetwork}
 	closed := &Error{Kind: KindRateLimit, Final: true, Message: "closed"}
 	for _, tt := range []struct {
@@ -50,19 +50,21 @@ func TestRetryThroughGate(t *testing.T) {
 		err    error
 	}{
 		{"limit", journal{usable: true, wait: 3 * time.Second}, []step{fails(limit)},
-			[]string{"enter 1", "limited 1 2m0s", "waits 1 3s rate_limit (429)", "enter 2", "goes", "heard 2"}, 0, nil},
+			[]string{"enter 1", "limited 1 1m0s", "waits 1 3s rate_limit (429)", "enter 2", "goes", "heard 2"}, 0, nil},
 		{"a gate that cannot", journal{}, []step{fails(limit)},
-			[]string{"enter 1", "limited 1 2m0s", "waits 1 2m0s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
+			[]string{"enter 1", "limited 1 1m0s", "waits 1 1m0s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
+		{"a limit that no gate holds for", journal{usable: true}, []step{fails(long)},
+			[]string{"enter 1", "limited 1 1h0m0s", "waits 1 1h0m0s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
 		{"no limit", journal{usable: true}, []step{fails(broken)},
 			[]string{"enter 1", "waits 1 500ms network", "goes", "enter 2", "heard 2"}, 1, nil},
-		{"held back", journal{usable: true, refuse: closed}, []step{fails(limit)}, []string{"enter 1", "limited 1 2m0s"}, 0, closed},
-		{"a limit in the middle", journal{usable: true}, []step{text("half"), fails(limit)}, []string{"enter 1", "heard 1", "limited 1 2m0s"}, 0, limit},
+		{"held back", journal{usable: true, refuse: closed}, []step{fails(limit)}, []string{"enter 1", "limited 1 1m0s"}, 0, closed},
+		{"a limit in the middle", journal{usable: true}, []step{text("half"), fails(limit)}, []string{"enter 1", "heard 1", "limited 1 1m0s"}, 0, limit},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := play(tt.first, []step{text("x"), done})
 			sleeps := 0
 			_, err := drain(t.Context(), Retry(s, RetryOptions{
-				Gate: &tt.gate, Rand: func() float64 { return 0 },
+				Gate: &tt.gate, MaxAfter: 2 * time.Hour, Rand: func() float64 { return 0 },
 				Notice: func(_ context.Context, r Retrying) {
 					tt.gate.said = append(tt.gate.said, fmt.Sprintf("waits %d %v %v", r.Attempt, r.Wait, r.Err))
 				},

@@ -83,7 +83,12 @@ func TestRetryWaits(t *testing.T) {
 		{name: "told", first: &Error{Kind: KindRateLimit, RetryAfter: 7 * time.Second}, times: 2, want: []time.Duration{7e9, 7e9}},
 		{name: "told, jitter", first: &Error{Kind: KindRateLimit, RetryAfter: 10 * time.Second}, times: 1, rand: 0.5,
 			want: []time.Duration{10.5e9}},
-		{name: "told too much", first: &Error{Kind: KindRateLimit, RetryAfter: time.Hour}, times: 1, want: []time.Duration{120e9}},
+		{name: "told too much", first: &Error{Kind: KindRateLimit, RetryAfter: time.Hour}, times: 1, fails: true},
+		{name: "told as much as may be", options: RetryOptions{MaxAfter: 6 * time.Hour}, first: &Error{Kind: KindRateLimit, RetryAfter: 5 * time.Hour}, times: 1,
+			want: []time.Duration{5 * time.Hour}},
+		{name: "quota", first: &Error{Kind: KindQuota}, times: 1, fails: true},
+		{name: "quota with a reset", options: RetryOptions{MaxAfter: 6 * time.Hour}, first: &Error{Kind: KindQuota, RetryAfter: time.Hour}, times: 1,
+			want: []time.Duration{time.Hour}},
 		{name: "not temporary", first: denied, times: 1, fails: true},
 		{name: "final", first: &Error{Kind: KindServer, Final: true}, times: 1, fails: true},
 	}
@@ -100,7 +105,7 @@ func TestRetryWaits(t *testing.T) {
 				tt.options.Notice = func(_ context.Context, r Retrying) { told = append(told, r.Wait.Round(time.Millisecond)) }
 				start := time.Now()
 				_, err := drain(t.Context(), Retry(s, tt.options))
-				if (err != nil) != tt.fails || tt.fails && err != error(tt.first) {
+				if (err != nil) != tt.fails || tt.fails && err.Error() != tt.first.Error() {
 					t.Errorf("error = %v", err)
 				}
 				if !reflect.DeepEqual(told, tt.want) {

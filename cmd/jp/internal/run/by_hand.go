@@ -88,7 +88,7 @@ func (env *Env) standOf(ctx context.Context, id convstore.ID, ds, flags []profil
 	if r, err = profiles.Resolve(src, nil, flags); err != nil {
 		return st, nil, err
 	}
-	st.Caller.Limits, st.Caller.Priced = LimitsOf(r.Config), env.Priced(r.Config)
+	st.Caller.Limits, st.Caller.Priced = env.LimitsOf(r.Config), env.Priced(r.Config)
 	st.Scope, err = st.store.Below(ctx, id)
 	return st, r, err
 }
@@ -219,13 +219,19 @@ func lifeOf(cfg profiles.Config) convstore.Budget {
 	return convstore.Budget{Tokens: cfg.Delegation.MaxLifeTokens, CostNano: cfg.Delegation.MaxLifeNano}
 }
 
-func LimitsOf(cfg profiles.Config) delegate.Limits {
+// LimitsOf returns the limits of delegation in a config. Where this process waits for resets, its
+// sub-agents have that much more time: the wait counts.
+func (env *Env) LimitsOf(cfg profiles.Config) delegate.Limits {
 	depth := 1
 	if cfg.Delegation.MaxDepth != nil {
 		depth = *cfg.Delegation.MaxDepth
 	}
+	timeout := cfg.Delegation.Timeout
+	if timeout > 0 {
+		timeout += env.WaitLimit
+	}
 	return delegate.Limits{
 		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren, MaxParallel: cfg.Delegation.MaxParallel,
-		Share: cfg.Delegation.BudgetInheritance, Timeout: cfg.Delegation.Timeout, Expire: cfg.Delegation.Expire, Profiles: cfg.Delegation.Profiles,
+		Share: cfg.Delegation.BudgetInheritance, Timeout: timeout, Expire: cfg.Delegation.Expire, Profiles: cfg.Delegation.Profiles,
 	}
 }

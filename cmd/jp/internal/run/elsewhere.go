@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
@@ -27,6 +28,11 @@ type far struct {
 // LauncherFlag is the flag with which a person chooses where sub-agents run.
 func LauncherFlag(name *command.Maybe[string]) *command.Option {
 	return command.String(name, "launcher", "LAUNCHER", `start all sub-agents of this run by a launcher of your config; "" starts them here`)
+}
+
+// WaitFlag is the flag with which a person lets a run wait for a limit of a provider to reset.
+func WaitFlag(limit *command.Maybe[time.Duration]) *command.Option {
+	return command.Duration(limit, "wait-limit", "DURATION", "wait up to DURATION for a limit of a provider to reset (default: 2m)")
 }
 
 // choose starts all sub-agents by the launcher of a flag, if that is given.

@@ -22,6 +22,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
@@ -47,13 +48,23 @@ type Env struct {
 	// Serve carries out a command line of a jp inside a tool and returns its exit status.
 	Serve func(ctx context.Context, g Guest, r call.Request) int
 
+	// WaitLimit is the longest wait for a limit of a provider to reset; 0 = the usual one.
+	WaitLimit time.Duration
+
 	client func() *http.Client // connections to models
+	broken *model.Breaker      // what cannot be asked
 	owner  *wire.Conn          // connection of a delegated run; nil = this process is its own owner
 }
 
 // New returns the Env of a workspace.
 func New(con *console.Console, ws *workspace.Workspace) *Env {
-	return &Env{Con: con, WS: ws, Servers: servers.New(con, ws), client: sync.OnceValue(model.NewClient)}
+	return &Env{Con: con, WS: ws, Servers: servers.New(con, ws), client: sync.OnceValue(model.NewClient), broken: &model.Breaker{}}
+}
+
+// WaitFor sets the longest wait for a limit of a provider to reset; 0 = the usual one.
+func (env *Env) WaitFor(limit time.Duration) {
+	env.WaitLimit = min(limit, 366*24*time.Hour)
+	env.broken.Limit = env.WaitLimit
 }
 
 // Implicit resolves the layers that no flag names. The result is the config of a new conversation,

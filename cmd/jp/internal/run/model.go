@@ -42,13 +42,22 @@ func (env *Env) Model(ctx context.Context, cfg profiles.Config, id string, w Wai
 			return nil, model.Info{}, err
 		}
 		r := cfg.Assistant.Request
-		retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Gate: m.Gate, Notice: w.Begin, Goes: w.End}
+		retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, MaxAfter: env.waitFor(cfg, id), Gate: m.Gate, Notice: w.Begin, Goes: w.End}
 		return model.Retry(m.Stream, spans.Retries(retry)), m.Info, nil
 	})
 	if err != nil {
 		return nil, info, err
 	}
 	return spans.Model(s, info), info, nil
+}
+
+// waitFor returns the longest wait for a model whose limit resets; 0 = the usual one. Where another
+// model may answer in its place, that is better than a long wait.
+func (env *Env) waitFor(cfg profiles.Config, id string) time.Duration {
+	if ids, _, err := cfg.RequireModels(); err == nil && slices.Contains(ids, id) && id != ids[len(ids)-1] {
+		return 0
+	}
+	return env.WaitLimit
 }
 
 // attempts opens a model whose requests are made once each.
@@ -75,7 +84,7 @@ func (env *Env) attempts(ctx context.Context, cfg profiles.Config, id string, p 
 	if info.Local && idle > 0 {
 		limits.First = max(idle, 5*time.Minute) // a server may load the model before its first answer
 	}
-	m = wire.Model{Info: info, Stream: model.Count(model.Limit(s, limits))}
+	m = wire.Model{Info: info, Stream: env.broken.Watch(info, model.Count(model.Limit(s, limits)))}
 	if dir := env.Con.StateDir(); dir != "" && info.Account != (model.Account{}) {
 		m.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.Con.Warn("%v", err) })
 	}
@@ -138,6 +147,8 @@ func (s site) open(ctx context.Context, of delegate.Below) (list []wire.Model) {
 			opened, err := s.env.attempts(ctx, r.Config, id, p)
 			if m.Err = err; err == nil {
 				m = opened
+			} else {
+				s.env.broken.Failed(m.Info, err)
 			}
 		}
 		list = append(list, m)
@@ -211,6 +222,21 @@ func PriceOf(p profiles.Price) model.Price {
 type Waits struct {
 	Begin func(context.Context, model.Retrying)
 	End   func(context.Context)
+}
+
+// down returns a function that says why a model cannot be asked; nil = nothing is known against it.
+func (env *Env) down(cfg profiles.Config) func(id string) error {
+	p := env.Providers(cfg)
+	return func(id string) error {
+		info, err := model.Lookup(id, p)
+		if err != nil {
+			return nil // the run says it
+		}
+		if e := env.broken.Down(info); e != nil {
+			return e
+		}
+		return nil
+	}
 }
 
 // Priced returns a function that reports whether the price of a model is known.

@@ -8,24 +8,34 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
 )
 
 // Waits shows what the model of this run waits for: on the terminal, and as a line for a program.
 func (s *Show) Waits() run.Waits {
+	var counts *term.Progress // countdown of the wait; nil = none
 	return run.Waits{
 		Begin: func(_ context.Context, r model.Retrying) {
 			s.Aside(func() { s.con.Note("%s", waitText(r)) })
+			if s.tree != nil && r.Wait >= countsDown {
+				s.con.Progress.End()
+				s.con.IO, counts = s.con.IO.Countdown("waiting; Ctrl-C stops, and the run can be resumed", r.Wait, term.ProgressOptions{})
+			}
 			if s.lines != nil {
 				s.write(&stream.Wait{ConversationID: s.run.Conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}
 		},
 		End: func(context.Context) {
+			counts.End()
 			if s.lines != nil {
 				s.write(&stream.Wait{ConversationID: s.run.Conv.ID.String()})
 			}
 		},
 	}
 }
+
+// countsDown is the shortest wait for which a countdown is shown.
+const countsDown = 10 * time.Second
 
 func waitReason(r model.Retrying) string {
 	if r.Err == nil {
@@ -39,6 +49,9 @@ func waitText(r model.Retrying) string {
 	wait := r.Wait.Round(100 * time.Millisecond)
 	if r.Err == nil {
 		return fmt.Sprintf("the provider limits requests; waiting at least %s", wait)
+	}
+	if r.Wait > time.Hour {
+		return fmt.Sprintf("%v; trying again in %s, at %s", r.Err, wait.Round(time.Second), time.Now().Add(r.Wait).Format("Mon 15:04"))
 	}
 	return fmt.Sprintf("%v; trying again in %s", r.Err, wait)
 }

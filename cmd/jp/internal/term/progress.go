@@ -17,6 +17,7 @@ type Progress struct {
 	width int
 	now   func() time.Time
 	begun time.Time
+	until time.Time // end of what takes so long; zero = not known
 	stop  chan struct{}
 
 	mu    sync.Mutex
@@ -33,6 +34,15 @@ type ProgressOptions struct {
 // Progress begins a Progress, and returns s in the form to use until it ends. The Progress is nil
 // where nothing can be drawn on stderr.
 func (s *IO) Progress(label string, o ProgressOptions) (*IO, *Progress) {
+	return s.progress(label, 0, o)
+}
+
+// Countdown is Progress for a wait whose length is known: the line says what is left of it.
+func (s *IO) Countdown(label string, wait time.Duration, o ProgressOptions) (*IO, *Progress) {
+	return s.progress(label, wait, o)
+}
+
+func (s *IO) progress(label string, wait time.Duration, o ProgressOptions) (*IO, *Progress) {
 	if !s.draws() {
 		return s, nil
 	}
@@ -40,6 +50,9 @@ func (s *IO) Progress(label string, o ProgressOptions) (*IO, *Progress) {
 		o.Now = time.Now
 	}
 	p := &Progress{err: s.Err, label: Line(label), width: s.Width, now: o.Now, begun: o.Now(), stop: make(chan struct{})}
+	if wait > 0 {
+		p.until = p.begun.Round(0).Add(wait) // by the clock on the wall: the machine may sleep
+	}
 	tick, done := o.Tick, func() {}
 	if tick == nil {
 		ticker := time.NewTicker(time.Second)
@@ -81,7 +94,14 @@ func (p *Progress) draw() {
 	if p.ended {
 		return
 	}
-	text := fmt.Sprintf("jp: %s: %s", p.label, Elapsed(p.now().Sub(p.begun).Truncate(time.Second)))
+	took := p.now().Sub(p.begun)
+	if !p.until.IsZero() {
+		took = max(p.until.Sub(p.now().Round(0)), 0)
+	}
+	text := fmt.Sprintf("jp: %s: %s", p.label, Elapsed(took.Truncate(time.Second)))
+	if !p.until.IsZero() {
+		text += " left"
+	}
 	if p.width > 1 {
 		text = Cut(text, p.width-1, false)
 	}

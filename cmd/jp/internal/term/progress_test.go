@@ -51,6 +51,24 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestCountdown: a line that says what is left, and no less than nothing.
+func TestCountdown(t *testing.T) {
+	err := &slate{wrote: make(chan struct{}, 100)}
+	now := time.Unix(100, 0)
+	tick := make(chan time.Time)
+	_, p := (&IO{Out: &bytes.Buffer{}, Err: err, ErrTTY: true}).Countdown("waiting", 6*time.Hour, ProgressOptions{Now: func() time.Time { return now }, Tick: tick})
+	for _, later := range []time.Duration{time.Minute, 5*time.Hour + 58*time.Minute, time.Hour} {
+		now = now.Add(later)
+		tick <- now
+		<-err.wrote
+	}
+	p.End()
+	want := "\rjp: waiting: 5h59m left\x1b[K" + "\rjp: waiting: 1m00s left\x1b[K" + "\rjp: waiting: 0.0s left\x1b[K" + "\r\x1b[K"
+	if got := err.b.String(); got != want {
+		t.Errorf("stderr %q, want %q", got, want)
+	}
+}
+
 // TestProgressBehindFile: an answer that goes into a file does not end the line, one that goes
 // elsewhere does.
 func TestProgressBehindFile(t *testing.T) {

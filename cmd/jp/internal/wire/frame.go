@@ -77,6 +77,7 @@ type Start struct {
 	Blank        bool                   `json:"blank"`  // whether it has no events
 	Account      convstore.Account      `json:"account"`
 	Models       []Known                `json:"models"`
+	WaitLimit    time.Duration          `json:"wait_limit,omitempty"` // longest wait for a reset; 0 = the usual one
 }
 
 // conversation is a Conversation with all its fields. Its own JSON is that of listings.

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -50,6 +51,7 @@ type options struct {
 	lines    bool
 	retry    command.Maybe[int]
 	launcher command.Maybe[string]
+	wait     command.Maybe[time.Duration]
 	tape     record.Options
 
 	reuse       bool
@@ -91,6 +93,8 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			"given again and says so (reused); see jp query --help. Nothing is asked or paid then.\n\n" +
 			"Status 0: all are ok. 7: all others were stopped at a limit. 6: all were refused. 1: " +
 			"any other end.\n\n" +
+			"If a provider refuses the key, the account or the model, no more lines start that " +
+			"would ask it. Their rows are queued, and the status is 8. --resume runs them.\n\n" +
 			"The first Ctrl-C stops what runs and keeps what is done. To continue, give the same " +
 			"queries on stdin and --resume with the output so far or the id of the batch's " +
 			"conversation. Lines that were ok do not run again; their rows are repeated, so the " +
@@ -112,13 +116,14 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			command.Bool(&o.lines, "lines", "every line of stdin is a query as it is, not JSON"),
 			command.String(&o.schema, "schema", "SCHEMA", "JSON schema that the answer of each line without its own must match, or @FILE with one"),
 			command.Int(&o.retry, "retry", "N", 0, "how often a line is tried again that failed for a passing reason (default: 0)"),
+			run.WaitFlag(&o.wait),
 			run.LauncherFlag(&o.launcher),
 			command.Bool(&o.reuse, "reuse", "give answers that are in the store from before, as with jp query --reuse"),
 			command.String(&o.reduce, "reduce", "PROFILE", "agent profile that makes one answer of all, which is the last row"),
 			command.String(&o.reduceQuery, "reduce-query", "TEXT", "what it is to make of the answers"),
 			command.String(&o.resume, "resume", "FILE", "earlier output of this batch, or the id of its conversation: what it answered does not run again"),
 		}, record.Flags(&o.tape)...),
-		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
+		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
 			`git ls-files | sed 's/^/Review /' | jp batch -c agent/reviewer --lines > reviews.jsonl`,
@@ -172,6 +177,7 @@ func start(ctx context.Context, env *run.Env, o options) error {
 	if env.Con.IO.InTTY {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
+	env.WaitFor(o.wait.Value)
 	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
 		what, err := o.reduction()
 		if err == nil && o.schema.Set {
@@ -266,6 +272,7 @@ type batch struct {
 	limited  int // lines that were stopped at a limit, or refused because of one
 	refused  int // lines that policy refused
 	failed   int
+	queued   int // lines that were not begun, because their model cannot be asked
 
 	what    *delegate.Reduction // nil = none
 	inputs  []delegate.Input    // what it reads
@@ -343,7 +350,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	if !cfg.Delegation.Enabled {
 		return nil, exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
-	scope, caller := convstore.Scope{}, delegate.Caller{Tools: []string{"jp_batch_query"}, Limits: run.LimitsOf(cfg)}
+	scope, caller := convstore.Scope{}, delegate.Caller{Tools: []string{"jp_batch_query"}, Limits: b.env.LimitsOf(cfg)}
 	var err error
 	if b.o.rootID.Set {
 		var root convstore.ID
@@ -565,6 +572,8 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 		b.limited++
 	case slices.Contains([]delegate.Code{delegate.CodeCalls, delegate.CodeChildren, delegate.CodeTokens, delegate.CodeCost}, r.Code):
 		b.limited++
+	case r.Code == delegate.CodeProvider:
+		b.queued++
 	case r.Code != "":
 		b.refused++
 	default:
@@ -580,7 +589,7 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 func (b *batch) cameTo() convstore.TurnEnd {
 	end := convstore.TurnEnd{State: convstore.StateOK}
 	switch {
-	case b.failed+b.refused > 0, b.unreduced():
+	case b.failed+b.refused+b.queued > 0, b.unreduced():
 		end.State, end.Reason = convstore.StateError, b.summary()
 	case b.limited > 0, b.reduced == convstore.StatePartial:
 		end.State, end.Reason = convstore.StatePartial, b.summary()
@@ -594,7 +603,7 @@ func (b *batch) summary() string {
 	for _, p := range []struct {
 		n    int
 		text string
-	}{{b.limited, "stopped at a limit"}, {b.refused, "refused"}, {b.failed, "failed"}} {
+	}{{b.limited, "stopped at a limit"}, {b.refused, "refused"}, {b.failed, "failed"}, {b.queued, "queued"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
@@ -614,6 +623,9 @@ func (b *batch) verdict(caller convstore.ID) error {
 	switch {
 	case b.ok == b.in.read && (b.reduced == "" || b.reduced == convstore.StateOK):
 		return nil
+	case b.queued > 0:
+		f.Code, f.Status = "provider", exit.Provider
+		f.Hint = "to continue, give the same queries to: " + b.again(caller)
 	case b.refused == b.in.read:
 		f.Code, f.Status = "refused", exit.Refused
 	case b.failed+b.refused > 0 || b.unreduced():

@@ -108,7 +108,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		return exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	names := []string{"jp_query", "jp_batch_query"}
-	caller := delegate.Caller{Tools: names, Limits: run.LimitsOf(cfg)}
+	caller := delegate.Caller{Tools: names, Limits: s.env.LimitsOf(cfg)}
 	var scope convstore.Scope
 	if o.rootID.Set {
 		root, err := s.env.WS.Target(ctx, o.rootID.Value)

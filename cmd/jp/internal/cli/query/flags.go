@@ -46,6 +46,7 @@ type options struct {
 	subTokens  command.Maybe[*int64] // limit of all sub-agents of a session
 	subCost    command.Maybe[*int64]
 	launcher   command.Maybe[string]
+	wait       command.Maybe[time.Duration]
 	print      bool
 	reuse      bool
 	schema     command.Maybe[string]
@@ -126,6 +127,7 @@ func (o *options) flags() []*command.Option {
 		),
 		command.Group("limits",
 			command.Duration(&o.timeout, "timeout", "DURATION", "stop the run after DURATION"),
+			run.WaitFlag(&o.wait),
 			command.Int(&o.maxTurns, "max-turns", "N", 0, "number of tool rounds that this turn may take"),
 			command.Tokens(&o.maxTokens, "max-tokens", "tokens that the whole run may use, sub-agents included"),
 			command.Cost(&o.maxCost, "max-cost", "US dollars that the whole run may cost, sub-agents included").Alias("max-budget-usd"),
@@ -180,6 +182,7 @@ func (o *options) limits() (line string) {
 		return text
 	}
 	add(o.timeout.Set, "timeout "+o.timeout.Value.String())
+	add(o.wait.Set, "wait-limit "+o.wait.Value.String())
 	add(o.maxTurns.Set, "max-turns "+strconv.Itoa(o.maxTurns.Value))
 	add(o.maxTokens.Set, "max-tokens "+of(o.maxTokens.Value, 0))
 	add(o.maxCost.Set, "max-cost "+of(o.maxCost.Value, 9))

@@ -186,6 +186,7 @@ func (g *Group) run(ctx context.Context, o options) error {
 	if g.Guest != nil {
 		return g.inTool(ctx, o)
 	}
+	g.Env.WaitFor(o.wait.Value)
 	if o.input == inputStream || o.heads.partial {
 		g.Env.Con.Globals.Elsewhere = true // only programs for other agents do this
 	}
@@ -400,6 +401,8 @@ func (g *Group) inTool(ctx context.Context, o options) error {
 	}
 	isNew := o.fresh || o.id.Value == "new"
 	switch {
+	case o.wait.Set:
+		return exit.Refusedf("--wait-limit: not for a jp inside a tool, which waits as long as the run does")
 	case !o.id.Set && !o.fresh:
 		return exit.Refusedf("query: inside a tool it needs --id").WithHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.Guest.Scope.Caller())
 	case isNew && !o.rootID.Set:
