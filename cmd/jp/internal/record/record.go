@@ -213,6 +213,12 @@ func failing(lookup func() (model.Info, error), err error) (model.Stream, model.
 // Replays reports whether a recording answers instead of models.
 func (t *Tape) Replays() bool { return t != nil && t.replay != nil }
 
+// Asked reports whether a model was asked when what is replayed was recorded.
+func (t *Tape) Asked(id string) bool {
+	_, ok := t.replay.Models()[id]
+	return ok
+}
+
 // AddPrices adds the prices of the models that are replayed, from the recording: this machine may
 // not know their providers, and prices change.
 func (t *Tape) AddPrices(p *model.Providers) {

@@ -155,7 +155,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 // models opens the models that answer in a turn, and checks that each can: so a mistake shows now and
 // not when one fails.
 func (ag *Agent) models(ctx context.Context, cfg profiles.Config) (list []agent.Model, escalate *agent.Model, err error) {
-	ids, last, err := cfg.RequireModels()
+	ids, last, err := ag.run.env.answering(cfg)
 	if err != nil {
 		return nil, nil, err
 	}

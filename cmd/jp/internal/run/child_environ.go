@@ -90,7 +90,7 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	o = s.delegation(r.Config, of.Log.Below(), nil, func(ctx context.Context, tool string) (delegate.Special, error) {
 		return s.special(ctx, r, of.Conv.Grant != nil, tool)
 	})
-	if ids, err := Answering(r.Config); err == nil {
+	if ids, err := s.env.Answering(r.Config); err == nil {
 		var prices []*model.Price
 		for _, id := range ids {
 			if info, err := model.Lookup(id, s.env.Providers(r.Config)); err == nil {

@@ -96,7 +96,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 	if err != nil {
 		return delegate.Profile{}, err
 	}
-	models, err := Answering(r.Config)
+	models, err := env.Answering(r.Config)
 	if err != nil {
 		return delegate.Profile{}, err
 	}

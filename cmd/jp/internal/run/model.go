@@ -136,7 +136,7 @@ func (s site) open(ctx context.Context, of delegate.Below) (list []wire.Model) {
 	if err != nil {
 		return []wire.Model{{Err: err}}
 	}
-	ids, err := Answering(r.Config)
+	ids, err := s.env.Answering(r.Config)
 	if err != nil {
 		return []wire.Model{{Err: err}}
 	}
@@ -156,9 +156,23 @@ func (s site) open(ctx context.Context, of delegate.Below) (list []wire.Model) {
 	return list
 }
 
+// answering is Config.RequireModels. In a replay it leaves out all but the first that were not asked
+// when it was recorded: this machine may not know them.
+func (env *Env) answering(cfg profiles.Config) (list []string, escalate string, err error) {
+	list, escalate, err = cfg.RequireModels()
+	if err != nil || !env.Tape.Replays() {
+		return list, escalate, err
+	}
+	list = append(list[:1:1], slices.DeleteFunc(list[1:], func(id string) bool { return !env.Tape.Asked(id) })...)
+	if !env.Tape.Asked(escalate) {
+		escalate = ""
+	}
+	return list, escalate, nil
+}
+
 // Answering returns the ids of all models that may answer in a turn, the first one first.
-func Answering(cfg profiles.Config) ([]string, error) {
-	ids, escalate, err := cfg.RequireModels()
+func (env *Env) Answering(cfg profiles.Config) ([]string, error) {
+	ids, escalate, err := env.answering(cfg)
 	if err == nil && escalate != "" && !slices.Contains(ids, escalate) {
 		ids = append(ids, escalate)
 	}

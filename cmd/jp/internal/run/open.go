@@ -169,7 +169,7 @@ func (o *opening) named() *convstore.Named {
 // accept checks whether the resolved config can be run, and returns its model and the form in which
 // it is stored. Nothing is made or stored before that.
 func (o *opening) accept(ctx context.Context) (model string, config convstore.Config, err error) {
-	ids, err := Answering(o.Resolved.Config)
+	ids, err := o.env.Answering(o.Resolved.Config)
 	if err != nil {
 		return "", config, err
 	}

@@ -84,7 +84,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 			return delegate.Special{}, exit.Refusedf("delegation.llm_query.tools: %s is of source %s: a sub-agent of llm_query neither delegates nor asks people", d.Name, d.Source)
 		}
 	}
-	all, err := Answering(r.Config)
+	all, err := s.env.Answering(r.Config)
 	if err != nil {
 		return delegate.Special{}, err
 	}

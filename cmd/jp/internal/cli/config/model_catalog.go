@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/profiles"
 )
@@ -53,6 +52,7 @@ func showPrice(p *model.Price) *priceShown {
 type modelCatalog struct {
 	getenv    func(string) string
 	config    profiles.Config
+	named     []string // models that the config names
 	providers model.Providers
 	servers   []model.Server
 	served    map[string]model.Served // models of the servers, by id
@@ -69,6 +69,9 @@ func (g *Group) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 		g.Con.Warn("%s", w)
 	}
 	c := &modelCatalog{getenv: g.Con.Getenv, config: r.Config, providers: g.Env.Providers(r.Config), served: map[string]model.Served{}}
+	if named, err := g.Env.Answering(r.Config); err == nil {
+		c.named = named
+	}
 	c.servers = model.Local(ctx, c.providers)
 	for _, s := range c.servers {
 		_, configured := r.Config.Providers.LLM[s.Provider]
@@ -91,9 +94,7 @@ func (g *Group) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 func (c *modelCatalog) ids() []string {
 	ids := slices.Concat(model.Known(), slices.Collect(maps.Keys(c.served)), slices.Collect(maps.Keys(c.config.Providers.Prices)),
 		slices.Collect(maps.Values(c.config.Providers.Aliases)))
-	if named, err := run.Answering(c.config); err == nil {
-		ids = append(ids, named...)
-	}
+	ids = append(ids, c.named...)
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
