@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"jp/tools/jsondoc"
 )
@@ -27,6 +28,23 @@ func (c *Client) Tell(u Update) {
 	defer c.mu.Unlock()
 	if !c.closed {
 		c.conn.tell(c.session, u)
+	}
+}
+
+// unreadWait is how long a client may leave a message unread where a prompt has to end.
+const unreadWait = 10 * time.Second
+
+// ErrUnread is the cause of an end because the client did not read what it was sent.
+var ErrUnread = errors.New("the client does not read")
+
+// Insist ends everything, with ErrUnread, if the client does not read in time what it is sent now.
+// It is for a prompt that somebody else ends: Tell waits for the client.
+func (c *Client) Insist() {
+	select {
+	case c.conn.writing <- struct{}{}:
+		<-c.conn.writing
+	case <-time.After(unreadWait):
+		c.conn.cancel(ErrUnread)
 	}
 }
 

@@ -82,7 +82,7 @@ const (
 // The error is nil if the client has gone.
 func Serve(ctx context.Context, cancel context.CancelCauseFunc, a Agent, o Options, in io.Reader, out io.Writer) error {
 	c := &conn{
-		agent: a, options: o, cancel: cancel, out: out,
+		agent: a, options: o, cancel: cancel, out: out, writing: make(chan struct{}, 1),
 		running: map[string]context.CancelCauseFunc{}, asked: map[int64]chan message{}, sessions: map[string]*session{},
 	}
 	read := make(chan struct{})
@@ -107,7 +107,7 @@ type conn struct {
 	options Options
 	cancel  context.CancelCauseFunc
 
-	writing sync.Mutex
+	writing chan struct{} // has a value while a message is written to out
 	out     io.Writer
 
 	work sync.WaitGroup // requests that run
@@ -352,9 +352,9 @@ func (c *conn) end() {
 func (c *conn) send(m any) {
 	b, err := encode(m)
 	if err == nil {
-		c.writing.Lock()
+		c.writing <- struct{}{}
 		_, err = c.out.Write(b)
-		c.writing.Unlock()
+		<-c.writing
 	}
 	if err != nil {
 		c.cancel(err)

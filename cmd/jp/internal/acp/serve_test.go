@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 // scripted is an Agent whose sessions do what the text of a prompt says.
@@ -70,6 +71,10 @@ func (s scriptedSession) Prompt(ctx context.Context, prompt []Block, c *Client) 
 	case "wait":
 		<-ctx.Done()
 		return EndTurn, fmt.Errorf("stopped: %w", context.Cause(ctx))
+	case "stopped":
+		go c.Insist()
+		c.Tell(NewInfo("title", ""))
+		<-ctx.Done()
 	case "panic":
 		panic("at the disco")
 	case "permit":
@@ -240,6 +245,37 @@ func TestStops(t *testing.T) {
 	p.say(`{"jsonrpc":"2.0","id":10,"method":"session/new","params":{"cwd":"/gone"}}`)
 	p.expect(`"id":10,"error":{"code":-32002,"message":"no such folder","data":7}}`)
 	p.end()
+}
+
+// TestUnread: whoever stops a prompt does not wait for a client that reads nothing.
+func TestUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer context.AfterFunc(ctx, func() { ours.Close() })() // as a bounded stdout fails then
+		done := make(chan error, 1)
+		go func() {
+			done <- Serve(ctx, cancel, scripted{new(atomic.Int32)}, Options{Log: func(string, ...any) {}}, ours, ours)
+		}()
+		in := bufio.NewReader(theirs)
+		for _, line := range []string{
+			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}`,
+			`{"jsonrpc":"2.0","id":0,"method":"session/new","params":{"cwd":"/a"}}`,
+		} {
+			if _, err := io.WriteString(theirs, line+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := in.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := io.WriteString(theirs, prompt(1, "stopped")+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, ErrUnread) {
+			t.Errorf("Serve = %v, want %v", err, ErrUnread)
+		}
+	})
 }
 
 // TestSameID: of two sessions that have one id and are kept in two places a client has one.

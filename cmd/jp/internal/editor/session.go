@@ -165,7 +165,10 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	v.run = r
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
-	defer r.OnStop(abandon)()
+	defer r.OnStop(func(cause error) {
+		abandon(cause)
+		client.Insist()
+	})()
 	ctx, cancel, _ := r.WithDeadline(ctx)
 	defer cancel()
 	defer func() {
