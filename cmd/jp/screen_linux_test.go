@@ -492,6 +492,9 @@ func TestScreenBatch(t *testing.T) {
 		if status != 130 || !slices.Equal(got, []string{"ok", "cancelled"}) {
 			t.Errorf("-F %s: status %d, rows %q, want 130 and ok, cancelled; screen:\n%s", format, status, got, end)
 		}
+		if counts := strings.Count(end, "2 done"); format == "auto" && (counts != 1 || strings.Contains(end, "looked  ")) {
+			t.Errorf("%d lines say what is done, want one, and no sub-agent that has ended; screen:\n%s", counts, end)
+		}
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 // where TERM is dumb, it writes one plain line for each change. Safe for concurrent use. A nil
 // *Tree shows nothing.
 type Tree struct {
-	io   *IO
-	now  func() time.Time
-	stop chan struct{} // closed by Close; nil while no goroutine redraws
-	gone chan struct{} // closed when that goroutine has ended
-	tick <-chan time.Time
+	io     *IO
+	now    func() time.Time
+	status func() string
+	stop   chan struct{} // closed by Close; nil while no goroutine redraws
+	gone   chan struct{} // closed when that goroutine has ended
+	tick   <-chan time.Time
 
 	mu     sync.Mutex
 	nodes  map[string]*node
@@ -35,10 +36,14 @@ type node struct {
 	at   time.Time // time of last
 }
 
-// TreeOptions are for tests; the zero value is right elsewhere.
+// TreeOptions are how a tree is drawn; the zero value is right for the sub-agents of a turn.
 type TreeOptions struct {
-	Now  func() time.Time // nil = time.Now
-	Tick <-chan time.Time // when to draw again without a change; nil = every 250 ms
+	// Status returns a line to draw below the tree, which then shows only what has not ended; nil = all
+	// is shown. It is called from any goroutine and calls no method of the tree.
+	Status func() string
+
+	Now  func() time.Time // for tests; nil = time.Now
+	Tick <-chan time.Time // for tests: when to draw again without a change; nil = every 250 ms
 }
 
 // NewTree returns a tree on s.Err. Nothing is drawn and no goroutine runs before the first Update.
@@ -46,7 +51,7 @@ func NewTree(s *IO, o TreeOptions) *Tree {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Tree{io: s, now: o.Now, tick: o.Tick, nodes: map[string]*node{}}
+	return &Tree{io: s, now: o.Now, status: o.Status, tick: o.Tick, nodes: map[string]*node{}}
 }
 
 // Update shows a change in a sub-agent.
@@ -68,6 +73,10 @@ func (t *Tree) Update(d *stream.Delegation) {
 	}
 	before := n.last
 	n.last, n.at = *d, t.now()
+	if t.status != nil && d.Phase == stream.Ended {
+		delete(t.nodes, key)
+		t.order = slices.DeleteFunc(t.order, func(x *node) bool { return x == n })
+	}
 	if !t.io.draws() {
 		if before.Phase != d.Phase || (before.Tool != d.Tool && d.Tool != "") {
 			fmt.Fprintf(t.io.Err, "jp: %s\n", Line(n.plain()))
@@ -77,7 +86,7 @@ func (t *Tree) Update(d *stream.Delegation) {
 	if t.stop == nil {
 		t.start()
 	}
-	if t.idle() {
+	if t.status == nil && t.idle() {
 		// The lines of what has ended stay, and text may follow them. The next sub-agent begins a
 		// new tree.
 		t.draw(true)
@@ -131,7 +140,7 @@ func (t *Tree) Close() {
 		return
 	}
 	t.closed = true
-	if t.io.draws() && len(t.order) > 0 {
+	if t.io.draws() && (len(t.order) > 0 || t.status != nil && t.stop != nil) {
 		t.draw(true)
 	}
 	stop := t.stop
@@ -184,7 +193,11 @@ func (t *Tree) draw(show bool) {
 // lines draws the tree: at most the height of the screen, each line shorter than its width.
 func (t *Tree) lines(width, height int) []drawn {
 	nodes := t.order
-	if limit := max(height-2, 3); height > 0 && len(nodes) > limit {
+	limit := max(height-2, 3)
+	if t.status != nil {
+		limit = max(limit-1, 2)
+	}
+	if height > 0 && len(nodes) > limit {
 		nodes = t.busiest(limit - 1)
 	}
 	children := map[string][]*node{}
@@ -224,6 +237,13 @@ func (t *Tree) lines(width, height int) []drawn {
 	}
 	walk("", "")
 	if text := t.rest(nodes); text != "" {
+		if width > 0 {
+			text = Cut(text, width-1, t.io.UTF8)
+		}
+		out = append(out, drawn{text, Width(text)})
+	}
+	if t.status != nil {
+		text := Line(t.status())
 		if width > 0 {
 			text = Cut(text, width-1, t.io.UTF8)
 		}

@@ -255,6 +255,7 @@ type batch struct {
 	env     *run.Env
 	session *run.Session
 	tree    *term.Tree
+	done    progress
 	o       options
 	in      *lines
 	sum     string   // hash of the first query: see sumOf
@@ -491,7 +492,7 @@ func (b *batch) retitle(ctx context.Context) error {
 // run runs the batch.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	if !b.env.Con.Globals.Quiet && (!b.env.Con.IO.OutTTY || b.rows.Format == console.FormatStream) { // a terminal cannot show half of a JSON array above a tree
-		b.tree = term.NewTree(b.env.Con.IO, term.TreeOptions{})
+		b.tree = term.NewTree(b.env.Con.IO, term.TreeOptions{Status: b.done.since(time.Now(), b.left, b.env.Con.IO.UTF8)})
 		d.Watch(b.tree.Update)
 	}
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
@@ -565,6 +566,7 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 	}
 	b.tokens = convstore.Sum(b.tokens, r.TokensUsed)
 	b.keep(it, r)
+	b.done.add(r)
 	switch s := convstore.State(r.Status); {
 	case s == convstore.StateOK:
 		b.ok++

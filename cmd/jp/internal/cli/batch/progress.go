@@ -1,0 +1,64 @@
+package batch
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
+	"jp/convstore"
+)
+
+// progress counts what a batch has done, for the line below its tree. Safe for concurrent use.
+type progress struct {
+	mu           sync.Mutex
+	done, failed int
+	cost         int64 // in nano-dollars
+	unknown      bool  // whether the cost of a line is not known
+}
+
+// add counts the row of a line that was run.
+func (p *progress) add(r delegate.Row) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	if r.Status != string(convstore.StateOK) {
+		p.failed++
+	}
+	if r.CostUSD == nil {
+		p.unknown = true
+	} else {
+		p.cost = convstore.Sum(p.cost, int64(*r.CostUSD))
+	}
+}
+
+// since returns what writes the line of a batch that began then and runs so many lines; -1 = nobody
+// knows how many.
+func (p *progress) since(began time.Time, all int, utf8 bool) func() string {
+	return func() string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.line(time.Since(began), all, wording.Either(utf8, " · ", ", "))
+	}
+}
+
+func (p *progress) line(took time.Duration, all int, between string) string {
+	parts := []string{fmt.Sprintf("%d done", p.done)}
+	if all >= 0 {
+		parts[0] = fmt.Sprintf("%d/%d", p.done, all)
+	}
+	if p.failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d failed", p.failed))
+	}
+	if p.cost > 0 || p.unknown {
+		parts = append(parts, wording.Either(p.unknown, "at least ", "")+wording.Dollars(&p.cost))
+	}
+	if p.done > 0 && p.done < all {
+		left := time.Duration(float64(took) / float64(p.done) * float64(all-p.done))
+		parts = append(parts, term.Elapsed(left)+" left")
+	}
+	return strings.Join(parts, between)
+}

@@ -1,0 +1,29 @@
+package batch
+
+import (
+	"testing"
+	"time"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/stream"
+)
+
+func TestProgress(t *testing.T) {
+	cost := stream.USD(300000)
+	var p progress
+	for _, tt := range []struct {
+		add  delegate.Row
+		all  int
+		want string
+	}{
+		{delegate.Row{Status: "ok", CostUSD: new(stream.USD)}, 50, "1/50 · 49s left"},
+		{delegate.Row{Status: "error", CostUSD: &cost}, 50, "2/50 · 1 failed · $0.0003 · 24s left"},
+		{delegate.Row{Status: "ok", CostUSD: &cost}, -1, "3 done · 1 failed · $0.0006"},
+		{delegate.Row{Status: "ok"}, 4, "4/4 · 1 failed · at least $0.0006"},
+	} {
+		p.add(tt.add)
+		if got := p.line(time.Second, tt.all, " · "); got != tt.want {
+			t.Errorf("after %+v: %q, want %q", tt.add, got, tt.want)
+		}
+	}
+}
