@@ -113,6 +113,15 @@ func (r *Run) Unarchive(ctx context.Context) error {
 	return err
 }
 
+// WarnExpired warns a person who continues a conversation that the next query removes.
+func (r *Run) WarnExpired() {
+	c := r.Conv
+	if c.Pinned || r.Delegated || r.env.Con.Globals.NoPersist || c.ExpiresAt.IsZero() || c.ExpiresAt.After(time.Now()) {
+		return
+	}
+	r.env.Con.Warn("conversation %s has expired: the next jp query elsewhere removes it; `jp conversation edit %s --no-tmp` keeps it", c.ID, c.ID)
+}
+
 // Close releases the conversation and the slot. If a person's delegation has not ended, Close
 // settles it as failed, or withdraws it if the run did nothing. A conversation that this run has
 // made and in which no turn has begun is removed, unless it is kept.
