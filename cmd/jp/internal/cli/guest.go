@@ -108,7 +108,7 @@ func guestGlobals() []string {
 func guestFlags(v tools.Verb) []string {
 	switch v {
 	case tools.VerbQuery:
-		return []string{"id", "new", "root-id", "cfg", "no-cfg", "model", "no-activate", "hidden", "title", "print", "reuse"}
+		return []string{"id", "new", "root-id", "cfg", "no-cfg", "model", "no-activate", "hidden", "title", "print", "reuse", "schema"}
 	case tools.VerbFork:
 		return []string{"last", "first", "no-turns", "cfg", "no-cfg", "hidden", "title"}
 	case tools.VerbLs:

@@ -3,6 +3,7 @@ package delegate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/tools/schema"
 )
 
 // Inside delegates for a jp that runs inside one call of a tool. The caller's rule, scope and
@@ -42,7 +44,8 @@ type Order struct {
 	Model   string       // override of the model; "" = none
 	Title   string
 	Query   string
-	Reuse   bool // whether an answer will do that is below the caller from before
+	Schema  json.RawMessage // schema of the answer; nil = free text
+	Reuse   bool            // whether an answer will do that is below the caller from before
 }
 
 // Report is how a delegation ended.
@@ -57,6 +60,8 @@ type Report struct {
 	Cost     *int64 // nano-dollars; nil = unknown
 	Duration time.Duration
 	Reused   bool // the answer was there before, and nothing was asked
+
+	Structured json.RawMessage // answer as a value that matches the schema of the order; nil = none
 }
 
 // Inside begins a call of a tool. Its Close ends it.
@@ -111,17 +116,28 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	var form *schema.Answer
+	if len(o.Schema) > 0 {
+		if form, err = schema.ParseAnswer(o.Schema); err != nil {
+			return Report{}, fmt.Errorf("schema: %w", err)
+		}
+		o.Schema = form.JSON()
+	}
 	f, ok, err := in.take(o)
 	if err == nil && !ok {
 		f, err = in.admit(ctx, o)
 	}
 	if a, ok := answerIn(err); ok {
-		return in.reuse(ctx, a)
+		report, err := in.reuse(ctx, a)
+		if form != nil && err == nil {
+			report.structure()
+		}
+		return report, err
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	f.req.query = o.Query
+	f.req.query, f.req.schema = o.Query, form
 	if f.req.Title == "" {
 		f.req.Title = Title(o.Query)
 	}
@@ -131,10 +147,21 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return Report{
+	report := Report{
 		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: e.Reason, Text: neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
 		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
-	}, nil
+	}
+	if form != nil {
+		report.structure()
+	}
+	return report, nil
+}
+
+// structure sets Structured of an answer that had to match a schema.
+func (r *Report) structure() {
+	if r.State == convstore.StateOK && json.Valid([]byte(r.Text)) {
+		r.Structured = json.RawMessage(r.Text)
+	}
 }
 
 // reuse returns an answer below the caller.
@@ -182,7 +209,7 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	if o.Model != "" {
 		r.overrides = []string{"assistant.model=" + o.Model}
 	}
-	r.Asked.Query = o.Query
+	r.Asked.Query, r.Asked.Schema = o.Query, o.Schema
 	if o.Reuse {
 		r.Reuse = &in.ledger.scope.View
 	}

@@ -234,7 +234,7 @@ func WriteReport(con *console.Console, r delegate.Report) error {
 	}
 	if con.JSON() {
 		return WriteResult(con, Complete(&stream.Result{
-			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Reused: r.Reused, Model: r.Model,
+			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Structured: r.Structured, Reused: r.Reused, Model: r.Model,
 			Usage: stream.NewResultUsage(Usage(r.Usage)), CostUSD: USD(r.Cost), DurationMS: r.Duration.Milliseconds(),
 			TotalCostUSD: USD(r.Cost),
 		}, "", nil))

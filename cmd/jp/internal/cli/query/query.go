@@ -29,6 +29,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
+	"jp/tools/schema"
 )
 
 // Group is what jp query needs.
@@ -438,6 +439,16 @@ func (g *Group) inTool(ctx context.Context, o options) error {
 		return err
 	}
 	order.Query, order.Reuse = t.Text, o.reuse
+	if o.schema.Set {
+		if strings.HasPrefix(o.schema.Value, "@") { // this process may read files that the tool may not
+			return exit.Refusedf("--schema %s: inside a tool it takes no file", o.schema.Value).WithHint(`--schema "$(cat FILE)"`)
+		}
+		if s, err := schema.ParseAnswer([]byte(o.schema.Value)); err != nil {
+			return exit.Usagef("--schema: %v", err)
+		} else {
+			order.Schema = s.JSON()
+		}
+	}
 	if strings.TrimSpace(order.Query) == "" {
 		return exit.Usagef("query: nothing to ask").WithHint("give the question as words or on stdin")
 	}
