@@ -69,14 +69,14 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 	switch {
 	case !ok || inv.Version:
 		return exit.Refusedf("%s: not for a jp inside a tool", wording.Either(name == "jp", "no command", name)).
-			WithHint("it runs query and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
+			WithHint("it runs query, batch and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
 	case !slices.Contains(a.guest.Tool.Access.JP, verb):
 		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.Tool.Name).
 			WithHint("access.jp in its definition would have to name %q", verb)
 	case inv.Help:
 		return a.tree.Help(a.con.IO.Out, a.con.IO.Width, inv.Path)
 	}
-	for _, part := range []struct{ given, allowed []string }{{inv.Globals, guestGlobals()}, {inv.Flags, guestFlags(verb)}} {
+	for _, part := range []struct{ given, allowed []string }{{inv.Globals, guestGlobals()}, {inv.Flags, guestFlags(name, verb)}} {
 		for _, text := range part.given {
 			flag, _, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
 			if !slices.Contains(part.allowed, flag) {
@@ -90,7 +90,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 // guestVerb returns the verb of access.jp that allows a command.
 func guestVerb(path []*cli.Command) (tools.Verb, bool) {
 	switch {
-	case len(path) == 1 && path[0].Name == "query":
+	case len(path) == 1 && (path[0].Name == "query" || path[0].Name == "batch"): // many queries are no other right than one
 		return tools.VerbQuery, true
 	case len(path) == 2 && path[0].Name == "conversation":
 		verb := tools.Verb(path[1].Name)
@@ -105,10 +105,13 @@ func guestGlobals() []string {
 	return []string{"format", "quiet", "verbose", "width", "non-interactive"}
 }
 
-func guestFlags(v tools.Verb) []string {
+func guestFlags(command string, v tools.Verb) []string {
+	if command == "batch" {
+		return []string{"cfg", "root-id", "parallel", "lines", "schema", "retry", "reuse"}
+	}
 	switch v {
 	case tools.VerbQuery:
-		return []string{"id", "new", "root-id", "cfg", "no-cfg", "model", "no-activate", "hidden", "title", "print", "reuse", "schema"}
+		return []string{"id", "new", "root-id", "cfg", "no-cfg", "model", "no-activate", "hidden", "title", "print", "reuse", "schema", "tmp"}
 	case tools.VerbFork:
 		return []string{"last", "first", "no-turns", "cfg", "no-cfg", "hidden", "title"}
 	case tools.VerbLs:

@@ -144,7 +144,7 @@ func (a *app) commands() []verb {
 		ofCare("init", care.NewInit),
 		ofCare("trust", care.NewTrust),
 		{"query", func() *cli.Command { return query.New(&query.Group{Env: a.env, Tree: a.tree, Guest: a.guest}) }},
-		{"batch", func() *cli.Command { return batch.New(a.env, a.tree) }},
+		{"batch", func() *cli.Command { return batch.New(a.env, a.tree, a.guest) }},
 		{"conversation", func() *cli.Command {
 			return conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest})
 		}},

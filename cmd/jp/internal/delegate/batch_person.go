@@ -90,10 +90,14 @@ type Work struct {
 	Parallel int              // number of tasks that run at the same time
 	Most     convstore.Budget // most that a task is granted, in all its attempts
 	Retry    int              // how often a task is tried again that may succeed then
+	Among    int              // least number of tasks that share what is free, where Most does not bound them
+	Text     int              // most bytes of a text in a row; 0 = Options.InlineResult
 
 	// Attach reads what a task attaches, when it begins. It reads what the person may read who gave
 	// the task.
 	Attach func(context.Context, attach.Refs) ([]convstore.Attachment, error)
+
+	tool string // tool whose call delegates; "" = that for batches
 }
 
 // For returns the row of a task as a person sees it: with the words of the task.
@@ -148,6 +152,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 	if _, ok := d.set.Get(tool); !ok {
 		tool = toolQuery // for a conversation that holds no other
 	}
+	text := cmp.Or(w.Text, d.inline)
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	type end struct {
@@ -188,8 +193,9 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if it.Resume {
 					a.query = agent.Continue
 				}
-				a.Want, a.Batch, a.ofPerson, a.place = w.Most.Min(a.Want), new(Batch), true, index+1 // rows are reported in this order
-				if it.Reuse && !it.Resume {
+				a.Want, a.Batch, a.ofPerson, a.place = w.Most.Min(a.Want), new(Batch), w.tool == "", index+1 // rows are reported in this order
+				a.Among, a.Tool = w.Among, cmp.Or(w.tool, a.Tool)
+				if a.Refs = it.Attach; it.Reuse && !it.Resume {
 					a.Reuse = d.readable
 				}
 				a.line(last)
@@ -244,7 +250,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				d.reread(ctx, &e.outcome, &e.item)
 			}
 			if failed == nil {
-				row := e.row(e.err, d.inline).For(e.item)
+				row := e.row(e.err, text).For(e.item)
 				row.Why, row.Detail = e.denied, e.detail()
 				if e.tries > 1 {
 					row.Attempts = e.tries

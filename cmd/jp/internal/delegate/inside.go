@@ -19,6 +19,7 @@ import (
 // call are numbered in the order in which they come. That order may differ the next time, so a turn
 // that is resumed after a crash does not repeat such a call. Safe for concurrent use.
 type Inside struct {
+	all     *Delegator // of the caller
 	catalog *catalog
 	ledger  *ledger
 	runner  *runner
@@ -44,6 +45,7 @@ type Order struct {
 	Model   string       // override of the model; "" = none
 	Title   string
 	Query   string
+	Expire  time.Duration   // how long after its last run a new sub-conversation expires; 0 = as config says
 	Schema  json.RawMessage // schema of the answer; nil = free text
 	Reuse   bool            // whether an answer will do that is below the caller from before
 }
@@ -66,7 +68,7 @@ type Report struct {
 
 // Inside begins a call of a tool. Its Close ends it.
 func (d *Delegator) Inside(tool, call string) *Inside {
-	return &Inside{catalog: d.catalog, ledger: d.ledger, runner: d.runner, tool: tool, call: call, forked: map[convstore.ID]forked{}}
+	return &Inside{all: d, catalog: d.catalog, ledger: d.ledger, runner: d.runner, tool: tool, call: call, forked: map[convstore.ID]forked{}}
 }
 
 // Close settles what was admitted and never run. No Query may be running.
@@ -157,6 +159,19 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	return report, nil
 }
 
+// Batch is Delegator.Batch for the tool of the call.
+func (in *Inside) Batch(ctx context.Context, next func(context.Context) (Item, error), w Work, report func(Item, Row) error) error {
+	in.mu.Lock()
+	in.n++
+	call, closed := fmt.Sprintf("%s/%d", in.call, in.n), in.closed
+	in.mu.Unlock()
+	if closed {
+		return errors.New("the tool call has ended")
+	}
+	w.tool = in.tool
+	return in.all.Batch(ctx, call, next, w, report)
+}
+
 // structure sets Structured of an answer that had to match a schema.
 func (r *Report) structure() {
 	if r.State == convstore.StateOK && json.Valid([]byte(r.Text)) {
@@ -201,7 +216,7 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	call := fmt.Sprintf("%s/%d", in.call, in.n)
 	in.mu.Unlock()
 
-	r := request{Ask: Ask{Call: call, Tool: in.tool, ID: o.ID, Title: Title(o.Title), Model: o.Model}, query: o.Query}
+	r := request{Ask: Ask{Call: call, Tool: in.tool, ID: o.ID, Title: Title(o.Title), Model: o.Model, Expire: o.Expire}, query: o.Query}
 	if o.Title == "" {
 		r.Title = Title(o.Query)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/cmd/jp/internal/attach"
 	"jp/convstore"
 	"jp/profiles/role"
 	"jp/tools"
@@ -96,8 +97,10 @@ type Ask struct {
 	// least number of calls that share what is free, for those that come later
 	Among int
 
-	Asked Asked           // what it is asked
-	Reuse *convstore.View // view in which its answer may be, from before; nil = it is asked anew
+	Asked  Asked           // what it is asked
+	Expire time.Duration   // how long after its last run a new one expires; 0 = as Limits say
+	Refs   attach.Refs     // what it attaches, before that is read
+	Reuse  *convstore.View // view in which its answer may be, from before; nil = it is asked anew
 
 	// whether a person continues the sub-conversation ID, whatever its caller may start by itself
 	Person bool
@@ -317,6 +320,10 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		Tools: granted, Authority: authority, Leave: permissions, MaxDepth: min(deepest, own), MaxParallel: parallel,
 		Timeout: c.Limits.timeout(a.Timeout), Deadline: a.Deadline, Caps: caps, Life: life,
 	}
+	expire := c.Limits.Expire
+	if a.Expire > 0 && (expire == 0 || a.Expire < expire) {
+		expire = a.Expire
+	}
 	if a.ID != 0 {
 		// A child that is continued keeps its stored config: its profile is not read again.
 		return convstore.Child{
@@ -325,7 +332,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		}, nil
 	}
 	return convstore.Child{
-		Call: a.Call, Kind: kind, Labels: labels, Expire: c.Limits.Expire,
+		Call: a.Call, Kind: kind, Labels: labels, Expire: expire,
 		Title: a.Title, Profile: a.Profile.Name, ProfileHash: a.Profile.Hash, ProfileArg: a.Profile.Arg,
 		Model: a.Profile.Model, Role: roleSubagent, Hidden: true,
 		Grant: grant, Config: a.Profile.Config,

@@ -56,7 +56,7 @@ func (a Ask) queue() string {
 	case a.ID != 0:
 		return a.ID.String()
 	case a.Reuse != nil:
-		if d, err := DigestOf([]any{a.Asked, a.Model}); err == nil {
+		if d, err := DigestOf([]any{a.Asked, a.Model, a.Refs}); err == nil {
 			return string(d[:])
 		}
 	}

@@ -28,3 +28,16 @@ func (env *Env) AnswerSchema(ctx context.Context, value string) (json.RawMessage
 	}
 	return s.JSON(), nil
 }
+
+// InlineSchema is AnswerSchema for a jp inside a tool, which names no file: this process may read more
+// than the tool.
+func InlineSchema(value string) (json.RawMessage, error) {
+	if strings.HasPrefix(value, "@") {
+		return nil, exit.Refusedf("--schema %s: inside a tool it takes no file", value).WithHint(`--schema "$(cat FILE)"`)
+	}
+	s, err := schema.ParseAnswer([]byte(value))
+	if err != nil {
+		return nil, exit.Usagef("--schema: %v", err)
+	}
+	return s.JSON(), nil
+}

@@ -59,8 +59,8 @@ type options struct {
 	reduceQuery command.Maybe[string]
 }
 
-// New returns the command `jp batch`.
-func New(env *run.Env, tree *command.Tree) *cli.Command {
+// New returns the command `jp batch`; guest is set in a jp inside a tool, else nil.
+func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 	var o options
 	return tree.Command(command.Spec{
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
@@ -132,7 +132,12 @@ func New(env *run.Env, tree *command.Tree) *cli.Command {
 			`jp batch -c agent/reader --reduce agent/writer --reduce-query "What do they agree on?" < queries.jsonl | tail -n 1 | jq -r .text`,
 			`jp batch -c agent/researcher --shard 2/8 --max-cost 4 < queries.jsonl > answers-2.jsonl`,
 		},
-		Run: func(ctx context.Context, _ []string) error { return start(ctx, env, o) },
+		Run: func(ctx context.Context, _ []string) error {
+			if guest != nil {
+				return inTool(ctx, env, guest, o)
+			}
+			return start(ctx, env, o)
+		},
 	})
 }
 

@@ -29,7 +29,6 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
-	"jp/tools/schema"
 )
 
 // Group is what jp query needs.
@@ -99,7 +98,7 @@ func New(g *Group) *cli.Command {
 }
 
 // check refuses flags that contradict one another.
-func (o *options) check(noPersist, json, streams bool) error {
+func (o *options) check(inTool, noPersist, json, streams bool) error {
 	isNew := o.fresh || o.id.Set && o.id.Value == "new"
 	switch {
 	case o.fresh && o.id.Set && o.id.Value != "new":
@@ -112,7 +111,7 @@ func (o *options) check(noPersist, json, streams bool) error {
 		return exit.Usagef("--root-id: needs --id")
 	case o.noActivate && !o.id.Set && !o.fresh && !o.fork.Set:
 		return exit.Usagef("--no-activate: needs --id, --new or --fork")
-	case isNew && o.rootID.Set && o.tmp.Set:
+	case isNew && o.rootID.Set && o.tmp.Set && !inTool:
 		return exit.Usagef("--tmp: not for a delegated conversation, which lives as long as its caller")
 	case noPersist && o.rootID.Set && isNew:
 		return exit.Refusedf("--no-persist: not together with a delegation, whose conversation is kept")
@@ -173,7 +172,7 @@ func (o *options) flagDirectives() []profiles.Directive {
 }
 
 func (g *Group) run(ctx context.Context, o options) error {
-	if err := o.check(g.Env.Con.Globals.NoPersist, g.Env.Con.JSON(), g.Env.Con.Format() == console.FormatStream); err != nil {
+	if err := o.check(g.Guest != nil, g.Env.Con.Globals.NoPersist, g.Env.Con.JSON(), g.Env.Con.Format() == console.FormatStream); err != nil {
 		return err
 	}
 	if o.headless() {
@@ -416,9 +415,9 @@ func (g *Group) inTool(ctx context.Context, o options) error {
 		if order.Profile == "" {
 			return exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 		}
-		order.Title = o.title.Value
-	case o.hidden || o.title.Set:
-		return exit.Usagef("--hidden, --title: only for a new conversation")
+		order.Title, order.Expire = o.title.Value, o.tmp.Value
+	case o.hidden || o.title.Set || o.tmp.Set:
+		return exit.Usagef("--hidden, --tmp, --title: only for a new conversation")
 	default:
 		view, err := g.Env.WS.View(ctx)
 		if o.rootID.Set {
@@ -440,13 +439,8 @@ func (g *Group) inTool(ctx context.Context, o options) error {
 	}
 	order.Query, order.Reuse = t.Text, o.reuse
 	if o.schema.Set {
-		if strings.HasPrefix(o.schema.Value, "@") { // this process may read files that the tool may not
-			return exit.Refusedf("--schema %s: inside a tool it takes no file", o.schema.Value).WithHint(`--schema "$(cat FILE)"`)
-		}
-		if s, err := schema.ParseAnswer([]byte(o.schema.Value)); err != nil {
-			return exit.Usagef("--schema: %v", err)
-		} else {
-			order.Schema = s.JSON()
+		if order.Schema, err = run.InlineSchema(o.schema.Value); err != nil {
+			return err
 		}
 	}
 	if strings.TrimSpace(order.Query) == "" {
