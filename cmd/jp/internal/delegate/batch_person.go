@@ -89,6 +89,7 @@ func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegati
 type Work struct {
 	Parallel int              // number of tasks that run at the same time
 	Most     convstore.Budget // most that a task is granted, in all its attempts
+	Default  bool             // whether the cost in Most is a part of a limit that nobody set
 	Retry    int              // how often a task is tried again that may succeed then
 	Among    int              // least number of tasks that share what is free, where Most does not bound them
 	Text     int              // most bytes of a text in a row; 0 = Options.InlineResult
@@ -193,7 +194,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if it.Resume {
 					a.query = agent.Continue
 				}
-				a.Want, a.Batch, a.ofPerson, a.place = w.Most.Min(a.Want), new(Batch), w.tool == "", index+1 // rows are reported in this order
+				a.Want, a.Default, a.Batch, a.ofPerson, a.place = w.Most.Min(a.Want), w.Default, new(Batch), w.tool == "", index+1 // rows are reported in this order
 				a.Among, a.Tool = w.Among, cmp.Or(w.tool, a.Tool)
 				if a.Refs = it.Attach; it.Reuse && !it.Resume {
 					a.Reuse = d.readable

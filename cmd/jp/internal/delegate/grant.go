@@ -73,7 +73,7 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 	if err := spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
 		return err
 	}
-	strict := s.Account.Limits != nil && s.Account.Limits.Strict || child.Grant.Caps.CostNano != nil || a.Want.CostNano != nil
+	strict := s.Account.Limits != nil && s.Account.Limits.Strict || child.Grant.Caps.CostNano != nil || a.Want.CostNano != nil && !a.Default
 	for _, id := range append([]string{child.Model}, a.Profile.Others...) {
 		if strict && (c.Priced == nil || !c.Priced(id)) {
 			return refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", id).

@@ -91,6 +91,7 @@ type Ask struct {
 
 	Model    string           // override of the child's model; "" = none
 	Want     convstore.Budget // most that it shall be granted; nil = as much as the rule grants
+	Default  bool             // whether the cost in Want is a part of a limit that nobody set
 	Batch    *Batch           // batch that it is an item of; nil = a call by itself
 	Deadline time.Time        // deadline of the caller; zero = none
 	Timeout  time.Duration    // longest time that it shall run; 0 = as the caller's config says

@@ -502,7 +502,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	}
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	call := b.newCall()
-	failed := d.Batch(ctx, call, b.next, delegate.Work{Parallel: b.parallel, Most: b.most, Retry: b.o.retry.Value, Attach: b.attach}, b.row)
+	failed := d.Batch(ctx, call, b.next, delegate.Work{Parallel: b.parallel, Most: b.most, Default: !b.o.cost.Set, Retry: b.o.retry.Value, Attach: b.attach}, b.row)
 	if failed == nil && b.what != nil {
 		failed = b.reduceAll(ctx, d, call)
 	}
