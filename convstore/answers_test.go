@@ -16,7 +16,8 @@ func TestAnswer(t *testing.T) {
 		t.Helper()
 		c := mustCreate(t, s, n)
 		l := mustLock(t, s, c.ID)
-		mustAppend(t, l, append(first, TurnStart{Asked: d}, UserMessage{Text: "q"}, AssistantMessage{Text: "a"}, end)...)
+		end.Asked = d
+		mustAppend(t, l, append(first, TurnStart{}, UserMessage{Text: "q"}, AssistantMessage{Text: "a"}, end)...)
 		mustNot(t, l.Close())
 		return c
 	}
@@ -86,7 +87,7 @@ func TestAnswerOfDelegation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustAppend(t, child, TurnStart{Asked: Digest{9}}, TurnEnd{State: end})
+		mustAppend(t, child, TurnStart{}, TurnEnd{State: end, Asked: Digest{9}})
 		if a, ok, err := s.Answer(t.Context(), d, rs[0].Child.ID); ok || err != nil {
 			t.Errorf("before it is settled: %v, %v", a, err)
 		}

@@ -300,7 +300,7 @@ func largeStore(b *testing.B) (*Store, ID) {
 			r.Link = DelegationLink
 		}
 		id, err := t.insert(r, Config{JSON: []byte(`{"assistant":{"model":"anthropic/claude-sonnet"}}`)})
-		for _, body := range []Body{TurnStart{Asked: digestAt(id)}, TurnEnd{State: StateOK}} {
+		for _, body := range []Body{TurnStart{}, TurnEnd{State: StateOK, Asked: digestAt(id)}} {
 			e, encoded := EncodeEvent(Event{ID: NewEventID(), Time: t.Now, Body: body})
 			if err = cmp.Or(err, encoded); err == nil {
 				_, err = t.Append(id, r, &e, body)

@@ -23,10 +23,6 @@ type TurnStart struct {
 	// Limits are the limits of the session that begins; nil = none. They are not used in a
 	// delegated conversation.
 	Limits *Limits `json:"limits,omitempty"`
-
-	// Asked identifies what the turn is asked. It is not part of the event, and not used in a run
-	// that was reserved: see Child.
-	Asked Digest `json:"-"`
 }
 
 // UserMessage is what the user asked for, or the caller of a sub-agent.
@@ -102,6 +98,10 @@ type TurnEnd struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
 
+	// Asked identifies what the turn was asked, if all of it is the work of the process that ends it:
+	// only that process knows how the turn went. It is not part of the event, and not used in a run
+	// that was reserved: see Child.
+	Asked Digest `json:"-"`
 	// Personal marks an end that a person's decision led to. It is not part of the event: the turn
 	// is no Answer.
 	Personal bool `json:"-"`

@@ -250,15 +250,15 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 		if r.Link != DelegationLink {
 			r.Limits = b.Limits.clone()
 		}
-		if r.Run == nil {
-			r.Asked = b.Asked.asked()
-		}
 		if err := t.Put(db.Turns, db.TurnKey(id, r.Turns), db.Key(seq)); err != nil {
 			return 0, err
 		}
 	case TurnEnd:
 		r.TurnOpen, r.State, r.Reason = false, b.State, b.Reason
 		r.Call = nil
+		if r.Run == nil {
+			r.Asked = b.Asked.asked()
+		}
 		if b.Personal || b.State != StateOK {
 			r.Asked = nil
 		}

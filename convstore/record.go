@@ -49,7 +49,7 @@ type record struct {
 	Unpriced int   `json:"unpriced,omitzero"` // model calls of unknown price
 
 	TurnOpen bool   `json:"turn_open,omitzero"` // the last turn has not ended
-	Asked    []byte `json:"asked,omitempty"`    // Digest of what this turn, or the reserved run, is asked; nil = none
+	Asked    []byte `json:"asked,omitempty"`    // Digest of what the reserved run is asked; nil = none
 	State    State  `json:"state,omitzero"`     // end of the last turn that has ended
 	Reason   string `json:"reason,omitzero"`
 

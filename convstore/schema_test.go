@@ -194,7 +194,7 @@ func richStore(t *testing.T) *Store {
 		Title: "root", Labels: map[string]string{"k": "v"}, Config: Config{JSON: []byte("{}"), Tools: []string{"a", "b"}},
 	})
 	l := mustLock(t, s, root.ID)
-	mustAppend(t, l, TurnStart{Asked: Digest{1}}, UserMessage{Text: "hello"}, ToolCall{ID: "c1", Name: "jp_query", Arguments: []byte(`{}`)})
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: "hello"}, ToolCall{ID: "c1", Name: "jp_query", Arguments: []byte(`{}`)})
 	rs, err := l.Below().Reserve(ctx, admit(Child{Call: "c1", Title: "open", Hidden: true}, Child{Call: "c2", Title: "settled"}))
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func richStore(t *testing.T) *Store {
 	if _, err := l.Below().Settle(ctx, rs[1], Outcome{State: StateOK}); err != nil {
 		t.Fatal(err)
 	}
-	mustAppend(t, l, ModelCall{Model: "m", Usage: Usage{Input: 1}}, TurnEnd{State: StateOK})
+	mustAppend(t, l, ModelCall{Model: "m", Usage: Usage{Input: 1}}, TurnEnd{State: StateOK, Asked: Digest{1}})
 	mustAppend(t, l, TurnStart{}, TurnEnd{State: StateOK})
 	if _, err := s.Fork(ctx, root.ID, Fork{ExpiresAt: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
@@ -405,7 +405,7 @@ func TestMigrateAnswers(t *testing.T) {
 	if a, ok, err := s.Answer(t.Context(), Digest{1}, 0); ok || err != nil {
 		t.Errorf("Answer = %v, %v, %v, want none", a, ok, err)
 	}
-	mustAppend(t, l, TurnStart{Asked: Digest{1}}, TurnEnd{State: StateOK})
+	mustAppend(t, l, TurnStart{}, TurnEnd{State: StateOK, Asked: Digest{1}})
 	if a, ok, err := s.Answer(t.Context(), Digest{1}, c.ID); a != (Answer{c.ID, 2}) || !ok || err != nil {
 		t.Errorf("Answer = %v, %v, %v, want turn 2", a, ok, err)
 	}

@@ -153,6 +153,8 @@ type turn struct {
 	rounds int             // number of replies that called tools
 	free   int             // number of those that do not count for the limit
 	mends  int             // number of answers that did not match the schema and were sent back
+
+	asked convstore.Digest // Loop.Asked of a turn that Send has begun; zero = its answer is not found again
 }
 
 // newTurn returns the turn whose events begin at history.from. form is the form of its answer, nil
@@ -285,8 +287,10 @@ func (l *Loop) open(h *history, msg convstore.UserMessage, asked convstore.Diges
 	if l.Change != nil {
 		h.add(*l.Change)
 	}
-	h.begin(convstore.TurnStart{Limits: l.Limits, Asked: asked}, msg)
-	return l.newTurn(h, form), nil
+	h.begin(convstore.TurnStart{Limits: l.Limits}, msg)
+	t := l.newTurn(h, form)
+	t.asked = asked
+	return t, nil
 }
 
 // reopen returns the open turn whose events begin at history.from, with what its events say of it.

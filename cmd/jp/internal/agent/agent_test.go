@@ -246,9 +246,13 @@ text = "One of them is unknown."
 	r.lock()
 	r.loop.Log = r.log
 	r.loop.Repeat = func(tool string) bool { return tool == "echo" }
+	r.loop.Asked = convstore.Digest{7}
 	out, err := r.loop.Resume(t.Context())
 	if err != nil || out.State != convstore.StateOK || out.Turn != 1 {
 		t.Errorf("Resume = %+v, %v", out, err)
+	}
+	if a, ok, err := r.store.Answer(t.Context(), r.loop.Asked, 0); ok || err != nil {
+		t.Errorf("a turn that was resumed is the answer %v, %v", a, err)
 	}
 	r.want(`
 1 start

@@ -88,7 +88,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		}
 		bodies = r.bodies(t.asker.record(r))
 	}
-	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason, Personal: t.loop.Personal != nil && t.loop.Personal()})
+	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason, Asked: t.asked, Personal: t.loop.Personal != nil && t.loop.Personal()})
 	if saveErr := t.history.save(ctx, bodies...); saveErr != nil {
 		return t.unstored(r, saveErr)
 	}

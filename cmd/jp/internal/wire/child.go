@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,7 +241,11 @@ func (c *Conn) Children(_ context.Context, limit int) ([]convstore.Conversation,
 func (c *Conn) Append(_ context.Context, events ...convstore.Event) error {
 	c.blank.Store(false)
 	c.charge(events)
-	_, err := c.do(fromChild{Append: &appended{events}})
+	personal := slices.ContainsFunc(events, func(ev convstore.Event) bool {
+		end, ok := ev.Body.(convstore.TurnEnd)
+		return ok && end.Personal
+	})
+	_, err := c.do(fromChild{Append: &appended{events, personal}})
 	if err != nil {
 		c.believe(nil)
 	}

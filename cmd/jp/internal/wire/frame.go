@@ -156,7 +156,8 @@ type fromChild struct {
 }
 
 type appended struct {
-	Events []convstore.Event `json:"events"`
+	Events   []convstore.Event `json:"events"`
+	Personal bool              `json:"personal,omitempty"` // whether the end of the turn is: see convstore.TurnEnd
 }
 
 // begun is Log.Begin. Left is what the sub-agent believes to be left; it has computed Call from it.

@@ -260,6 +260,7 @@ func (s *server) begin(f fromChild, size int) error {
 	switch {
 	case f.Append != nil:
 		inOrder(func() (answer, error) {
+			s.turn.personal = s.turn.personal || f.Append.Personal
 			return answer{}, s.turn.store(s.ctx, f.Append.Events, func(events []convstore.Event) error {
 				return s.owner.Log.Append(s.ctx, events...)
 			})

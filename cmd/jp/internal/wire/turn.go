@@ -39,6 +39,7 @@ type turn struct {
 	ended    bool            // whether it was ended
 	changed  bool            // whether the config was changed
 	answered bool            // whether the latest reply says something
+	personal bool            // whether its end is: see convstore.TurnEnd
 	call     *convstore.Call // call of a model that has no event yet; nil = none
 	failed   error           // why nothing more is stored; nil = it is
 
@@ -113,6 +114,8 @@ func (t *turn) take(ctx context.Context, said []convstore.Event) ([]convstore.Ev
 			body = t.model.charge(b)
 		case convstore.TurnEnd:
 			list = append(list, t.model.unsaid()...)
+			b.Personal = t.personal
+			body = b
 		case convstore.ConfigDelta:
 			own, err := t.change(ctx)
 			if err != nil {
