@@ -104,7 +104,7 @@ func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, se
 		}
 		for d, at := *open[i].d, *open[i].d; ; {
 			if belongs(at, d.Session) {
-				sum = sum.plus(d.Grant.Budget)
+				sum = sum.Plus(d.Grant.Budget)
 				break
 			}
 			if at.Within == 0 || open.has(at.Within) {

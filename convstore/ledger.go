@@ -95,8 +95,8 @@ func (b Budget) Minus(c Budget) Budget {
 	return Budget{Tokens: minus(b.Tokens, c.Tokens), CostNano: minus(b.CostNano, c.CostNano)}
 }
 
-// plus returns the sum of each amount, unlimited if either is.
-func (b Budget) plus(c Budget) Budget {
+// Plus returns the sum of each amount, unlimited if either is.
+func (b Budget) Plus(c Budget) Budget {
 	return Budget{Tokens: plus(b.Tokens, c.Tokens), CostNano: plus(b.CostNano, c.CostNano)}
 }
 
@@ -225,7 +225,7 @@ type Account struct {
 //
 // An open call counts as used in full, because a person may delegate meanwhile.
 func (a *Account) computeLeft() {
-	given := a.Below.budget().plus(a.Open)
+	given := a.Below.budget().Plus(a.Open)
 	a.Left = a.Limit.Minus(a.Own.Add(a.Call).budget()).Minus(given)
 	a.Free = a.Left.Min(a.Subs.Minus(given))
 }

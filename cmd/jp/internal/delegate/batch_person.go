@@ -90,6 +90,7 @@ type Work struct {
 	Parallel int              // number of tasks that run at the same time
 	Most     convstore.Budget // most that a task is granted, in all its attempts
 	Default  bool             // whether the cost in Most is a part of a limit that nobody set
+	Purse    *Purse           // what all of them may use together; nil = what the account has
 	Retry    int              // how often a task is tried again that may succeed then
 	Among    int              // least number of tasks that share what is free, where Most does not bound them
 	Text     int              // most bytes of a text in a row; 0 = Options.InlineResult
@@ -182,6 +183,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				return
 			}
 			var a admission
+			put := func(convstore.Spend) {}
 			if run.Err() == nil && !it.Done {
 				args := arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
@@ -194,7 +196,8 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if it.Resume {
 					a.query = agent.Continue
 				}
-				a.Want, a.Default, a.Batch, a.ofPerson, a.place = w.Most.Min(a.Want), w.Default, new(Batch), w.tool == "", index+1 // rows are reported in this order
+				a.Want, put = w.Purse.take(1, w.Most.Min(a.Want))
+				a.Default, a.Batch, a.ofPerson, a.place = w.Default, new(Batch), w.tool == "", index+1 // rows are reported in this order
 				a.Among, a.Tool = w.Among, cmp.Or(w.tool, a.Tool)
 				if a.Refs = it.Attach; it.Reuse && !it.Resume {
 					a.Reuse = d.readable
@@ -209,6 +212,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if a.Call != "" {
 					e.outcome, e.tries, e.err = d.try(run, a, w.Retry)
 				}
+				put(e.Total)
 				if e.count(it.Earlier); e.child == 0 {
 					e.child = a.ID // it is still the one to continue
 				}

@@ -70,6 +70,12 @@ func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget)
 // affordable refuses an ask for which nothing would be left if it were the only one, and a model
 // without a price where a limit of money must hold.
 func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) error {
+	if n := a.Want.Tokens; n != nil && *n <= 0 {
+		return refuse(CodeTokens, "nothing is left of the tokens that it may use")
+	}
+	if n := a.Want.CostNano; n != nil && *n <= 0 {
+		return refuse(CodeCost, "nothing is left of the money that it may use")
+	}
 	if err := spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
 		return err
 	}

@@ -78,22 +78,22 @@ type reduction struct {
 	cut      int             // number of texts in between that were cut
 	lost     int             // number of groups whose sub-agent handed in nothing
 
+	purse *Purse
+
 	mu     sync.Mutex // for the fields below
-	left   *int64     // tokens that are left of the limit of the batch; nil = no limit of its own
 	agents int
 	total  convstore.Spend
 	calls  int
 }
 
 // Reduce makes one answer of inputs, in their order, by sub-agents under the same rule and account.
-// Not more than parallel of them run at a time. left bounds the tokens that they may use, nil = no
-// bound beside the account.
-func (d *Delegator) Reduce(ctx context.Context, call string, what Reduction, inputs []Input, parallel int, left *int64, reuse bool) (Row, error) {
+// Not more than parallel of them run at a time. They use what is in the purse.
+func (d *Delegator) Reduce(ctx context.Context, call string, what Reduction, inputs []Input, parallel int, purse *Purse, reuse bool) (Row, error) {
 	tool := toolBatch
 	if _, ok := d.set.Get(tool); !ok {
 		tool = toolQuery
 	}
-	r := &reduction{d: d, call: call, tool: tool, what: what, parallel: max(parallel, 1), left: left, missing: map[int]string{}, all: len(inputs)}
+	r := &reduction{d: d, call: call, tool: tool, what: what, parallel: max(parallel, 1), purse: purse, missing: map[int]string{}, all: len(inputs)}
 	if reuse {
 		r.reuse = d.readable
 	}
@@ -187,8 +187,8 @@ func (r *reduction) room(ctx context.Context) (int, error) {
 	if tokens <= 0 {
 		tokens = smallRoom
 	}
-	if r.left != nil {
-		tokens = min(tokens, *r.left/2) // it answers too, and is asked more than once where it has tools
+	if left := r.purse.tokens(); left != nil {
+		tokens = min(tokens, *left/2) // it answers too, and is asked more than once where it has tools
 	}
 	// A token is three bytes for the estimate of a request.
 	size := 3*tokens - int64(len(r.what.Query)) - 2*mostMissing
@@ -285,23 +285,20 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, group []pi
 	a.request, a.err = r.d.catalog.request(ctx, fmt.Sprintf("%s#r%d.%d", r.call, level, n), r.tool, arguments{Config: r.what.Config, Query: query})
 	a.Batch, a.Among, a.Reuse, a.place = new(Batch), among, r.reuse, int(r.d.placed.Add(1))
 	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", ranges(numbersOf(group)), Title(r.what.Query)), 200)
-	r.mu.Lock()
-	if r.left != nil {
-		part := max(*r.left, 0) / int64(among)
-		a.Want.Tokens = &part
+	waiting := of - n + 1 // of this level
+	if of > 1 {
+		waiting++ // for who reads what they hand in
 	}
-	r.mu.Unlock()
+	var put func(convstore.Spend)
+	a.Want, put = r.purse.take(waiting, a.Want)
 	o, err := r.d.carryOut(ctx, a)
+	put(o.Total)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o.denied == nil && !o.reused && o.child != 0 {
 		r.agents++
 		r.total = r.total.Add(o.Total)
 		r.calls += o.Calls
-		if r.left != nil {
-			rest := *r.left - o.Total.Tokens()
-			r.left = &rest
-		}
 	}
 	return o, err
 }
@@ -423,13 +420,9 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 			inputs[i].Text = func(context.Context) (string, error) { return ends[i].Text, nil }
 		}
 	}
-	var left *int64
-	if a.TotalBudget != nil {
-		rest := *a.TotalBudget - used
-		left = &rest
-	}
+	left := convstore.Budget{Tokens: a.TotalBudget}.Minus(convstore.Budget{Tokens: &used})
 	var err error
-	if result.Reduced, err = d.Reduce(ctx, call, *a.Reduce, inputs, a.MaxParallel, left, false); err != nil {
+	if result.Reduced, err = d.Reduce(ctx, call, *a.Reduce, inputs, a.MaxParallel, NewPurse(left), false); err != nil {
 		return tools.Result{}, err
 	}
 	text, err := encode(result)

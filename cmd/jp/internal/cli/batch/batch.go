@@ -283,7 +283,6 @@ type batch struct {
 	what    *delegate.Reduction // nil = none
 	inputs  []delegate.Input    // what it reads
 	reduced convstore.State     // its end; "" = it has none
-	tokens  int64               // tokens that the lines of this run have used
 	reused  []string            // conversations whose answers were used again
 }
 
@@ -384,8 +383,9 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		each := 1 + l.MaxChildren // a line and its sub-agents, as for a single query
 		l.MaxPerTurn, l.MaxChildren, l.Free = math.MaxInt32, math.MaxInt32, true
 		if b.left >= 0 {
-			tries := 1 + b.o.retry.Value
-			l.MaxPerTurn, l.MaxChildren = b.left*tries, b.left*tries*each
+			times := func(a, b int) int { return int(min(float64(a)*float64(b), math.MaxInt32)) }
+			l.MaxPerTurn = times(b.left, max(1+b.o.retry.Value, b.o.retry.Value)) // the sum may overflow
+			l.MaxChildren = times(l.MaxPerTurn, each)
 		}
 		if b.what != nil { // how many sub-agents reduce is known when they have read
 			l.MaxPerTurn, l.MaxChildren = math.MaxInt32, math.MaxInt32
@@ -502,9 +502,14 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	}
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	call := b.newCall()
-	failed := d.Batch(ctx, call, b.next, delegate.Work{Parallel: b.parallel, Most: b.most, Default: !b.o.cost.Set, Retry: b.o.retry.Value, Attach: b.attach}, b.row)
+	flags := convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}
+	purse := delegate.NewPurse(b.lessReduction(flags))
+	failed := d.Batch(ctx, call, b.next, delegate.Work{
+		Parallel: b.parallel, Most: b.most, Default: !b.o.cost.Set, Purse: purse, Retry: b.o.retry.Value, Attach: b.attach,
+	}, b.row)
 	if failed == nil && b.what != nil {
-		failed = b.reduceAll(ctx, d, call)
+		purse.Add(flags.Minus(b.lessReduction(flags)))
+		failed = b.reduceAll(ctx, d, call, purse)
 	}
 	b.tree.Close()
 	failed = errors.Join(failed, b.retitle(context.WithoutCancel(ctx)))
@@ -569,7 +574,6 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 		}
 		return b.out.Flush()
 	}
-	b.tokens = convstore.Sum(b.tokens, r.TokensUsed)
 	b.keep(it, r)
 	b.done.add(r)
 	switch s := convstore.State(r.Status); {

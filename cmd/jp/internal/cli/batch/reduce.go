@@ -101,13 +101,8 @@ func (b *batch) unreduced() bool {
 }
 
 // reduceAll writes the last row: the answer that is made of those of all queries.
-func (b *batch) reduceAll(ctx context.Context, d *delegate.Delegator, call string) error {
-	var left *int64
-	if n := b.o.tokens.Value; n != nil {
-		rest := *n - b.tokens
-		left = &rest
-	}
-	row, err := d.Reduce(ctx, call, *b.what, b.inputs, b.parallel, left, b.o.reuse)
+func (b *batch) reduceAll(ctx context.Context, d *delegate.Delegator, call string, purse *delegate.Purse) error {
+	row, err := d.Reduce(ctx, call, *b.what, b.inputs, b.parallel, purse, b.o.reuse)
 	b.reduced = convstore.State(row.Status)
 	if row.Reused {
 		b.reused = append(b.reused, *row.ConversationID)

@@ -430,7 +430,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	}
 	list, err := b.session.Store.Delegations(ctx, e.below)
 	if err == nil {
-		b.collect(list, e.below, func(del convstore.Delegation) int { return delegate.NumberOf(del, anyCall) })
+		b.collect(list, e.below, func(del convstore.Delegation) (int, bool) { return delegate.NumberOf(del, anyCall), true })
 	}
 	return err
 }
@@ -465,11 +465,8 @@ func (b *batch) findFor(ctx context.Context) error {
 		return err
 	}
 	if all, err = b.ledger(ctx, caller); err == nil {
-		b.collect(all, caller, func(del convstore.Delegation) int {
-			if b.lineOf(del.Call) != b.earlier.line {
-				return 0
-			}
-			return delegate.NumberOf(del, b.call())
+		b.collect(all, caller, func(del convstore.Delegation) (int, bool) {
+			return delegate.NumberOf(del, b.call()), strings.HasPrefix(del.Call, b.call()) && b.lineOf(del.Call) == b.earlier.line
 		})
 	}
 	return err
@@ -521,21 +518,22 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 }
 
 // collect notes those of list that are runs for queries of this batch, and what they have used.
-// number returns the number of the query, 0 for none.
-func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number func(convstore.Delegation) int) {
+// number returns the number of the query, 0 for none, and whether the delegation is of this batch, as
+// those of its reduction are.
+func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number func(convstore.Delegation) (int, bool)) {
 	e, ours := b.earlier, map[convstore.ID]bool{}
 	for _, del := range list {
 		if del.Caller != caller || del.State == "" {
 			continue
 		}
-		n := number(del)
+		n, mine := number(del)
 		switch {
-		case n > 0:
+		case mine && n > 0:
 			ours[del.Child] = true
 			e.runs[n-1] = append(e.runs[n-1], del)
 		case ours[del.Child] && run.ByHand(del):
 			e.byHand[del.Child] = append(e.byHand[del.Child], del)
-		case caller != e.below: // of others, on behalf of the same conversation
+		case !mine: // of others, on behalf of the same conversation
 			continue
 		}
 		e.spent = e.spent.Add(del.Total)
