@@ -112,9 +112,10 @@ func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	s.add(v.agent(src, j.Files, "main", ".jp/config.toml", nil))
 	listed := map[string]bool{".jp/config.toml": true}
 	both := func(name, arg string) []Agent {
-		listed[v.ws.Relative(arg)] = true
-		alone := v.agent(src, j.Files, name, v.ws.Relative(arg), run.UnderNone(arg))
-		top := v.agent(src, j.Files, name, v.ws.Relative(arg), []profiles.Directive{{Flag: "--cfg", Text: arg}})
+		file := strings.TrimPrefix(arg, root+string(filepath.Separator))
+		listed[file] = true
+		alone := v.agent(src, j.Files, name, file, run.UnderNone(arg))
+		top := v.agent(src, j.Files, name, file, []profiles.Directive{{Flag: "--cfg", Text: arg}})
 		top.OnTop = true
 		return []Agent{alone, top}
 	}

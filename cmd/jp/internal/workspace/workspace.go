@@ -233,12 +233,15 @@ func WithNone(ds []profiles.Directive) bool {
 	return false
 }
 
-// SourcesOf are the sources of config with these files of the workspace. With nil nothing of the
-// workspace is read, whoever names it.
+// SourcesOf are the sources of config with these files of a workspace, which may be another one than
+// that of the command. With nil nothing of the workspace is read, whoever names it.
 func (w *Workspace) SourcesOf(files *trust.Files) profiles.Sources {
-	root, _ := w.Root() // without a workspace there is nothing to keep from anybody
 	src := w.UserSources()
-	src.Workspace, src.Files = root, files.FS()
+	if files != nil {
+		src.Workspace, src.Files = files.Root, files.FS()
+	} else {
+		src.Workspace, _ = w.Root() // without a workspace there is nothing to keep from anybody
+	}
 	return src
 }
 
