@@ -380,6 +380,51 @@ func TestTrustWritten(t *testing.T) {
 	}
 }
 
+// TestTrustWrittenShows: what a stranger's file says is not taken for shown when jp writes a file,
+// wherever between the pages it appears.
+func TestTrustWrittenShows(t *testing.T) {
+	ctx := context.Background()
+	const mine, theirs = ".jp/config.toml", ".jp/config/theirs.toml"
+	for _, when := range []string{"before", "meanwhile", "at the end"} {
+		a, root := gateAt(t, map[string]string{mine: "old"})
+		if err := a.Written(ctx, root, map[string][]byte{mine: []byte("old")}); err != nil {
+			t.Fatal(err)
+		}
+		pages := 0
+		appear := func(now string) {
+			if now == when {
+				writeFiles(t, root, map[string]string{theirs: "evil"})
+			}
+		}
+		a.Page = func(_ context.Context, j Judgement, _ int) (string, Shown, error) { // two files give more than each
+			both := strings.Join(slices.Sorted(maps.Keys(j.Files.Data)), "+") + ":" + string(j.Files.Data[mine])
+			if pages++; pages == 1 {
+				appear("meanwhile")
+			}
+			shown := Shown{Page: map[string][]string{"": {both}}}
+			shown.AddSetting("files", both)
+			return "", shown, nil
+		}
+		appear("before")
+		if err := a.Write(ctx, root, map[string][]byte{mine: []byte("new")}, func() error {
+			writeFiles(t, root, map[string]string{mine: "new"})
+			appear("at the end")
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		j, err := a.Judge(ctx, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want Shown
+		want.AddSetting("files", mine+":new")
+		if got := j.Before(); !slices.Equal(got.Settings, want.Settings) || !slices.Equal(got.Page[""], []string{mine + ":new"}) {
+			t.Errorf("%s: shown %v", when, got.Page)
+		}
+	}
+}
+
 // A jp that is killed while it writes leaves a workspace that is trusted: with what was there or
 // with what was to be there, and nothing else. The next that writes another file forgets neither.
 func TestTrustKilled(t *testing.T) {

@@ -388,7 +388,7 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		for name, data := range files {
 			next.Writing[name] = DataStamp(data)
 		}
-		before, err := shows(ctx, page, root, func(key string) bool { _, now := files[key]; return now && write == nil })
+		before, err := shows(ctx, page, root, next.Files)
 		if err != nil {
 			return next, nil, err
 		}
@@ -404,7 +404,7 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		}
 		state := State{Files: maps.Clone(next.Files), Shown: next.Shown}
 		maps.Copy(state.Files, next.Writing)
-		after, err := shows(context.WithoutCancel(ctx), page, root, func(string) bool { return false })
+		after, err := shows(context.WithoutCancel(ctx), page, root, state.Files)
 		if err == nil && state.Shown != nil {
 			sum := state.Shown.Plus(before, after)
 			state.Shown = &sum
@@ -420,9 +420,10 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 // pageFunc is the type of Gate.Page.
 type pageFunc = func(ctx context.Context, j Judgement, width int) (text string, shown Shown, err error)
 
-// shows returns what a page of the workspace at root would show as it is now, without the files of
-// which leave is true. Without a page that is nothing.
-func shows(ctx context.Context, page pageFunc, root string, leave func(key string) bool) (Shown, error) {
+// shows returns what a page of the workspace at root would show if it had only those of its files that
+// have these stamps. No other file has a say in what a person is taken to have seen. Without a page
+// that is nothing.
+func shows(ctx context.Context, page pageFunc, root string, stamps map[string]string) (Shown, error) {
 	if page == nil {
 		return Shown{}, nil
 	}
@@ -430,8 +431,8 @@ func shows(ctx context.Context, page pageFunc, root string, leave func(key strin
 	if err != nil {
 		return Shown{}, err
 	}
-	for key := range c.Stamps {
-		if leave(key) {
+	for key, stamp := range c.Stamps {
+		if stamps[key] != stamp {
 			delete(c.Stamps, key)
 			delete(c.Data, key)
 			delete(c.nodes, key)
