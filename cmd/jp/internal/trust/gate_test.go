@@ -425,6 +425,62 @@ func TestTrustWrittenShows(t *testing.T) {
 	}
 }
 
+// TestTrustTakenBack: an answer to a question counts only while the state is trusted that the question
+// was compared with, with all that was shown of it.
+func TestTrustTakenBack(t *testing.T) {
+	ctx := context.Background()
+	const name = ".jp/config.toml"
+	var all, less Shown
+	all.AddSetting("a", true)
+	for _, tt := range []struct {
+		meanwhile string
+		ok        bool
+	}{{"nothing", true}, {"another state", true}, {"revoked", false}, {"trusted again with less", false}} {
+		a, root := gateAt(t, map[string]string{name: "old"})
+		judged := func() Judgement {
+			t.Helper()
+			j, err := a.Judge(ctx, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return j
+		}
+		j := judged()
+		if err := a.Record(ctx, &j, all); err != nil {
+			t.Fatal(err)
+		}
+		writeFiles(t, root, map[string]string{name: "new"})
+		asked := judged()
+		switch tt.meanwhile {
+		case "another state":
+			j := judged()
+			if err := a.Record(ctx, &j, less); err != nil {
+				t.Fatal(err)
+			}
+		case "revoked", "trusted again with less":
+			if err := os.Remove(asked.Path); err != nil {
+				t.Fatal(err)
+			}
+			if tt.meanwhile == "revoked" {
+				break
+			}
+			writeFiles(t, root, map[string]string{name: "old"})
+			j := judged()
+			if err := a.Record(ctx, &j, less); err != nil {
+				t.Fatal(err)
+			}
+			writeFiles(t, root, map[string]string{name: "new"})
+		}
+		err := a.Record(ctx, &asked, all)
+		if (err == nil) != tt.ok || err != nil && console.Explain(err).Status != exit.Refused {
+			t.Errorf("%s: %v, want ok %v", tt.meanwhile, err, tt.ok)
+		}
+		if j := judged(); j.OK() != tt.ok {
+			t.Errorf("%s: %s, want ok %v", tt.meanwhile, j.Status(), tt.ok)
+		}
+	}
+}
+
 // A jp that is killed while it writes leaves a workspace that is trusted: with what was there or
 // with what was to be there, and nothing else. The next that writes another file forgets neither.
 func TestTrustKilled(t *testing.T) {

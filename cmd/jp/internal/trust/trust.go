@@ -334,9 +334,15 @@ func (j Judgement) Refusal() error {
 }
 
 // Record records what j saw and what a person was shown of it, and nothing else, also in j. States
-// that were trusted before, even meanwhile, stay trusted as they were.
+// that were trusted before, even meanwhile, stay trusted as they were. If the state is not trusted any
+// more that j was compared with, the error is a refusal: what the person was not shown, because that
+// state had it, counts for nothing then.
 func (g *Gate) Record(ctx context.Context, j *Judgement, shown Shown) error {
 	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, contents, error) {
+		if j.Record != nil && j.Record.Shown != nil && !now.remembers(j.Record.State) {
+			return Record{}, nil, exit.Refusedf("workspace %s: trust was taken back while the question was open", j.Files.Root).
+				WithHint("`jp trust` shows what it would allow and asks")
+		}
 		if now == nil {
 			now = &Record{}
 		}

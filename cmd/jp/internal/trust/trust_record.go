@@ -98,6 +98,14 @@ func (r Record) then(s State) Record {
 	return r
 }
 
+// remembers reports whether the state s is still trusted, with all that was shown of it. A nil Record
+// remembers none.
+func (r *Record) remembers(s State) bool {
+	return r != nil && slices.ContainsFunc(append([]State{r.State}, r.Earlier...), func(e State) bool {
+		return maps.Equal(e.Files, s.Files) && e.Shown != nil && e.Shown.Has(*s.Shown)
+	})
+}
+
 // digest names a state of the files of a workspace.
 func digest(stamps map[string]string) string {
 	sum := sha256.New()
