@@ -95,7 +95,9 @@ func (c *checker) checkTallies(all []Delegation) {
 		if d.Imported || d.Unstarted {
 			continue
 		}
-		count(d, d.Caller, d.Turn, func(m *tallied) { m.Calls++ })
+		if !d.Person {
+			count(d, d.Caller, d.Turn, func(m *tallied) { m.Calls++ })
+		}
 		if d.Fresh {
 			count(d, d.Root, d.Session, func(m *tallied) { m.Forked++ })
 		}

@@ -57,6 +57,9 @@ type Delegation struct {
 	// Replayed marks a delegation in which a recording answers: nothing is paid.
 	Replayed bool `json:"replayed,omitzero"`
 
+	// Person marks a run for which a person continued the child. It is no call of the caller's turn.
+	Person bool `json:"person,omitzero"`
+
 	// Imported marks a delegation that came by an import: no conversation of this store made it.
 	Imported bool `json:"imported,omitzero"`
 
@@ -69,7 +72,7 @@ type Standing struct {
 	Caller    Conversation
 	Ancestors []Conversation // of Caller by delegation links, nearest first
 	Account   Account        // account of Caller before this decision
-	Calls     int            // delegations that Caller made in its present turn, without Unstarted ones
+	Calls     int            // delegations that Caller made in its present turn, without those that are Unstarted or of a Person
 	Children  int            // conversations made for delegations of the ledger in the root's present turn
 
 	// Lookup returns a strict descendant of Caller by delegation links. For any other id it returns
@@ -118,6 +121,7 @@ type Child struct {
 	ToolsDenied int // number of these that were not granted
 
 	Replayed bool // as in Delegation
+	Person   bool // as in Delegation
 }
 
 // Reservation is an admitted delegation and, unless it Existed, the child's run lock. Its owner

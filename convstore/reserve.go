@@ -230,7 +230,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		Depth: rec.Depth, Grant: c.Grant.clone(),
 		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: fresh, Reserved: t.Now.UTC(),
 		ToolsAllowed: len(c.Grant.Tools), ToolsTotal: c.ToolsTotal, ToolsDenied: c.ToolsDenied,
-		Replayed: c.Replayed,
+		Replayed: c.Replayed, Person: c.Person,
 	}
 	if run := caller.run(); run != nil && run.Root == ledger {
 		d.Within = run.Number

@@ -25,7 +25,7 @@ func (t *tx) tallied(id ID, r *record) (tallied, error) {
 			return nil
 		}
 		d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
-		if err == nil && !d.Unstarted {
+		if err == nil && !d.Unstarted && !d.Person {
 			m.Calls++
 		}
 		return err
@@ -87,8 +87,10 @@ func (t *tx) tally(d Delegation, by int) error {
 		r.Made = &m
 		return t.Save(id, r)
 	}
-	if err := count(d.Caller, d.Turn, func(m *tallied) { m.Calls += by }); err != nil {
-		return err
+	if !d.Person {
+		if err := count(d.Caller, d.Turn, func(m *tallied) { m.Calls += by }); err != nil {
+			return err
+		}
 	}
 	if !d.Fresh {
 		return nil

@@ -329,7 +329,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		// A child that is continued keeps its stored config: its profile is not read again.
 		return convstore.Child{
 			Call: a.Call, ID: a.ID, Kind: kind, Expire: c.Limits.Expire, Model: cmp.Or(a.Model, child.Model), Grant: grant,
-			ToolsTotal: total, ToolsDenied: total - len(granted),
+			ToolsTotal: total, ToolsDenied: total - len(granted), Person: a.Person,
 		}, nil
 	}
 	return convstore.Child{
