@@ -38,7 +38,7 @@ import (
 type Tape struct {
 	con    *console.Console
 	ws     *workspace.Workspace
-	dir    string
+	dir    string // "" = not begun, or on another machine
 	trail  *script.Trail
 	replay *script.Script // recording that is replayed; nil = this run is recorded
 	above  *Tape          // tape that has the part for what is recorded here; nil = this one
@@ -47,6 +47,7 @@ type Tape struct {
 	record string   // file to make; "" = none
 	into   *os.Root // its folder, open from the beginning; nil = none
 	named  string   // file to make or to replay, as the person named it
+	data   []byte   // recording to replay
 
 	mu     sync.Mutex
 	part   *os.File                    // nil until the first line
@@ -84,22 +85,28 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 			return nil, exit.Usagef("--record %s: cannot be made: %v", record, files.Reason(err))
 		}
 	}
-	top := filepath.Join(con.StateDir(), "tapes")
-	if err = os.MkdirAll(top, 0o700); err == nil {
-		dropOld(top)
-		t.dir, err = os.MkdirTemp(top, "tape-") // 0700
-	}
-	if err != nil {
-		t.Remove()
-		return nil, err
-	}
-	if data != nil {
-		if err := os.WriteFile(filepath.Join(t.dir, recordingName), data, 0o600); err != nil {
-			t.Remove()
-			return nil, err
-		}
-	}
+	t.data = data
 	return t, nil
+}
+
+// Begin makes the folder. It must be called before the first run begins, and after all mistakes in
+// what is asked were found.
+func (t *Tape) Begin() (err error) {
+	if t == nil || !t.main {
+		return nil
+	}
+	top := filepath.Join(t.con.StateDir(), "tapes")
+	if err = os.MkdirAll(top, 0o700); err != nil {
+		return err
+	}
+	dropOld(top)
+	if t.dir, err = os.MkdirTemp(top, "tape-"); err != nil { // 0700
+		return err
+	}
+	if t.data != nil {
+		err = os.WriteFile(filepath.Join(t.dir, recordingName), t.data, 0o600)
+	}
+	return err
 }
 
 // prepare checks the files of a tape. data is the recording to replay.

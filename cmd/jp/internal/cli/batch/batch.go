@@ -251,6 +251,9 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		if err != nil {
 			return b.finish(err)
 		}
+		if err := env.Tape.Begin(); err != nil {
+			return b.finish(err)
+		}
 		return env.Tape.End(ctx, b.run(ctx, d))
 	})
 }

@@ -320,6 +320,9 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if err != nil {
 		return err
 	}
+	if err := g.Env.Tape.Begin(); err != nil {
+		return err
+	}
 	if o.reuse && !r.Delegated {
 		if known, ok, err := ag.Known(ctx); ok || err != nil {
 			return cmp.Or(err, g.reused(ctx, known))
