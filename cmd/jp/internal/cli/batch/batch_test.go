@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,10 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
@@ -31,6 +35,26 @@ func readAll(text string, o options) (items []delegate.Item, err error) {
 		}
 		items = append(items, it)
 	}
+}
+
+// TestLinesEnd: what reads a pipe ahead ends with the command, which a run outlives where a tool has
+// given it.
+func TestLinesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
+		ctx, cancel := context.WithCancel(t.Context())
+		con := console.New(console.Env{Stdin: strings.NewReader("\"a\"\n\"b\"\n\"c\"\n"), Stdout: io.Discard, Stderr: io.Discard})
+		in, _, err := openLines(ctx, con, &options{profile: command.Given("agent/x")}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if it, err := in.next(ctx); err != nil || it.Query != "a" {
+			t.Errorf("next = %q, %v", it.Query, err)
+		}
+		cancel()
+		if _, err := in.next(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("next = %v after the end", err)
+		}
+	})
 }
 
 // FuzzRead: a scanner returns an error that names a line, or items that hold no more than a line may

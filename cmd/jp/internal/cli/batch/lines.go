@@ -65,10 +65,14 @@ func openLines(ctx context.Context, con *console.Console, o *options, whole bool
 	default:
 		l.pipe = make(chan scanned)
 		in := newScanner(con.IO.In, o)
-		go func() { // it stays in its last read when the batch ends before the pipe does
+		go func() { // it stays in its last read when the command ends before the pipe does
 			for {
 				it, err := in.next()
-				l.pipe <- scanned{it, err}
+				select {
+				case l.pipe <- scanned{it, err}:
+				case <-ctx.Done():
+					return
+				}
 				if err != nil {
 					return
 				}
