@@ -425,6 +425,33 @@ func TestTrustWrittenShows(t *testing.T) {
 	}
 }
 
+// TestTrustWrittenAgain: what jp writes counts as shown, also where a state is remembered that has the
+// same file and lacks that.
+func TestTrustWrittenAgain(t *testing.T) {
+	ctx := context.Background()
+	const name = ".jp/config.toml"
+	a, root := gateAt(t, map[string]string{name: "mine"})
+	j, err := a.Judge(ctx, root)
+	if err == nil {
+		err = a.Record(ctx, &j, Shown{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Page = func(_ context.Context, j Judgement, _ int) (_ string, shown Shown, _ error) {
+		for key := range j.Files.Data {
+			shown.AddSetting("file", key)
+		}
+		return "", shown, nil
+	}
+	if err := a.Written(ctx, root, map[string][]byte{name: []byte("mine")}); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = a.Judge(ctx, root); err != nil || !j.Before().HasSetting("file", name) {
+		t.Errorf("shown %+v, %v", j.Before(), err)
+	}
+}
+
 // TestTrustTakenBack: an answer to a question counts only while the state is trusted that the question
 // was compared with, with all that was shown of it.
 func TestTrustTakenBack(t *testing.T) {

@@ -394,7 +394,11 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 		for name, data := range files {
 			next.Writing[name] = DataStamp(data)
 		}
-		before, err := shows(ctx, page, root, next.Files)
+		was := maps.Clone(next.Files)
+		if write == nil { // they are written already
+			maps.DeleteFunc(was, func(key, _ string) bool { _, now := files[key]; return now })
+		}
+		before, err := shows(ctx, page, root, was)
 		if err != nil {
 			return next, nil, err
 		}
