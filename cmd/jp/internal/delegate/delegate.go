@@ -48,6 +48,10 @@ type Options struct {
 	Closing convstore.Budget        // amounts set aside for the last call of the caller's own model
 	Priced  func(model string) bool // whether the price of a model is known; nil = of none
 
+	// Answering returns all models that may answer under a stored config with overrides. It must not
+	// use the store. A nil function says of all that it is the first alone.
+	Answering func(config []byte, overrides []string) ([]string, error)
+
 	// Down says why a model cannot be asked; nil = nothing is known against it. A nil function says
 	// that of all. It must not use the store.
 	Down      func(model string) error
@@ -189,7 +193,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.ledger = &ledger{
 		scope: o.Scope, replayed: o.Replayed, warn: o.Warn, log: o.Log,
-		caller: Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Down: o.Down},
+		caller: Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Answering: o.Answering, Down: o.Down},
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},

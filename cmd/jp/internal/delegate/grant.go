@@ -80,8 +80,23 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 		return err
 	}
 	strict := s.Account.Limits != nil && s.Account.Limits.Strict || child.Grant.Caps.CostNano != nil || a.Want.CostNano != nil && !a.Default
-	for _, id := range append([]string{child.Model}, a.Profile.Others...) {
-		if strict && (c.Priced == nil || !c.Priced(id)) {
+	if !strict {
+		return nil
+	}
+	models := append([]string{child.Model}, a.Profile.Others...)
+	if a.ID != 0 && c.Answering != nil { // its profile is not read again: its config says which
+		stored, err := s.Config(a.ID)
+		if err != nil {
+			return err
+		}
+		others, err := c.Answering(stored.JSON, Order{Model: a.Model}.overrides())
+		if err != nil {
+			return err
+		}
+		models = append(models, others...)
+	}
+	for _, id := range models {
+		if c.Priced == nil || !c.Priced(id) {
 			return refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", id).
 				withHint("give its price in [providers.llm.prices] of the user's config.toml, or lift the limit with max_cost_per_session = \"unlimited\"")
 		}

@@ -139,11 +139,12 @@ type Tool struct {
 
 // Caller is the calling agent, as far as the store does not know it.
 type Caller struct {
-	Tools   []string // tools that it holds
-	Limits  Limits
-	Closing convstore.Budget         // amounts set aside for its own last call; nil = none
-	Priced  func(model string) bool  // whether the price of a model is known; nil = of none
-	Down    func(model string) error // why a model cannot be asked; nil = nothing is known against any
+	Tools     []string // tools that it holds
+	Limits    Limits
+	Closing   convstore.Budget                                          // amounts set aside for its own last call; nil = none
+	Priced    func(model string) bool                                   // whether the price of a model is known; nil = of none
+	Answering func(config []byte, overrides []string) ([]string, error) // all models that may answer under a config; nil = the first alone
+	Down      func(model string) error                                  // why a model cannot be asked; nil = nothing is known against any
 }
 
 // Verdict is the answer of the rule to one ask: the child to run, or why not.

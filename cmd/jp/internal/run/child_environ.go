@@ -58,7 +58,7 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 	}
 	s.far.mu.Unlock()
 	return delegate.Options{
-		Scope: scope, Slot: slot, Limits: s.env.LimitsOf(cfg), Priced: s.env.Priced(cfg), Down: s.env.down(cfg), WaitLimit: s.env.WaitLimit, Replayed: s.env.Tape.Replays(),
+		Scope: scope, Slot: slot, Limits: s.env.LimitsOf(cfg), Priced: s.env.Priced(cfg), Answering: s.answering, Down: s.env.down(cfg), WaitLimit: s.env.WaitLimit, Replayed: s.env.Tape.Replays(),
 		Choices: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Models: s.models, Place: s.place,
 		Placed: s.env.Tape.Put, Record: func(of delegate.Below) func(json.RawMessage) error { return s.env.Tape.Keeper(of.Environ) },
@@ -125,21 +125,39 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 // configBelow returns the config of a sub-agent, as it has it itself. Its providers are those of its
 // root: flags may have set an address or a price.
 func (s site) configBelow(of delegate.Below) (*profiles.Resolved, error) {
+	r, err := s.storedBelow(of.Log.Taken().JSON, of.Overrides)
+	if err != nil {
+		return nil, err
+	}
+	if of.Conv.Grant != nil {
+		r.Cut(of.Conv.Grant.Tools)
+	}
+	return r, err
+}
+
+// storedBelow is configBelow without a grant.
+func (s site) storedBelow(stored []byte, overrides []string) (*profiles.Resolved, error) {
 	var ds []profiles.Directive
-	for _, text := range of.Overrides {
+	for _, text := range overrides {
 		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: text})
 	}
 	src := s.env.WS.SourcesOf(nil) // no config of the workspace
-	src.Stored = of.Log.Taken().JSON
+	src.Stored = stored
 	r, err := profiles.Resolve(src, ds, nil)
 	if err != nil {
 		return nil, err
 	}
 	r.Config.Providers = s.tree.providers
-	if of.Conv.Grant != nil {
-		r.Cut(of.Conv.Grant.Tools)
+	return r, nil
+}
+
+// answering is Options.Answering.
+func (s site) answering(stored []byte, overrides []string) ([]string, error) {
+	r, err := s.storedBelow(stored, overrides)
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	return s.env.Answering(r.Config)
 }
 
 // changeBelow is Options.Change.
