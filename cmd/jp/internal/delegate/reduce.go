@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -390,6 +391,9 @@ type reducedResult struct {
 	Reduced Row       `json:"answer"`
 	OK      int       `json:"ok"` // number of tasks that ended so
 	Others  []unready `json:"others"`
+	// Answers are the rows of all tasks, as without a reduction, where it came to nothing and some
+	// of them have an answer.
+	Answers json.RawMessage `json:"answers,omitempty"`
 }
 
 // unready is a task that did not end ok.
@@ -425,11 +429,18 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 	if result.Reduced, err = d.Reduce(ctx, call, *a.Reduce, inputs, a.MaxParallel, NewPurse(left), false); err != nil {
 		return tools.Result{}, err
 	}
+	good := result.Reduced.Status == string(convstore.StateOK) || result.Reduced.Status == string(convstore.StatePartial)
 	text, err := encode(result)
+	if some := slices.ContainsFunc(inputs, func(in Input) bool { return in.Text != nil }); err == nil && !good && some {
+		var answers string
+		if answers, err = rows(a.Queries, ends, errs, d.inline, max(size-len(text), 0)); err == nil {
+			result.Answers = json.RawMessage(answers)
+			text, err = encode(result)
+		}
+	}
 	if over := len(text) - size; err == nil && over > 0 { // what is escaped takes more
 		result.Reduced.Text, _ = bound(result.Reduced.Text, max(len(result.Reduced.Text)-over, 0)/2)
 		text, err = encode(result)
 	}
-	good := result.Reduced.Status == string(convstore.StateOK) || result.Reduced.Status == string(convstore.StatePartial)
 	return tools.Result{Text: text, IsError: !good}, err
 }

@@ -156,16 +156,16 @@ type Verdict struct {
 // Decide is the one rule: may the caller, as the store knows it now, run these children? It is
 // pure. The store calls it inside the transaction that forks or reserves. The asks are those of one
 // reply, in call order. An ask that is refused, or answered from the store, counts for nothing; the
-// others share what there is. An answer that is there costs nothing: limits of calls and amounts do
-// not keep it back.
+// others share what there is. An answer that is there costs nothing and asks nobody: limits of calls
+// and amounts do not keep it back, nor does a model that cannot be asked.
 func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	vs := make([]Verdict, len(asks))
 	for i, a := range asks {
 		if vs[i].Child, vs[i].Err = draft(s, c, a); vs[i].Err == nil {
-			vs[i].Err = c.down(a)
+			vs[i].Err = a.known(s, &vs[i].Child)
 		}
 		if vs[i].Err == nil {
-			vs[i].Err = a.known(s, &vs[i].Child)
+			vs[i].Err = c.down(a)
 		}
 		if vs[i].Err == nil {
 			vs[i].Err = affordable(s, c, a, vs[i].Child)
