@@ -100,7 +100,7 @@ type Child struct {
 	ID   ID     // 0 = make a new one
 	Kind string
 
-	// Expire is how long after now the child expires, if none above it expires earlier; 0 = a new one
+	// Expire is how long after the end of the run the child expires, if none above it expires earlier; 0 = a new one
 	// never does by itself. One that exists expires later by it, and never earlier; one that never
 	// expires stays so.
 	Expire time.Duration

@@ -113,6 +113,8 @@ type openRun struct {
 	// The child's counts when it was reserved; the difference is what this run added.
 	Turns  int   `json:"turns,omitzero"`
 	Before Spend `json:"before,omitzero"`
+
+	Expire time.Duration `json:"expire_ns,omitzero"` // Child.Expire: it counts from the end of the run
 }
 
 // Load returns the record of a conversation or a *NotFoundError.

@@ -241,8 +241,8 @@ func (t *tx) settleLost(ids []ID) error {
 }
 
 // Expire removes the conversations that have expired, with all below them, and returns their ids.
-// It keeps a conversation if it, or one below it, is pinned or runs, or if a person forked one
-// below it that has not expired itself.
+// It keeps a conversation if it, or one below it, is pinned or runs, if a person forked one below it
+// that has not expired itself, or if a turn that delegated it is open: its answer may be needed yet.
 func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	due := false
 	err = s.f.read(ctx, func(t *tx) error {
@@ -318,8 +318,18 @@ func (t *tx) expirable(id ID) ([]ID, error) {
 		if r.ExpiresAt.IsZero() {
 			lives = i == 0 || r.Link != DelegationLink
 		}
-		if lives || r.Pinned {
-			return nil, nil
+		if i == 0 {
+			child := r
+			for _, up := range t.Ancestors(id, r, &err) {
+				if child.Link != DelegationLink {
+					break
+				}
+				lives = lives || up.TurnOpen
+				child = up
+			}
+		}
+		if lives || r.Pinned || err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

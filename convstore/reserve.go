@@ -238,7 +238,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if rec.Asked = nil; !c.Replayed {
 		rec.Asked = c.Asked.asked()
 	}
-	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase()}
+	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase(), Expire: c.Expire}
 	if err := t.Save(id, rec); err != nil {
 		return err
 	}
@@ -294,15 +294,8 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 			return 0, nil, err
 		}
 		rec.Grant = &grant
-		at, err := t.expiry(rec.Parent, c.Expire)
-		if err != nil {
+		if err := t.putOff(c.ID, rec, c.Expire); err != nil {
 			return 0, nil, err
-		}
-		if !rec.ExpiresAt.IsZero() && at.After(rec.ExpiresAt) {
-			if err := t.Expires(c.ID, rec.ExpiresAt, at); err != nil {
-				return 0, nil, err
-			}
-			rec.ExpiresAt = at
 		}
 		if c.Config.JSON != nil {
 			if err := t.SaveConfig(c.ID, c.Config); err != nil {
@@ -330,6 +323,18 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		r.lock, err = t.TakeRun(int64(id))
 	}
 	return id, rec, err
+}
+
+// putOff puts off the expiry of a child of a conversation to a time after now. One that never expires
+// stays so.
+func (t *tx) putOff(id ID, rec *record, after time.Duration) error {
+	at, err := t.expiry(rec.Parent, after)
+	if err != nil || rec.ExpiresAt.IsZero() || !at.After(rec.ExpiresAt) {
+		return err
+	}
+	err = t.Expires(id, rec.ExpiresAt, at)
+	rec.ExpiresAt = at
+	return err
 }
 
 // expiry returns when a child of a conversation expires that does so after a time; zero = not by
@@ -435,6 +440,9 @@ func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err err
 	begun := rec.Turns > rec.Run.Turns
 	if begun {
 		total = own.Add(rec.Below)
+	}
+	if err := t.putOff(d.Child, rec, rec.Run.Expire); err != nil {
+		return own, total, err
 	}
 	rec.closeRun()
 	if rec.Until = (time.Time{}); hold > 0 {

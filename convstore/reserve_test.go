@@ -172,6 +172,42 @@ func TestReserveExpires(t *testing.T) {
 	}
 }
 
+// TestExpireAfterTheTurn: a child expires so long after the end of its run, and stays while the turn
+// is open that started it, also when nobody runs that.
+func TestExpireAfterTheTurn(t *testing.T) {
+	now := storeEpoch
+	s := openStoreIn(t, memoryDir(t)+"/store", Options{Now: func() time.Time { return now }})
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: "q"})
+	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a", Expire: time.Minute}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := rs[0].Child.ID
+	now = now.Add(time.Hour)
+	if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := mustGet(t, s.View, child).ExpiresAt, now.Add(time.Minute); !got.Equal(want) {
+		t.Errorf("expires %v, want %v", got, want)
+	}
+	mustNot(t, l.Close())
+	now = now.Add(time.Hour)
+	if gone, err := s.Expire(t.Context()); len(gone) > 0 || err != nil {
+		t.Errorf("Expire = %v, %v while the turn is open", gone, err)
+	}
+	l = mustLock(t, s, root.ID)
+	mustAppend(t, l, TurnEnd{State: StateOK})
+	if gone, err := s.Expire(t.Context()); !slices.Equal(gone, []ID{child}) || err != nil {
+		t.Errorf("Expire = %v, %v, want %v", gone, err, child)
+	}
+	mustNot(t, l.Close())
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReserveScope asks for children that the caller must not have.
 func TestReserveScope(t *testing.T) {
 	f := newFamily(t)
