@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type Row struct {
 	Reduced *Reduced `json:"reduced,omitempty"` // it is the answer made of those of a batch
 
 	Turn int   `json:"-"` // of the conversation; 0 = none
+	Size int   `json:"-"` // bytes of the text before it was cut
 	Code Code  `json:"-"` // part of the rule that refused
 	Why  error `json:"-"` // why nothing was run; nil = something was
 }
@@ -189,7 +191,10 @@ func (o *outcome) row(err error, limit int) Row {
 		r.Status, r.Reason = string(convstore.StateError), o.denied.Error()
 	case o.State != "":
 		r.Status, r.Reason = string(o.State), o.Reason
-		r.Text, r.Trouble = strings.TrimSuffix(o.text(o.child, limit), "\n"), strings.TrimSuffix(o.trouble(), "\n")
+		r.Text, r.Trouble = strings.TrimSuffix(o.text(o.child, math.MaxInt), "\n"), strings.TrimSuffix(o.trouble(), "\n")
+		if r.Size = len(r.Text); r.Size > limit {
+			r.Text = strings.TrimSuffix(o.text(o.child, limit), "\n")
+		}
 		r.Reused = o.reused
 		if o.NoContext != "" {
 			r.Context = "none: " + attribute(o.NoContext)

@@ -28,6 +28,7 @@ type Input struct {
 	ID     string
 	Status string
 	Size   int                                   // bytes of the text
+	Cut    bool                                  // whether that is not the whole answer
 	Text   func(context.Context) (string, error) // nil = nothing was handed in
 }
 
@@ -123,6 +124,9 @@ func (r *reduction) run(ctx context.Context, inputs []Input) (outcome, error) {
 		if in.Text == nil {
 			r.missing[in.Number] = in.Status
 			continue
+		}
+		if in.Cut {
+			r.missing[in.Number] = "cut"
 		}
 		pieces = append(pieces, r.parts(in, room)...)
 	}

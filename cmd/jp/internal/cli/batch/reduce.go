@@ -50,7 +50,7 @@ func (b *batch) keep(it delegate.Item, r delegate.Row) {
 	if b.what == nil {
 		return
 	}
-	in := delegate.Input{Number: it.Number, Status: r.Status, Size: len(r.Text)}
+	in := delegate.Input{Number: it.Number, Status: r.Status, Size: r.Size}
 	state := convstore.State(r.Status)
 	if r.ConversationID != nil && (state == convstore.StateOK || state == convstore.StatePartial) {
 		in.ID = *r.ConversationID
@@ -83,7 +83,7 @@ func (b *batch) keepEarlier(it delegate.Item, at earlierRow, raw json.RawMessage
 	}
 	has, err := text(raw)
 	b.inputs = append(b.inputs, delegate.Input{
-		Number: it.Number, ID: at.id.String(), Status: string(convstore.StateOK), Size: len(has),
+		Number: it.Number, ID: at.id.String(), Status: string(convstore.StateOK), Size: len(has), Cut: len(has) > maxRow,
 		Text: func(context.Context) (string, error) {
 			raw, err := b.earlier.raw(at)
 			if err != nil {
