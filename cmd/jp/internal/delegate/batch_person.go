@@ -251,7 +251,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			delete(waiting, next)
 			next++
 			<-ahead
-			if e.child != 0 && (e.Text == "" && e.handedIn() || e.item.Query == "") {
+			if e.child != 0 && (e.Text == "" || e.item.Query == "") {
 				d.reread(ctx, &e.outcome, &e.item)
 			}
 			if failed == nil {
@@ -319,7 +319,7 @@ func (d *Delegator) reread(ctx context.Context, o *outcome, it *Item) {
 	if err != nil {
 		d.ledger.warn("%s: its answer cannot be read: %v", o.child, err)
 	}
-	if o.Text == "" && o.handedIn() {
+	if o.Text == "" {
 		o.Text = agent.Answer(events)
 	}
 	for _, ev := range events {
