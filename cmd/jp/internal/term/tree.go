@@ -2,6 +2,7 @@ package term
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -127,6 +128,25 @@ func (t *Tree) Around(f func()) {
 		defer func() { t.draw(true) }()
 	}
 	f()
+}
+
+// Above returns s in the form to use while the tree is drawn: what is written to stderr appears
+// above it.
+func (t *Tree) Above(s *IO) *IO {
+	with := *s
+	with.Err = above{s.Err, t}
+	return &with
+}
+
+// above is a stream that writes while its tree is not on the screen.
+type above struct {
+	io.Writer
+	tree *Tree
+}
+
+func (a above) Write(text []byte) (n int, err error) {
+	a.tree.Around(func() { n, err = a.Writer.Write(text) })
+	return n, err
 }
 
 // Close leaves the last state of every sub-agent on the screen. Later updates show nothing.

@@ -98,7 +98,7 @@ func TestTreeOnATerminal(t *testing.T) {
 		"│  └─ ● x  started  0.0s",
 		"└─ ○ agent/planner  queued  0.0s  evil title",
 	)
-	tree.Around(func() { s.print("a question") })
+	fmt.Fprintln(tree.Above(io).Err, "a question")
 	check(
 		"a question",
 		"├─ ✓ r  ok  9 tokens  1m05s",

@@ -503,6 +503,8 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		b.tree = term.NewTree(b.env.Con.IO, term.TreeOptions{Status: b.done.since(time.Now(), b.left, b.env.Con.IO.UTF8)})
 		d.Watch(b.tree.Update)
 	}
+	streams := b.env.Con.IO
+	b.env.Con.IO = b.tree.Above(streams) // for warnings
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	call := b.newCall()
 	flags := convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}
@@ -515,6 +517,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		failed = b.reduceAll(ctx, d, call, purse)
 	}
 	b.tree.Close()
+	b.env.Con.IO = streams
 	failed = errors.Join(failed, b.retitle(context.WithoutCancel(ctx)))
 	failed = b.finish(failed)
 	if cause := context.Cause(ctx); cause != nil && errors.Is(failed, term.ErrUnread) {

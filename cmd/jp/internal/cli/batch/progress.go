@@ -16,14 +16,19 @@ import (
 type progress struct {
 	mu           sync.Mutex
 	done, failed int
+	queued       int   // lines that were not begun, because their model cannot be asked
 	cost         int64 // in nano-dollars
 	unknown      bool  // whether the cost of a line is not known
 }
 
-// add counts the row of a line that was run.
+// add counts the row of a line.
 func (p *progress) add(r delegate.Row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if r.Code == delegate.CodeProvider {
+		p.queued++
+		return
+	}
 	p.done++
 	if r.Status != string(convstore.StateOK) {
 		p.failed++
@@ -53,11 +58,14 @@ func (p *progress) line(took time.Duration, all int, between string) string {
 	if p.failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", p.failed))
 	}
+	if p.queued > 0 {
+		parts = append(parts, fmt.Sprintf("%d queued", p.queued))
+	}
 	if p.cost > 0 || p.unknown {
 		parts = append(parts, wording.Either(p.unknown, "at least ", "")+wording.Dollars(&p.cost))
 	}
-	if p.done > 0 && p.done < all {
-		left := time.Duration(float64(took) / float64(p.done) * float64(all-p.done))
+	if more := all - p.done - p.queued; p.done > 0 && more > 0 {
+		left := time.Duration(float64(took) / float64(p.done) * float64(more))
 		parts = append(parts, term.Elapsed(left)+" left")
 	}
 	return strings.Join(parts, between)
