@@ -120,6 +120,6 @@ func (t *turn) escalate(ctx context.Context, why string, last ...convstore.Body)
 	}
 	t.turnTo(len(t.loop.Models))
 	t.free = t.rounds
-	return t.note(ctx, convstore.Note{Kind: NoteEscalation, Text: "The request has not come to a good end so far: " + why +
+	return t.note(ctx, convstore.Note{Kind: NoteEscalation, Text: t.loop.Escalate.Model + " goes on with this request, which has not come to a good end so far: " + why +
 		"\nGo on from what was found until here, and answer it."})
 }

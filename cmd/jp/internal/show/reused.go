@@ -47,7 +47,7 @@ func WriteReused(ctx context.Context, con *console.Console, view convstore.View,
 		_, err = con.IO.Out.Write([]byte(strings.TrimSuffix(con.IO.Text(r.Result), "\n") + "\n"))
 	}
 	if err == nil && !con.JSON() && !con.Globals.Quiet {
-		dim(con.IO, fmt.Sprintf("%s answered this before, %s: nothing was asked; --id %s goes on with it", a.ID, term.Elapsed(time.Since(at))+" ago", a.ID))
+		dim(con.IO, fmt.Sprintf("%s answered this before, %s ago; nothing was asked", a.ID, term.Elapsed(time.Since(at))))
 	}
 	return err
 }
