@@ -112,7 +112,7 @@ text = "done"
 	if strings.Contains(archive, `"allowed"`) || !strings.Contains(archive, id) {
 		t.Errorf("export:\n%s", archive)
 	}
-	if out, code := s.jp("c", "edit", id, "--ask", "fs_modify_file"); code != 2 || !strings.Contains(out, "fs_modify_file is not allowed always") {
+	if out, code := s.jp("c", "edit", id, "--ask", "fs_modify_file"); code != 2 || !strings.Contains(out, "fs_modify_file is not always allowed") {
 		t.Errorf("status %d: %s", code, out)
 	}
 	must("c", "edit", id, "--ask", "fs_create_file")

@@ -340,7 +340,7 @@ func (s *scanner) complete(l query) (it delegate.Item, err error) {
 	}
 	switch it.Config = l.Config; {
 	case l.Config == "" && !s.o.profile.Set:
-		return it, s.bad("config: is missing; --cfg PROFILE names one for all lines")
+		return it, s.bad("no profile: name one in config, or with --config PROFILE for all lines")
 	case l.Config == "":
 		it.Config = s.o.profile.Value
 	case l.Config != s.o.profile.Value && !profileName(l.Config):

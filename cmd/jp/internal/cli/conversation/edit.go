@@ -148,7 +148,7 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 	if err := st.EditAll(ctx, ids, func(c *convstore.Conversation) error {
 		for _, tool := range o.ask {
 			if !slices.ContainsFunc(c.Allowed, func(a convstore.Allowance) bool { return a.Tool == tool }) {
-				return exit.Usagef("--ask: conversation %s: %s is not allowed always", c.ID, unseen.Word(tool)).WithHint("`jp conversation show %s` has what is", c.ID)
+				return exit.Usagef("--ask: conversation %s: %s is not always allowed", c.ID, unseen.Word(tool)).WithHint("`jp conversation show %s` lists the tools that are", c.ID)
 			}
 		}
 		o.apply(c, labels, parent, now)

@@ -3,7 +3,6 @@ package running
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -48,7 +47,7 @@ func runWait(ctx context.Context, g *Group, timeout command.Maybe[time.Duration]
 	}
 	if timeout.Set {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout.Value, fmt.Errorf("--timeout: the time is up: %w", context.DeadlineExceeded))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout.Value, &exit.Error{Code: "deadline", Status: exit.Deadline, Msg: "--timeout: the time is up", Err: context.DeadlineExceeded})
 		defer cancel()
 	}
 	list := []ended{}
