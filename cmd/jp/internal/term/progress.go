@@ -98,11 +98,14 @@ func (p *Progress) draw() {
 	if !p.until.IsZero() {
 		took = max(p.until.Sub(p.now().Round(0)), 0)
 	}
-	text := fmt.Sprintf("jp: %s: %s", p.label, Elapsed(took.Truncate(time.Second)))
+	text, end := "jp: "+p.label, ": "+Elapsed(took.Truncate(time.Second))
 	if !p.until.IsZero() {
-		text += " left"
+		end += " left"
 	}
-	if p.width > 1 {
+	if p.width > len(end)+1 { // the label is cut before the time
+		text = Cut(text, p.width-1-len(end), false)
+	}
+	if text += end; p.width > 1 {
 		text = Cut(text, p.width-1, false)
 	}
 	fmt.Fprint(p.err, "\r"+text+"\x1b[K")

@@ -39,7 +39,7 @@ func TestProgress(t *testing.T) {
 	}
 	fmt.Fprint(s.Out, "the answer\n")
 	p.End()
-	want := "\rjp: conversation...\x1b[K" + "\r\x1b[K" + "a note\n" + "\rjp: conversation...\x1b[K" + "\r\x1b[K"
+	want := "\rjp: conver...: 3.0s\x1b[K" + "\r\x1b[K" + "a note\n" + "\rjp: conve...: 1m03s\x1b[K" + "\r\x1b[K"
 	if got := err.b.String(); got != want {
 		t.Errorf("stderr %q, want %q", got, want)
 	}
