@@ -258,7 +258,7 @@ until_true held
 scontrol requeue "$job"
 until_true node_empty
 again() { scontrol update JobId="$job" StartTime=now; held; } # Slurm waits two minutes, which it may set at any time
-until_true again
+tries=1500 until_true again
 states=$(far conversation ls --hidden --sort created -F json | jq -r ".[$before:] | map(select(.depth == 1) | .status) | join(\" \")")
 [ "$states" = "cancelled running" ] || fail "requeue: the sub-agents are $states"
 scancel "$job"
