@@ -67,7 +67,7 @@ func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 		About: "Reads one query a line: a JSON string, or an object with query and, if you like, " +
 			"config (the name of a profile), label (a word for its row), schema (of its answer), " +
 			"model, reasoning, max_tokens, timeout (such as \"10m\"), attach (a path, an address, or " +
-			"{\"file\": PATH, \"lines\": \"10-20\"}, or bytes in place of lines), context_query, and id (a " +
+			"{\"file\": PATH, \"lines\": \"10-20\"}, or bytes in place of lines), reuse, context_query, and id (a " +
 			"sub-conversation to continue; only with --root-id). Without --root-id all sub-agents run below one new " +
 			"conversation.\n\n" +
 			"If stdin is a file, every line is checked before the first sub-agent starts. From a " +
