@@ -115,7 +115,7 @@ func (r *Reader) Refs(ctx context.Context, refs Refs) (list []convstore.Attachme
 			some[0], err = r.URL(ctx, ref.URL)
 		case ref.Lines+ref.Bytes != "":
 			some = make([]convstore.Attachment, 1)
-			some[0], err = r.part(ref)
+			some[0], err = r.part(ctx, ref)
 		default:
 			some, err = r.Path(ctx, ref.File)
 		}
@@ -129,7 +129,7 @@ func (r *Reader) Refs(ctx context.Context, refs Refs) (list []convstore.Attachme
 
 // part reads lines or bytes of a file of text, of whatever size the file is. Where bytes begin or end
 // within a character, that is left out.
-func (r *Reader) part(ref Ref) (none convstore.Attachment, err error) {
+func (r *Reader) part(ctx context.Context, ref Ref) (none convstore.Attachment, err error) {
 	full, err := r.absolute(ref.File)
 	if err != nil {
 		return none, err
@@ -142,7 +142,7 @@ func (r *Reader) part(ref Ref) (none convstore.Attachment, err error) {
 	source := ref.source()
 	var b []byte
 	if ref.Lines != "" {
-		b, err = linesOf(f, ref.Lines)
+		b, err = linesOf(ctx, f, ref.Lines)
 	} else {
 		b, err = bytesOf(f, ref.Bytes)
 	}
@@ -152,7 +152,8 @@ func (r *Reader) part(ref Ref) (none convstore.Attachment, err error) {
 	return r.keep(source, "text/plain", b)
 }
 
-func linesOf(f io.Reader, lines string) (b []byte, err error) {
+// linesOf ends with ctx: where a line begins nobody knows, and the file may be of any size.
+func linesOf(ctx context.Context, f io.Reader, lines string) (b []byte, err error) {
 	from, to, err := span(lines, 1)
 	if err != nil {
 		return nil, err
@@ -160,12 +161,15 @@ func linesOf(f io.Reader, lines string) (b []byte, err error) {
 	in := bufio.NewReaderSize(f, 64<<10)
 	n := int64(1)
 	for to < 0 || n <= to {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		piece, err := in.ReadSlice('\n')
 		if n >= from {
 			b = append(b, piece...)
 		}
 		switch {
-		case err == io.EOF && n < from:
+		case err == io.EOF && (n < from || len(b) == 0):
 			return nil, fmt.Errorf("there is no line %d", from)
 		case err == io.EOF, len(b) > MaxOne: // keep returns the error of what is too large
 			return b, nil
@@ -187,8 +191,8 @@ func bytesOf(f io.ReadSeeker, part string) ([]byte, error) {
 		return nil, err
 	}
 	most := int64(MaxOne + 1)
-	if to >= 0 {
-		most = min(most, to-from+1)
+	if to >= 0 && to-from < most {
+		most = to - from + 1
 	}
 	b, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {

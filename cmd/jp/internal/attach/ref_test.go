@@ -1,7 +1,9 @@
 package attach
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +13,7 @@ import (
 func TestRefs(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"l": "one\ntwo\nthree\n", "open": "one\ntwo", "crlf": "one\r\ntwo\r\n", "u": "aé€b", "nul": "a\x00b", "d/a": "a", "large": strings.Repeat("0123456789abcde\n", 1<<17),
+		"l": "one\ntwo\nthree\n", "open": "one\ntwo", "crlf": "one\r\ntwo\r\n", "u": "aé€b", "nul": "a\x00b", "d/a": "a", "empty": "", "large": strings.Repeat("0123456789abcde\n", 1<<17),
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -31,6 +33,9 @@ func TestRefs(t *testing.T) {
 		{refs: `{"file":"open","lines":"2-"}`, want: "open:2-|text/plain|two\n"},
 		{refs: `{"file":"crlf","lines":"1-1"}`, want: "crlf:1-1|text/plain|one\r\n\n"},
 		{refs: `{"file":"open","lines":"3-"}`, err: "open:3-: there is no line 3"},
+		{refs: `{"file":"l","lines":"4-9"}`, err: "l:4-9: there is no line 4"},
+		{refs: `{"file":"empty","lines":"1-"}`, err: "empty:1-: there is no line 1"},
+		{refs: `{"file":"l","bytes":"8-9223372036854775807"}`, want: "l bytes 8-9223372036854775807|text/plain|three\n\n"},
 		{refs: `{"file":"l","bytes":"4-6"}`, want: "l bytes 4-6|text/plain|two\n"},
 		{refs: `{"file":"l","bytes":"8-"}`, want: "l bytes 8-|text/plain|three\n\n"},
 		{refs: `{"file":"l","bytes":"14-"}`, err: "l bytes 14-: there is no byte 14"},
@@ -77,5 +82,24 @@ func TestRefs(t *testing.T) {
 		if err != nil || got != tt.want {
 			t.Errorf("Refs(%s) = %q, %v, want %q", tt.refs, got, err, tt.want)
 		}
+	}
+}
+
+// TestRefsEnd: who is stopped does not read a file to its end in search of a line.
+func TestRefsEnd(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "endless")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 1<<40); err != nil {
+		t.Skip("no file can be so large: ", err)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	stop(why)
+	r := &Reader{Dir: dir, Workspace: dir, Notice: func(string) {}}
+	if _, err := r.Refs(ctx, Refs{{File: "endless", Lines: "2-"}}); !errors.Is(err, why) {
+		t.Errorf("Refs = %v, want %v", err, why)
 	}
 }

@@ -275,10 +275,18 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 // maxAttached bounds the attachments of a task as JSON, in bytes. A jp reads 16 MiB from stdin.
 const maxAttached = 12 << 20
 
-// attach reads what a task attaches.
+// attach reads what a task attaches, in the time of the task.
 func (r *request) attach(ctx context.Context, refs attach.Refs, read func(context.Context, attach.Refs) ([]convstore.Attachment, error)) error {
+	if r.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.Timeout, errDeadline)
+		defer cancel()
+	}
 	list, err := read(ctx, refs)
-	if err != nil {
+	switch {
+	case errors.Is(err, errDeadline):
+		return errors.New("attach: the deadline passed")
+	case err != nil:
 		return fmt.Errorf("attach: %w", err)
 	}
 	b, err := json.Marshal(list)
