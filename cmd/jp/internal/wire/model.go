@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -131,9 +130,9 @@ type attempts struct {
 	ended   chan struct{}        // closed when the latest attempt has ended; nil = there was none
 	heard   *convstore.ModelCall // record of the latest attempt; nil = it used nothing, or its record is stored
 	placed  bool                 // whether that record is among the events that are being stored
-	pass    *model.Pass          // permission of the gate for the next attempt; nil = none
+	pass    *model.Pass          // permission of the model's gate for the next attempt; nil = none
 	latest  model.Pass           // permission of the latest one
-	limited bool                 // whether that met a limit
+	limited bool                 // whether that met a limit, of this model
 }
 
 var (
@@ -156,7 +155,7 @@ func (t *attempts) begin(c *convstore.Call, left convstore.Budget) (open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.Info.ID != m.Info.ID {
-		t.pass = nil // it is of another gate
+		t.pass, t.limited = nil, false // those are of another gate
 	}
 	t.Model = *m
 	t.call, t.capped = c, left.Tokens != nil || left.CostNano != nil && m.cost(0, 1) > 0
@@ -174,11 +173,6 @@ func (t *attempts) of(c *convstore.Call) *Model {
 		}
 	}
 	return nil
-}
-
-// asks reports whether anybody is asked, and not a recording.
-func (t *attempts) asks() bool {
-	return slices.ContainsFunc(t.models, func(m Model) bool { return m.Stream != nil })
 }
 
 // cost returns the least that the bound of a call with so many tokens costs; 0 = its price is not
@@ -217,13 +211,14 @@ func (t *attempts) close() {
 }
 
 // charge closes the call that is open and returns the record that is stored of it, where the
-// sub-agent says m: with what its owner has heard. Where nobody was asked, m is all that is known.
+// sub-agent says m: with what its owner has heard. In a replay, where nobody is asked, m is all that is
+// known.
 func (t *attempts) charge(m convstore.ModelCall) convstore.ModelCall {
 	t.close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch h := t.heard; {
-	case !t.asks():
+	case t.server.owner.Replayed:
 	case h == nil || t.placed:
 		m.Usage = convstore.Usage{}
 		if m.CostNano != nil {
@@ -345,7 +340,7 @@ func (t *attempts) attempt(ctx context.Context, m Model, r model.Request, pass *
 	}
 	var e *model.Error
 	if errors.As(err, &e) && (e.Kind == model.KindRateLimit || e.Kind == model.KindOverloaded) {
-		t.mu.Lock()
+		t.mu.Lock() // a call of another model begins only when this attempt has ended
 		t.limited = true
 		t.mu.Unlock()
 	}
@@ -367,7 +362,7 @@ func (t *attempts) gate(n uint64, g gateStep, o *opened, answered func(answer, e
 	ctx, cancel := context.WithCancel(t.ctx)
 	o.cancel = cancel
 	t.mu.Lock()
-	gate := t.Gate
+	gate, of := t.Gate, t.Info.ID
 	t.mu.Unlock()
 	t.server.work.Go(func() {
 		defer cancel()
@@ -376,8 +371,8 @@ func (t *attempts) gate(n uint64, g gateStep, o *opened, answered func(answer, e
 			answered(answer{}, nil)
 		case g.Limited:
 			t.mu.Lock()
-			pass, limited := t.latest, t.limited
-			t.limited = false
+			pass, limited := t.latest, t.limited && t.Info.ID == of
+			t.limited = t.limited && !limited
 			t.mu.Unlock()
 			answered(answer{Shut: limited && gate.Limited(pass, g.Wait)}, nil)
 		default:
@@ -389,11 +384,11 @@ func (t *attempts) gate(n uint64, g gateStep, o *opened, answered func(answer, e
 			pass, err := gate.Enter(ctx, func(d time.Duration) {
 				_ = t.server.line.write(fromOwner{Held: &held{N: n, Wait: d}})
 			})
-			if err == nil {
-				t.mu.Lock()
+			t.mu.Lock()
+			if err == nil && t.Info.ID == of {
 				t.pass = &pass
-				t.mu.Unlock()
 			}
+			t.mu.Unlock()
 			answered(failed(answer{}, err))
 		}
 	})

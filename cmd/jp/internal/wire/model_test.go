@@ -444,6 +444,46 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// TestGateOfOthers: of two models, a limit of one does not shut the gate of the other, and a
+// permission of one gate is none of the other.
+func TestGateOfOthers(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	first, second := &shutGate{open: make(chan struct{})}, &shutGate{open: make(chan struct{})}
+	close(first.open)
+	close(second.open)
+	o := f.modelled(says(&model.Error{Kind: model.KindRateLimit}), first)
+	o.Models = append(o.Models, Model{Info: model.Info{ID: "m/other", Name: "other"}, Stream: says(nil, model.Part{Stop: model.StopEnd}), Gate: second})
+	l := serve(t, o)
+	c := l.join()
+	beginCall(t, c, at("e", convstore.TurnStart{})...)
+	if _, _, err := hear(c.Ask(t.Context(), model.Request{})); err == nil {
+		t.Error("no error")
+	}
+	no(t, c.Begin(t.Context(), func(convstore.Account) *convstore.Call {
+		return &convstore.Call{Model: "m/other", Usage: convstore.Usage{Input: 1 << 20, Output: 32 << 10}}
+	}))
+	if c.Gate(c.Start().Models[1]).Limited(model.Pass{}, time.Hour) || len(second.limited) > 0 {
+		t.Errorf("the gate of the other model was shut: %v", second.limited)
+	}
+	no(t, l.close())
+}
+
+// TestHeardOfNobody: where no model can be asked, a sub-agent is charged with nothing, whatever it says.
+func TestHeardOfNobody(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	o := f.modelled(nil, nil)
+	o.Models[0].Err = &model.Error{Kind: model.KindAuth}
+	l := serve(t, o)
+	c := l.join()
+	beginCall(t, c, at("e", convstore.TurnStart{})...)
+	most := int64(1) << 60
+	no(t, c.Append(t.Context(), at("f", convstore.ModelCall{Model: "m/child", Usage: convstore.Usage{Input: most}, CostNano: &most, Stop: "end"})...))
+	no(t, l.close())
+	if d := f.settle(t, convstore.StateError); d.Own.Tokens() != 0 || d.Own.CostNano != 0 {
+		t.Errorf("%+v was charged", d.Own)
+	}
+}
+
 // TestHeard: what the owner has heard of an attempt is charged, whatever the sub-agent says of it.
 func TestHeard(t *testing.T) {
 	const (

@@ -34,7 +34,9 @@ func TestRoundTrips(t *testing.T) {
 	ctx := t.Context()
 	f := newFamily(t, convstore.Budget{Tokens: new(int64(1000))})
 	subs := &fake{}
-	l := serve(t, f.owner(subs))
+	o := f.owner(subs)
+	o.Replayed = true // so that what it says is all that is known of its calls
+	l := serve(t, o)
 	c := l.join()
 	if s := c.Start(); s.Conversation.ID != f.res.Child.ID || !c.Blank() || c.ID() != f.res.Child.ID || *s.Account.Left.Tokens != 1000 || s.Conversation.Profile != "agent/r" {
 		t.Errorf("Start = %+v", s)
@@ -46,14 +48,14 @@ func TestRoundTrips(t *testing.T) {
 	}
 	begins := at("b", convstore.TurnStart{}, convstore.UserMessage{Text: "q"})
 	no(t, c.Begin(ctx, func(a convstore.Account) *convstore.Call {
-		return &convstore.Call{Model: "m/child", Usage: convstore.Usage{Input: 100, Output: *a.Left.Tokens - 100}}
+		return &convstore.Call{Model: "m/child", Replayed: true, Usage: convstore.Usage{Input: 100, Output: *a.Left.Tokens - 100}}
 	}, begins...))
 	if a := f.account(t); a.Call.Usage.Output != 900 || *a.Left.Tokens != 0 {
 		t.Errorf("the account after Begin = %+v", a)
 	}
 	big := strings.Repeat("x", 700<<10) // so that what is read comes in parts
 	reply := at("r", convstore.ToolCall{ID: "c1", Name: "jp_query", Arguments: []byte(`{"a":1}`)}, convstore.ToolCall{ID: "c2", Name: "shell", Arguments: []byte(`{}`)},
-		convstore.AssistantMessage{Text: big}, convstore.ModelCall{Model: "m/child", Usage: convstore.Usage{Input: 90, Output: 10}})
+		convstore.AssistantMessage{Text: big}, convstore.ModelCall{Model: "m/child", Replayed: true, Usage: convstore.Usage{Input: 90, Output: 10}})
 	no(t, c.Append(ctx, reply...))
 	if a := f.account(t); *a.Left.Tokens != 900 || a.Call != (convstore.Spend{}) {
 		t.Errorf("the account after the call = %+v", a)
@@ -98,9 +100,9 @@ func TestRoundTrips(t *testing.T) {
 		if *a.Left.Tokens != 900 {
 			t.Errorf("left = %d, want 900", *a.Left.Tokens)
 		}
-		return &convstore.Call{Model: "m/child", Usage: convstore.Usage{Input: 10, Output: 10}}
+		return &convstore.Call{Model: "m/child", Replayed: true, Usage: convstore.Usage{Input: 10, Output: 10}}
 	}))
-	last := at("t", convstore.Structured{Data: []byte(`{"x":1}`)}, convstore.ModelCall{Model: "m/child", Usage: convstore.Usage{Input: 10}}, convstore.TurnEnd{State: convstore.StateOK})
+	last := at("t", convstore.Structured{Data: []byte(`{"x":1}`)}, convstore.ModelCall{Model: "m/child", Replayed: true, Usage: convstore.Usage{Input: 10}}, convstore.TurnEnd{State: convstore.StateOK})
 	no(t, c.Append(ctx, last...))
 	list, err := c.Children(ctx, 10)
 	if err != nil || len(list) != 0 {
@@ -675,15 +677,17 @@ func TestBegin(t *testing.T) {
 	// A person may narrow the limits, or a call may have cost more than was foreseen.
 	t.Run("moves", func(t *testing.T) {
 		f := newFamily(t, left(100, nil))
-		l := serve(t, f.owner(nil))
+		o := f.owner(nil)
+		o.Replayed = true
+		l := serve(t, o)
 		c := l.join()
 		c.believe(&convstore.Account{Left: left(7, nil)})
 		var seen []int64
 		no(t, c.Begin(t.Context(), func(a convstore.Account) *convstore.Call {
 			seen = append(seen, *a.Left.Tokens)
-			return &convstore.Call{Model: "m", Usage: convstore.Usage{Input: *a.Left.Tokens}}
+			return &convstore.Call{Model: "m", Replayed: true, Usage: convstore.Usage{Input: *a.Left.Tokens}}
 		}, at("e", convstore.TurnStart{})...))
-		no(t, c.Append(t.Context(), at("r", convstore.ModelCall{Model: "m", Usage: convstore.Usage{Input: 300}})...))
+		no(t, c.Append(t.Context(), at("r", convstore.ModelCall{Model: "m", Replayed: true, Usage: convstore.Usage{Input: 300}})...))
 		no(t, c.Begin(t.Context(), func(a convstore.Account) *convstore.Call {
 			seen = append(seen, *a.Left.Tokens)
 			return nil
