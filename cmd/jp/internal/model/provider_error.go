@@ -154,6 +154,8 @@ func (c Config) refine(e *Error, p problem) {
 		e.Kind = KindContext
 	case e.Kind == KindBadRequest && outOfCredit(p.message):
 		e.Kind = KindQuota
+	case e.Status == 403 && e.Kind == KindAuth && flagged(p.message):
+		e.Kind = KindBadRequest
 	}
 	switch e.Kind {
 	case KindAuth:
@@ -191,6 +193,12 @@ func outOfWindow(message string) bool {
 // which has no code for it.
 func outOfCredit(message string) bool {
 	return strings.HasPrefix(message, "You have reached your specified API usage limits") || strings.HasPrefix(message, "Your credit balance is too low")
+}
+
+// flagged reports whether an error is about the words of a request, in those of OpenRouter ("... requires
+// moderation ... your input was flagged ..."), which sends the status of a key that may not do this.
+func flagged(message string) bool {
+	return strings.Contains(strings.ToLower(message), "your input was flagged")
 }
 
 // maxMessage is the most bytes of a provider's words in an error.

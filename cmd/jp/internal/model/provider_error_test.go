@@ -43,6 +43,7 @@ func TestStatusError(t *testing.T) {
 	}{
 		{401, nil, ``, KindAuth, "unauthorized", false},
 		{403, nil, `{"error":{"type":"permission_error","message":"no"}}`, KindAuth, "no", false},
+		{403, nil, `{"error":{"code":403,"message":"x requires moderation. Your input was flagged for \"violence\"."}}`, KindBadRequest, `x requires moderation. Your input was flagged for "violence".`, false},
 		{404, nil, `{"error":{"type":"not_found_error","message":"model: x"}}`, KindUnknownModel, "model: x", false},
 		{404, nil, `{"error":{"code":"model_not_found","message":"x"}}`, KindUnknownModel, "x", false},
 		{404, nil, `404 page not found`, KindBadRequest, "404 page not found", false},
