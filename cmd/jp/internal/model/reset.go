@@ -41,7 +41,7 @@ func number(s string, unit time.Duration) (time.Duration, bool) {
 
 // retryAfter reads Retry-After-Ms and Retry-After, the latter as seconds or as a date.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	if d, ok := number(h.Get("Retry-After-Ms"), time.Millisecond); ok {
+	if d, ok := number(h.Get("Retry-After-Ms"), time.Millisecond); ok && d > 0 {
 		return d
 	}
 	s := h.Get("Retry-After")

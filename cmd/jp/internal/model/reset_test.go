@@ -34,6 +34,16 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestRetryAfterTwice: a header that says nothing does not hide the other one.
+func TestRetryAfterTwice(t *testing.T) {
+	for ms, want := range map[string]time.Duration{"0": 7 * time.Second, "-1": 7 * time.Second, "20": 20 * time.Millisecond} {
+		h := http.Header{"Retry-After-Ms": {ms}, "Retry-After": {"7"}}
+		if got := retryAfter(h, time.Now()); got != want {
+			t.Errorf("Retry-After-Ms: %s = %v, want %v", ms, got, want)
+		}
+	}
+}
+
 // TestResets: what vendors state with an error, in headers and in words.
 func TestResets(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
