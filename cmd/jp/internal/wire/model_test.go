@@ -613,3 +613,31 @@ func TestHeardLate(t *testing.T) {
 		})
 	}
 }
+
+// TestHeardUnderEarlierID: a sub-agent that says a call of its model under the id of an event of an
+// earlier turn, which the store has, is charged with what the owner has heard.
+func TestHeardUnderEarlierID(t *testing.T) {
+	f := newFamily(t, convstore.Budget{Tokens: new(int64(1000))})
+	r := serve(t, f.owner(nil)).raw()
+	r.ask(appending(event("s", convstore.TurnStart{}), event("u", convstore.UserMessage{Text: "q"}), event("z", convstore.TurnEnd{State: convstore.StateError})))
+	no(t, r.close())
+	f.settle(t, convstore.StateError)
+
+	f.reserve(t, convstore.Child{Call: "c2", ID: f.res.Child.ID, Kind: "sub_complete", Grant: convstore.Grant{Budget: convstore.Budget{Tokens: new(int64(1000))}}})
+	r = serve(t, f.modelled(says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 3, Output: 4}}, model.Part{Stop: model.StopEnd}), nil)).raw()
+	for _, body := range []string{
+		appending(event("s2", convstore.TurnStart{})),
+		`"begin":{"left":{"tokens":1000,"cost_nano":null},"call":{"model":"m/child","usage":{"input_tokens":1,"output_tokens":10}}}`,
+		`"ask":{"request":{"MaxTokens":10}}`,
+		appending(event("u", convstore.ModelCall{Model: "m/child"}), event("z2", convstore.TurnEnd{State: convstore.StateError})),
+	} {
+		r.n++
+		r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, body))
+		for f := r.read(); f.Answer == nil; f = r.read() {
+		}
+	}
+	no(t, r.close())
+	if d := f.settle(t, convstore.StateError); d.Own.Tokens() != 7 {
+		t.Errorf("%d tokens were charged, want 7", d.Own.Tokens())
+	}
+}

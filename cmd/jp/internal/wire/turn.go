@@ -25,13 +25,14 @@ import (
 //     only where the reply before it says something.
 //   - The config: what a change of it says is made by the owner.
 //   - Time: events happen during the run.
+//   - Ids: an event is stored under an id of the owner. That of the sub-agent only says which events it
+//     has said before.
 //
 // A use above the bound is stored: a provider may bill more than anybody could foresee.
 type turn struct {
-	owner  *Owner
-	model  *attempts
-	number int       // number of the turn
-	began  time.Time // beginning of the run
+	owner *Owner
+	model *attempts
+	began time.Time // beginning of the run
 
 	seen     map[string]bool // ids of events that were said
 	made     map[string]bool // ids of calls of tools
@@ -51,7 +52,7 @@ type turn struct {
 
 func newTurn(o *Owner, a *attempts) *turn {
 	return &turn{
-		owner: o, model: a, number: o.Start.Conversation.Turns + 1, began: time.Now(),
+		owner: o, model: a, began: time.Now(),
 		seen: map[string]bool{}, made: map[string]bool{}, tools: map[string]string{}, early: map[string]bool{},
 	}
 }
@@ -87,7 +88,7 @@ func (t *turn) store(ctx context.Context, said []convstore.Event, put func([]con
 	}
 	t.model.stored(err)
 	if err == nil {
-		err = t.stored(events)
+		t.stored(events)
 	}
 	t.failed = err
 	return err
@@ -126,8 +127,9 @@ func (t *turn) take(ctx context.Context, said []convstore.Event) ([]convstore.Ev
 			}
 			body = *own
 		}
-		// A new Event, so that the body is stored in the form that this jp writes.
-		list = append(list, convstore.Event{ID: ev.ID, Time: t.during(ev.Time), Body: body})
+		// A new Event, so that the body is stored in the form that this jp writes, and under an id that
+		// the store does not have: it leaves out an event whose id is there.
+		list = append(list, convstore.Event{ID: convstore.NewEventID(), Time: t.during(ev.Time), Body: body})
 	}
 	return list, nil
 }
@@ -259,23 +261,18 @@ func negative(u convstore.Usage, cost *int64) bool {
 	return u.Input < 0 || u.Output < 0 || u.CacheRead < 0 || u.CacheWrite < 0 || cost != nil && *cost < 0
 }
 
-// stored notes that events are in the store. The store leaves out one whose id an earlier turn has.
-// A turn whose beginning is left out would be none.
-func (t *turn) stored(events []convstore.Event) error {
+// stored notes that events are in the store.
+func (t *turn) stored(events []convstore.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, ev := range events {
 		switch b := ev.Body.(type) {
 		case convstore.TurnStart:
-			if ev.Turn != t.number {
-				return &FrameError{"the turn begins under the id of an earlier event"}
-			}
 			t.open = !t.ended
 		case convstore.ToolCall:
 			t.tools[b.ID] = b.Name
 		}
 	}
-	return nil
 }
 
 // called returns an error where a call of a tool is not one that the model made in this turn.
