@@ -11,8 +11,10 @@ func TestKeeper(t *testing.T) {
 	tape := &Tape{dir: t.TempDir(), trail: script.NewTrail("")}
 	keep := tape.Below([]string{runVariable + "=main/1"}).Keeper([]string{runVariable + "=main/1/2"})
 	for _, tt := range []struct{ line, want string }{
-		{`{"run":"main/1/2","text":"hello"}`, ""},
+		{`{"run":"main/1/2","model":"m/a","text":"hello"}`, ""},
 		{`{"run":"main/1","text":"of its caller"}`, `a line of a recording of the run "main/1", and not of "main/1/2"`},
+		{`{"run":"main/1/2","text":"hello again"}`, "a second line of a recording for attempt 0 of round 0"},
+		{`{"run":"main/1/2","model":"m/a","round":2,"attempt":1,"text":"x","stop":"end_turn"}`, `a line of a recording: line:7: rule 1: stop "end_turn": must be end, tool_use, max_tokens or refusal`},
 		{`{"run":1}`, "a line of a recording: json: cannot unmarshal number into Go struct field Entry.run of type string"},
 	} {
 		got := ""

@@ -278,12 +278,14 @@ func (t *Tape) Through(send func(line json.RawMessage) error) {
 }
 
 // Keeper returns what keeps the lines that a sub-agent elsewhere records, whose process has this
-// environment; nil = nothing is recorded. It keeps those of the run of this sub-agent alone.
+// environment; nil = nothing is recorded. It keeps those of the run of this sub-agent alone, one for
+// each request, and none with which the recording could not be made.
 func (t *Tape) Keeper(environ []string) func(line json.RawMessage) error {
 	if t == nil || t.Replays() {
 		return nil
 	}
-	below := t.Below(environ)
+	type request struct{ round, attempt int }
+	below, seen := t.Below(environ), map[request]bool{}
 	return func(line json.RawMessage) error {
 		var e script.Entry
 		if err := json.Unmarshal(line, &e); err != nil {
@@ -291,6 +293,18 @@ func (t *Tape) Keeper(environ []string) func(line json.RawMessage) error {
 		}
 		if e.Run != below.trail.Run() {
 			return fmt.Errorf("a line of a recording of the run %.64q, and not of %q", e.Run, below.trail.Run())
+		}
+		if at := (request{e.Round, e.Attempt}); seen[at] {
+			return fmt.Errorf("a second line of a recording for attempt %d of round %d", e.Attempt, e.Round)
+		} else {
+			seen[at] = true
+		}
+		data, err := script.Compile([]script.Entry{e}, "", script.Recorded{})
+		if err == nil {
+			_, err = script.ParseRecording("line", data)
+		}
+		if err != nil {
+			return fmt.Errorf("a line of a recording: %w", err)
 		}
 		return below.writeLine(e)
 	}

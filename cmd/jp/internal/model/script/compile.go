@@ -80,7 +80,9 @@ func Compile(entries []Entry, dir string, about Recorded) ([]byte, error) {
 	}
 	prices := map[string]*model.Price{}
 	for _, e := range entries {
-		prices[e.Model] = e.Price
+		if _, ok := prices[e.Model]; !ok { // a caller, whose entries come first, is believed before its sub-agents
+			prices[e.Model] = e.Price
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(prices)) {
 		fmt.Fprintf(&b, "[recorded.models.%s]\n", quote(id))
