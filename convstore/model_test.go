@@ -339,6 +339,15 @@ func (m *model) expire(rt *rapid.T) {
 		}
 		return c.expires.After(m.now)
 	}
+	// whether a turn is open that may need the answer
+	awaited := func(c *modelConversation) bool {
+		for c.link == DelegationLink {
+			if c = m.byID[c.parent]; c.open {
+				return true
+			}
+		}
+		return false
+	}
 	var want []ID
 	gone := map[ID]bool{}
 	for _, c := range slices.SortedFunc(maps.Values(m.byID), func(a, b *modelConversation) int {
@@ -347,7 +356,7 @@ func (m *model) expire(rt *rapid.T) {
 		}
 		return int(a.id - b.id)
 	}) {
-		if gone[c.id] || !due(c) {
+		if gone[c.id] || !due(c) || awaited(c) {
 			continue
 		}
 		all := append([]ID{c.id}, m.preorder(c.id, false)...)
