@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/test/wire"
@@ -59,6 +61,9 @@ func TestModelsAreAskedAtHome(t *testing.T) {
 			s.more = []string{"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=" + key}
 			cmd, out := s.start(nil, "jp", "query", "--new", "go")
 			<-said
+			for unread(t, server.URL) { // until the root has heard what was said
+				time.Sleep(time.Millisecond)
+			}
 			children := s.running("--root-id=")
 			if len(children) != 1 {
 				t.Fatalf("%d sub-agents", len(children))
@@ -98,4 +103,26 @@ func TestModelsAreAskedAtHome(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unread reports whether bytes that a server on the loopback interface has sent wait to be read. The
+// columns are those of proc_net_tcp(5).
+func unread(t *testing.T, url string) bool {
+	t.Helper()
+	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
+	number, err := strconv.Atoi(strings.TrimSuffix(port, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", number)) && !strings.HasSuffix(f[4], ":00000000") {
+			return true
+		}
+	}
+	return false
 }
