@@ -1,10 +1,15 @@
 package convstore
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
+	"strconv"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/tools/jsondoc"
 )
 
 // Delegation is one run of a child conversation on behalf of a tool call. Its record is stored
@@ -132,35 +137,40 @@ type Reservation struct {
 	Child      Conversation
 	Existed    bool // the call was made before: nothing was reserved
 
-	lock *os.File
+	lock *file.SharedRun
 }
 
 // LockFile returns the descriptor that holds the child's run lock. The child's process inherits it,
 // so that nobody runs the conversation before that process has ended, whatever becomes of this one.
 // The Reservation still owns the file. It is nil if the delegation existed, and after Settle or
 // Release.
-func (r *Reservation) LockFile() *os.File { return r.lock }
+func (r *Reservation) LockFile() *os.File {
+	if r.lock == nil {
+		return nil
+	}
+	return r.lock.File()
+}
 
-// Release closes this process's descriptor of the run lock without settling. It is for a caller
+// Release leaves the run lock without settling. It is for a caller
 // that cannot settle. As soon as no process holds the lock, the delegation counts as lost. A second
 // Release does nothing.
 func (r *Reservation) Release() error {
-	f := r.lock
+	lock := r.lock
 	r.lock = nil
-	if f == nil {
+	if lock == nil {
 		return nil
 	}
-	return f.Close()
+	return lock.Leave()
 }
 
 // drop frees the run lock, also for other processes with a copy of the descriptor.
 func (r *Reservation) drop() error {
-	f := r.lock
+	lock := r.lock
 	r.lock = nil
-	if f == nil {
+	if lock == nil {
 		return nil
 	}
-	return file.DropRun(f)
+	return lock.Drop()
 }
 
 // Outcome is how a delegation ended. The store itself computes what it used.
@@ -175,4 +185,61 @@ type Outcome struct {
 	Hold time.Duration
 
 	unstarted bool // see Delegation
+}
+
+// MaxCall is the length in bytes of the longest id of a tool call.
+const MaxCall = 1024
+
+// A delegation is stored as JSON under its root and number.
+
+// DelegationID returns the public id of a delegation.
+func DelegationID(number uint64) string { return "jp-d" + strconv.FormatUint(number, 10) }
+
+// SaveDelegation stores a delegation under its Root and Number.
+func (t *tx) SaveDelegation(d Delegation) error {
+	v, err := jsondoc.Encode(d)
+	if err != nil {
+		return fmt.Errorf("delegation %s: %w", d.ID, err)
+	}
+	return t.Put(db.Delegations, db.PairKey(d.Root, d.Number), v)
+}
+
+func (t *tx) parseDelegation(k, v []byte) (Delegation, error) {
+	var d Delegation
+	if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 {
+		return d, t.Damaged("delegation of %s: %w", idAt(k, 0), err)
+	}
+	d.Number = db.Num(k[8:])
+	return d, nil
+}
+
+func (t *tx) delegation(root ID, number uint64) (Delegation, error) {
+	k := db.PairKey(root, number)
+	v := t.Bucket(db.Delegations).Get(k)
+	if v == nil {
+		return Delegation{}, &NotFoundError{ID: root, What: "delegation " + strconv.FormatUint(number, 10)}
+	}
+	return t.parseDelegation(k, v)
+}
+
+func (t *tx) delegationOfCall(caller ID, call string) (Delegation, bool, error) {
+	if len(call) > MaxCall {
+		return Delegation{}, false, nil
+	}
+	v := t.Bucket(db.Calls).Get(db.TextKey(caller, call))
+	if v == nil {
+		return Delegation{}, false, nil
+	}
+	d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
+	return d, err == nil, err
+}
+
+// Delegations returns the delegations of a ledger, oldest first.
+func (t *tx) Delegations(root ID) (ds []Delegation, err error) {
+	err = t.Prefixed(db.Delegations, root.key(), func(k, v []byte) error {
+		d, err := t.parseDelegation(k, v)
+		ds = append(ds, d)
+		return err
+	})
+	return ds, err
 }

@@ -25,11 +25,18 @@ func (s Scope) Lease(ctx context.Context, r *Reservation, host string, lease tim
 
 // away returns a *BusyError while a process on another machine may still run the conversation.
 func (t *tx) away(id ID, r *record) error {
-	left := r.Until.Sub(t.Now)
+	left := min(r.Until.Sub(t.Now), r.Hold)
 	if r.Until.IsZero() || left <= 0 {
 		return nil
 	}
 	return &BusyError{ID: id, Away: left}
+}
+
+// holdFor lets nobody continue the conversation for so long.
+func (r *record) holdFor(hold time.Duration, now time.Time) {
+	if r.Until, r.Hold = (time.Time{}), max(hold, 0); hold > 0 {
+		r.Until = now.UTC().Add(hold)
+	}
 }
 
 // settleAway settles the run of a conversation because of which err is what away has returned. What
@@ -45,7 +52,11 @@ func (s Scope) settleAway(ctx context.Context, err error) error {
 			return err
 		}
 		if r.Run == nil {
-			return db.ErrUnchanged
+			if r.Until.Sub(t.Now) <= r.Hold {
+				return db.ErrUnchanged
+			}
+			r.holdFor(r.Hold, t.Now) // the clock was set back: the rest counts from now
+			return t.Save(busy.ID, r)
 		}
 		lock, err := t.TakeRun(int64(busy.ID))
 		if err != nil {

@@ -3,6 +3,7 @@ package convstore
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -11,7 +12,8 @@ import (
 // is over, however often it is tried, and a call whose child had not begun gets another child.
 func TestLease(t *testing.T) {
 	ctx := context.Background()
-	st := openStore(t)
+	now := time.Now()
+	st := openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{Now: func() time.Time { return now }})
 	root, err := st.Create(ctx, New{Config: Config{JSON: []byte("{}")}})
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +66,26 @@ func TestLease(t *testing.T) {
 	if c, err := st.Get(ctx, far); err != nil || c.Status != Status(StateLost) {
 		t.Errorf("Get = %+v, %v", c.Status, err)
 	}
-	over := begin("over", time.Nanosecond, true)
-	if r, err := reserve(Child{Call: "over again", ID: over}); err == nil {
+	now = now.Add(-1000 * time.Hour) // the clock is set back
+	for range 2 {
+		var busy *BusyError
+		if _, err := reserve(Child{Call: "earlier", ID: far}); !errors.As(err, &busy) || busy.Away != time.Hour {
+			t.Fatalf("with an earlier clock: %v", err)
+		}
+	}
+	now = now.Add(time.Hour)
+	if r, err := reserve(Child{Call: "later", ID: far}); err != nil {
+		t.Errorf("a lease after the clock was set back: %v", err)
+	} else {
 		_ = r.Release()
-	} else if _, err = reserve(Child{Call: "over again", ID: over}); err != nil { // the nanosecond begins when it is settled
+	}
+	over := begin("over", time.Nanosecond, true)
+	_, _ = reserve(Child{Call: "over again", ID: over}) // the nanosecond begins when it is settled
+	now = now.Add(time.Second)
+	if r, err := reserve(Child{Call: "over again", ID: over}); err != nil {
 		t.Errorf("after the lease: %v", err)
+	} else {
+		_ = r.Release()
 	}
 	unstarted := begin("unstarted", time.Hour, false)
 	r, err := reserve(Child{Call: "unstarted", Config: Config{JSON: []byte("{}")}})

@@ -38,9 +38,9 @@ type entryFlag uint8
 const (
 	entryHidden entryFlag = 1 << iota
 	entryArchived
-	entryChild  // has a parent
-	entryParent // has children
-	entryEvents // has events
+	entryChild  // it has a parent
+	entryParent // it has children
+	entryEvents // it has events
 )
 
 // costUnknown sorts after every known cost.

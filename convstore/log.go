@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,7 @@ type Log struct {
 	account Account     // account when a reserved run began; zero in other logs
 
 	mu   sync.RWMutex
-	lock *os.File // nil when closed
+	lock *file.SharedRun // nil when closed
 }
 
 // ID returns the conversation's id.
@@ -78,9 +77,9 @@ func (l *Log) Close() error {
 	lock := l.lock
 	l.lock = nil
 	if l.shared {
-		return lock.Close()
+		return lock.Leave()
 	}
-	return file.DropRun(lock)
+	return lock.Drop()
 }
 
 // write runs fn in a write transaction with the conversation's record. It fails with ErrClosed
@@ -167,7 +166,8 @@ func (l *Log) Allow(ctx context.Context, a Allowance) error {
 // skipped, so that an append can be repeated.
 //
 // It waits for the store until Options.Deadline after the end of ctx, so that the last events of a
-// run that was stopped are stored too.
+// run that was stopped are stored too. With a TurnStart among the events it gives up soon after the
+// end of ctx: no model was asked in that turn.
 //
 // It fails with a *NotFoundError when the conversation or an ancestor is gone.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
@@ -196,11 +196,15 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 			}
 		}
 	}
-	ctx, stop := file.Outlast(ctx, l.f.Deadline)
+	outlast, stop := file.Outlast(ctx, l.f.Deadline)
+	if slices.ContainsFunc(bodies, func(b Body) bool { _, begins := b.(TurnStart); return begins }) {
+		stop()
+		outlast, stop = file.Briefly(ctx)
+	}
 	defer stop()
 	seqs := make([]uint64, len(events))
 	l.blank.Store(false) // even if it fails
-	err := l.write(ctx, func(t *tx, r *record) error {
+	err := l.write(outlast, func(t *tx, r *record) error {
 		changed := false
 		for i := range encoded {
 			before := r.LastSeq

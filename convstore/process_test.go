@@ -322,6 +322,26 @@ func TestBusyStore(t *testing.T) {
 	}
 }
 
+// TestStoppedBeforeItBegan: a run that is stopped before its turn is stored does not wait for the store.
+func TestStoppedBeforeItBegan(t *testing.T) {
+	dir := filepath.Join(memoryDir(t), "store")
+	s := openStoreIn(t, dir, Options{Deadline: time.Hour})
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	start(t, "hold", nil, dir).expect("held")
+	ctx, stop := context.WithCancelCause(t.Context())
+	why := errors.New("Ctrl-C")
+	stop(why)
+	if err := l.Append(ctx, Event{Body: TurnStart{}}, Event{Body: UserMessage{Text: "?"}}); !errors.Is(err, why) {
+		t.Errorf("Append = %v, want %v", err, why)
+	}
+	brief, end := Briefly(ctx)
+	defer end()
+	if _, err := s.Get(brief, c.ID); !errors.Is(err, why) {
+		t.Errorf("Get = %v, want %v", err, why)
+	}
+}
+
 // TestPatientRun: what a run has done waits for the store longer than others do. It is told of, and
 // by whom the store is held. A run that is being stopped waits until the deadline.
 func TestPatientRun(t *testing.T) {
@@ -332,12 +352,15 @@ func TestPatientRun(t *testing.T) {
 	s.f.Remark = 3 * deadline
 	c := mustCreate(t, s, New{})
 	l := mustLock(t, s, c.ID)
+	if err := l.Append(t.Context(), Event{Body: TurnStart{}}); err != nil {
+		t.Fatal(err)
+	}
 	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, call := range map[string]func(context.Context) error{
-		"Append": func(ctx context.Context) error { return l.Append(ctx, Event{Body: TurnStart{}}) },
+		"Append": func(ctx context.Context) error { return l.Append(ctx, Event{Body: AssistantMessage{Text: "a"}}) },
 		"Settle": func(ctx context.Context) error {
 			_, err := l.Below().Settle(ctx, rs[0], Outcome{State: StateOK})
 			return err
@@ -378,6 +401,59 @@ func TestPatientRun(t *testing.T) {
 	if !errors.As(err, &busy) || runtime.GOOS == "linux" && !busy.Reads {
 		t.Errorf("Create beside a reader: %#v, want a *BusyError of one", err)
 	}
+}
+
+// TestStoppedOnce: what a run that was stopped has left to store waits for the store once, and not at
+// each step. A child of a run that goes on is no reason to hurry that.
+func TestStoppedOnce(t *testing.T) {
+	dir := filepath.Join(memoryDir(t), "store")
+	const deadline = 2 * time.Second // much longer than a short wait
+	s := openStoreIn(t, dir, Options{Deadline: deadline})
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	if err := l.Append(t.Context(), Event{Body: TurnStart{}}); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "hold", nil, dir)
+	p.expect("held")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	waits := func(err error) time.Duration {
+		var busy *BusyError
+		if !errors.As(err, &busy) {
+			t.Fatalf("%v, want a *BusyError", err)
+		}
+		return busy.Waited
+	}
+	if w := waits(l.Append(stopped, Event{Body: AssistantMessage{Text: "a"}})); w < deadline {
+		t.Errorf("the first step waited %v, want at least %v", w, deadline)
+	}
+	reads, end := Outlast(stopped)
+	defer end()
+	_, got := s.Get(reads, c.ID)
+	_, settled := l.Below().Settle(stopped, rs[0], Outcome{State: StateOK})
+	for what, err := range map[string]error{"a read": got, "Settle": settled, "Append": l.Append(stopped, Event{Body: TurnEnd{State: StateOK}})} {
+		if w := waits(err); w >= deadline {
+			t.Errorf("%s after it waited %v, want less than %v", what, w, deadline)
+		}
+	}
+	if w := waits(func() error { _, err := s.Get(t.Context(), c.ID); return err }()); w < deadline {
+		t.Errorf("what was not stopped waited %v, want at least %v", w, deadline)
+	}
+	p.finish()
+	if err := l.Append(stopped, Event{Body: AssistantMessage{Text: "a"}}); err != nil {
+		t.Errorf("when the store is free again: %v", err)
+	}
+	p = start(t, "hold", nil, dir)
+	p.expect("held")
+	if w := waits(l.Append(stopped, Event{Body: AssistantMessage{Text: "b"}})); w < deadline {
+		t.Errorf("when it is held again, the first step waited %v, want at least %v", w, deadline)
+	}
+	p.finish()
 }
 
 // TestGone: a store that is removed, or whose folder is, while it is in use is no empty one, and is

@@ -2,9 +2,16 @@ package convstore
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+)
+
+const (
+	reasonLost      = "the processes that ran it ended without settling it"
+	reasonUnstarted = "the processes that were to run it ended before it began"
 )
 
 // Reconcile settles the delegations of all ledgers that nobody else can settle any more. Reserve
@@ -49,4 +56,80 @@ func (t *tx) abandonedLedgers() (ledgers []ID, err error) {
 		return err
 	})
 	return ledgers, err
+}
+
+// reconcile settles the open delegations of a ledger that nobody else can settle any more. Self is
+// the conversation that this process runs.
+func (t *tx) reconcile(ledger ID, self runner) error { return t.reconcileBut(ledger, self, 0) }
+
+// reconcileBut is reconcile without one delegation.
+func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
+	var lost []uint64
+	if err := t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
+		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
+		if number := db.Num(k[8:]); abandoned && number != but {
+			lost = append(lost, number)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, number := range slices.Backward(lost) { // the deepest first
+		d, err := t.delegation(ledger, number)
+		if err != nil {
+			return err
+		}
+		o, err := t.outcomeOf(d)
+		if err != nil {
+			return err
+		}
+		if _, err := t.settle(d, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcomeOf returns how a delegation ended that nobody settled: with the state of its turn if the
+// child stored the end of it, and lost otherwise.
+func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
+	lost := Outcome{State: StateLost, Reason: reasonLost, Hold: d.Lease}
+	rec, err := t.Load(d.Child)
+	var gone *NotFoundError
+	switch {
+	case errors.As(err, &gone):
+		return lost, nil
+	case err != nil:
+		return lost, err
+	case !rec.runs(d):
+		return lost, nil
+	case !rec.begun():
+		lost.Reason, lost.unstarted = reasonUnstarted, true
+		return lost, nil
+	case rec.Turns <= rec.Run.Turns || rec.TurnOpen || !rec.State.Terminal():
+		return lost, nil
+	}
+	return Outcome{State: rec.State, Reason: rec.Reason, Hold: d.Lease}, nil
+}
+
+// abandoned reports whether no process is left that could settle an open delegation: the run locks
+// of the child and of the caller are both free.
+//
+// The lock that this process holds for self does not count. If self is the caller, only the child's
+// lock must be free, because a live reservation of the caller holds that one. If self is the child,
+// it matters how it got its lock: if the lock came with a reservation, this is the run that was
+// reserved, and the delegation is not abandoned; if it took the lock itself, it is another run.
+func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
+	if child == self.id && self.reserved {
+		return false, nil
+	}
+	for _, id := range []ID{child, caller} {
+		if id == self.id {
+			continue
+		}
+		if held, err := t.Held(id); held || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }

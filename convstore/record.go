@@ -60,8 +60,9 @@ type record struct {
 	RunState  State  `json:"run_state,omitzero"`
 	RunReason string `json:"run_reason,omitzero"`
 
-	// Until then its last run may go on, on another machine.
-	Until time.Time `json:"until,omitzero"`
+	// Until then its last run may go on, on another machine, and in no case longer than Hold.
+	Until time.Time     `json:"until,omitzero"`
+	Hold  time.Duration `json:"hold,omitzero"`
 
 	// The ledger of its present turn.
 	Limits *Limits  `json:"limits,omitempty"` // limits of the session, at the root of a ledger

@@ -242,7 +242,8 @@ func (t *tx) settleLost(ids []ID) error {
 
 // Expire removes the conversations that have expired, with all below them, and returns their ids.
 // It keeps a conversation if it, or one below it, is pinned or runs, if a person forked one below it
-// that has not expired itself, or if a turn that delegated it is open: its answer may be needed yet.
+// that has not expired itself, or if a turn that delegated it is open or a process stands for a
+// conversation that delegated it: its answer may be needed yet.
 func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	due := false
 	err = s.f.read(ctx, func(t *tx) error {
@@ -264,12 +265,16 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 		for k, _ := c.First(); k != nil && string(k) < string(now); k, _ = c.Next() {
 			expired = append(expired, idAt(k, 8))
 		}
+		stood, err := t.stands()
+		if err != nil {
+			return err
+		}
 		gone := make(map[ID]bool)
 		for _, id := range expired {
 			if gone[id] {
 				continue
 			}
-			all, err := t.expirable(id)
+			all, err := t.expirable(id, stood)
 			if err != nil {
 				return err
 			}
@@ -304,7 +309,8 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 }
 
 // expirable returns an expired conversation with all below it, or nothing if one of them must stay.
-func (t *tx) expirable(id ID) ([]ID, error) {
+// Processes stand for those in stood.
+func (t *tx) expirable(id ID, stood map[ID][]int64) ([]ID, error) {
 	all, err := t.withBelow(id)
 	if err != nil {
 		return nil, err
@@ -324,7 +330,7 @@ func (t *tx) expirable(id ID) ([]ID, error) {
 				if child.Link != DelegationLink {
 					break
 				}
-				lives = lives || up.TurnOpen
+				lives = lives || up.TurnOpen || len(stood[child.Parent]) > 0
 				child = up
 			}
 		}

@@ -3,17 +3,13 @@ package convstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
 	"time"
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
-	"jp/tools/jsondoc"
 )
 
 // Scope is the View of an agent: the strict descendants of its conversation by delegation links.
@@ -38,11 +34,6 @@ func (s Scope) Caller() ID { return s.root }
 func (s Scope) Slots(root ID, n int) *Slots {
 	return s.f.Slots(int64(root), n)
 }
-
-const (
-	reasonLost      = "the processes that ran it ended without settling it"
-	reasonUnstarted = "the processes that were to run it ended before it began"
-)
 
 // Reserve decides about delegations and reserves what they may use, in one transaction. It calls
 // admit with the present Standing. For each child that admit returns it makes or continues a
@@ -284,7 +275,7 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		if err != nil {
 			return 0, nil, err
 		}
-		if r.lock, err = t.TakeRun(int64(c.ID)); err != nil {
+		if err := r.take(t, c.ID); err != nil {
 			return 0, nil, err
 		}
 		if rec, err = t.takeOver(c.ID, rec); err != nil {
@@ -320,9 +311,18 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 	}
 	id, err := t.insert(rec, c.Config)
 	if err == nil {
-		r.lock, err = t.TakeRun(int64(id))
+		err = r.take(t, id)
 	}
 	return id, rec, err
+}
+
+// take takes the run lock of the child.
+func (r *Reservation) take(t *tx, id ID) error {
+	lock, err := t.TakeRun(int64(id))
+	if err == nil {
+		r.lock = file.ShareRun(lock)
+	}
+	return err
 }
 
 // putOff puts off the expiry of a child of a conversation to a time after now. One that never expires
@@ -355,251 +355,4 @@ func (t *tx) expiry(parent ID, after time.Duration) (time.Time, error) {
 		at = time.Time{}
 	}
 	return at, nil
-}
-
-// Settle records how a delegation ended, and then frees the child's run lock. The last process of
-// the delegation must have ended. What it used is charged to the caller; the rest of its grant is
-// free again. If the child left its turn open, Settle ends the turn with the same state. If it left
-// a model call open, that is charged in full.
-//
-// Only the first settlement counts: a second one changes nothing and returns the first. If Settle
-// fails, the lock is still held and the call can be repeated.
-func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled Delegation, err error) {
-	if !o.State.Terminal() {
-		return Delegation{}, fmt.Errorf("delegation %s: %q is not a terminal state", r.Delegation.ID, o.State)
-	}
-	ctx, stop := file.Outlast(ctx, s.f.Deadline)
-	defer stop()
-	err = s.f.patiently().write(ctx, func(t *tx) error {
-		d, err := t.delegation(r.Delegation.Root, r.Delegation.Number)
-		if err != nil {
-			return err
-		}
-		if d.State != "" {
-			settled = d
-			return db.ErrUnchanged
-		}
-		// Delegations that the child left open count in its total. We still hold the child's run
-		// lock, and its processes have ended.
-		if err := t.reconcileBut(d.Root, runner{id: d.Child}, d.Number); err != nil {
-			return err
-		}
-		settled, err = t.settle(d, o)
-		return err
-	})
-	if err != nil {
-		return Delegation{}, err
-	}
-	return settled, r.drop()
-}
-
-// settle ends a delegation.
-func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
-	d.State, d.Reason, d.PID, d.Started = o.State, o.Reason, o.PID, o.Started.UTC().Round(0)
-	d.Ended = o.Ended.UTC().Round(0)
-	if d.Ended.IsZero() {
-		d.Ended = t.Now.UTC()
-	}
-	d.Unstarted = o.unstarted
-	var err error
-	if d.Own, d.Total, err = t.endRun(d, o.Hold); err != nil {
-		return d, err
-	}
-	if d.Unstarted {
-		if err := t.tally(d, -1); err != nil {
-			return d, err
-		}
-	}
-	if err := t.SaveDelegation(d); err != nil {
-		return d, err
-	}
-	if err := t.Drop(db.OpenDelegations, db.PairKey(d.Root, d.Number)); err != nil {
-		return d, err
-	}
-	return d, t.charge(d, d.Total)
-}
-
-// endRun ends the run of a delegation in the record of its child. It returns what the child itself
-// used and what it used with all below it: zero if the child was removed.
-func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err error) {
-	rec, err := t.Load(d.Child)
-	var gone *NotFoundError
-	switch {
-	case errors.As(err, &gone):
-		return own, total, nil
-	case err != nil:
-		return own, total, err
-	case !rec.runs(d):
-		return own, total, nil
-	}
-	if err := t.chargeLostCall(d.Child, rec); err != nil {
-		return own, total, err
-	}
-	own = rec.spend().sub(rec.Run.Before)
-	total = own
-	begun := rec.Turns > rec.Run.Turns
-	if begun {
-		total = own.Add(rec.Below)
-	}
-	if err := t.putOff(d.Child, rec, rec.Run.Expire); err != nil {
-		return own, total, err
-	}
-	rec.closeRun()
-	if rec.Until = (time.Time{}); hold > 0 {
-		rec.Until = t.Now.UTC().Add(hold)
-	}
-	// The conversation must show the same end as its delegation, even if the child could not store
-	// the end of its turn or never began one.
-	switch {
-	case rec.TurnOpen:
-		reason := d.Reason
-		if d.Unstarted { // an earlier run began the turn
-			reason = reasonLost
-		}
-		if err := t.note(d.Child, rec, TurnEnd{State: d.State, Reason: reason}); err != nil {
-			return own, total, err
-		}
-	case !begun && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new
-		rec.RunState, rec.RunReason = d.State, d.Reason
-	}
-	if !begun || d.State != StateOK || rec.State != StateOK {
-		rec.Asked = nil
-	}
-	if err := t.saveAnswer(d.Child, rec); err != nil {
-		return own, total, err
-	}
-	return own, total, t.Save(d.Child, rec)
-}
-
-// reconcile settles the open delegations of a ledger that nobody else can settle any more. Self is
-// the conversation that this process runs.
-func (t *tx) reconcile(ledger ID, self runner) error { return t.reconcileBut(ledger, self, 0) }
-
-// reconcileBut is reconcile without one delegation.
-func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
-	var lost []uint64
-	if err := t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
-		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
-		if number := db.Num(k[8:]); abandoned && number != but {
-			lost = append(lost, number)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	for _, number := range slices.Backward(lost) { // the deepest first
-		d, err := t.delegation(ledger, number)
-		if err != nil {
-			return err
-		}
-		o, err := t.outcomeOf(d)
-		if err != nil {
-			return err
-		}
-		if _, err := t.settle(d, o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// outcomeOf returns how a delegation ended that nobody settled: with the state of its turn if the
-// child stored the end of it, and lost otherwise.
-func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
-	lost := Outcome{State: StateLost, Reason: reasonLost, Hold: d.Lease}
-	rec, err := t.Load(d.Child)
-	var gone *NotFoundError
-	switch {
-	case errors.As(err, &gone):
-		return lost, nil
-	case err != nil:
-		return lost, err
-	case !rec.runs(d):
-		return lost, nil
-	case !rec.begun():
-		lost.Reason, lost.unstarted = reasonUnstarted, true
-		return lost, nil
-	case rec.Turns <= rec.Run.Turns || rec.TurnOpen || !rec.State.Terminal():
-		return lost, nil
-	}
-	return Outcome{State: rec.State, Reason: rec.Reason, Hold: d.Lease}, nil
-}
-
-// abandoned reports whether no process is left that could settle an open delegation: the run locks
-// of the child and of the caller are both free.
-//
-// The lock that this process holds for self does not count. If self is the caller, only the child's
-// lock must be free, because a live reservation of the caller holds that one. If self is the child,
-// it matters how it got its lock: if the lock came with a reservation, this is the run that was
-// reserved, and the delegation is not abandoned; if it took the lock itself, it is another run.
-func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
-	if child == self.id && self.reserved {
-		return false, nil
-	}
-	for _, id := range []ID{child, caller} {
-		if id == self.id {
-			continue
-		}
-		if held, err := t.Held(id); held || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// MaxCall is the length in bytes of the longest id of a tool call.
-const MaxCall = 1024
-
-// A delegation is stored as JSON under its root and number.
-
-// DelegationID returns the public id of a delegation.
-func DelegationID(number uint64) string { return "jp-d" + strconv.FormatUint(number, 10) }
-
-// SaveDelegation stores a delegation under its Root and Number.
-func (t *tx) SaveDelegation(d Delegation) error {
-	v, err := jsondoc.Encode(d)
-	if err != nil {
-		return fmt.Errorf("delegation %s: %w", d.ID, err)
-	}
-	return t.Put(db.Delegations, db.PairKey(d.Root, d.Number), v)
-}
-
-func (t *tx) parseDelegation(k, v []byte) (Delegation, error) {
-	var d Delegation
-	if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 {
-		return d, t.Damaged("delegation of %s: %w", idAt(k, 0), err)
-	}
-	d.Number = db.Num(k[8:])
-	return d, nil
-}
-
-func (t *tx) delegation(root ID, number uint64) (Delegation, error) {
-	k := db.PairKey(root, number)
-	v := t.Bucket(db.Delegations).Get(k)
-	if v == nil {
-		return Delegation{}, &NotFoundError{ID: root, What: "delegation " + strconv.FormatUint(number, 10)}
-	}
-	return t.parseDelegation(k, v)
-}
-
-func (t *tx) delegationOfCall(caller ID, call string) (Delegation, bool, error) {
-	if len(call) > MaxCall {
-		return Delegation{}, false, nil
-	}
-	v := t.Bucket(db.Calls).Get(db.TextKey(caller, call))
-	if v == nil {
-		return Delegation{}, false, nil
-	}
-	d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
-	return d, err == nil, err
-}
-
-// Delegations returns the delegations of a ledger, oldest first.
-func (t *tx) Delegations(root ID) (ds []Delegation, err error) {
-	err = t.Prefixed(db.Delegations, root.key(), func(k, v []byte) error {
-		d, err := t.parseDelegation(k, v)
-		ds = append(ds, d)
-		return err
-	})
-	return ds, err
 }

@@ -104,9 +104,20 @@ func (f *base) stands() (map[ID][]int64, error) {
 	}
 	defer probe.Close()
 	held, err := probe.All()
-	if err != nil {
+	return standsAmong(held), err
+}
+
+// stands returns the numbers of all stands, by the conversation.
+func (t *tx) stands() (map[ID][]int64, error) {
+	if err := t.prepareStatus(); err != nil {
 		return nil, err
 	}
+	held, err := t.runs.All()
+	return standsAmong(held), err
+}
+
+// standsAmong returns the stands among the numbers of locks, by the conversation.
+func standsAmong(held []int64) map[ID][]int64 {
 	stands := make(map[ID][]int64)
 	for _, number := range held {
 		if number >= standNumbers && number < 2*standNumbers {
@@ -114,7 +125,7 @@ func (f *base) stands() (map[ID][]int64, error) {
 			stands[id] = append(stands[id], number)
 		}
 	}
-	return stands, nil
+	return stands
 }
 
 // Await waits until nobody runs a conversation, and returns it. It fails with the errors of Get.

@@ -2,7 +2,6 @@ package convstore
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"jp/convstore/internal/db"
@@ -78,26 +77,22 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	if _, err := s.Get(ctx, id); err != nil {
 		return nil, err
 	}
-	file, err := s.f.TakeRun(int64(id))
+	lock, err := s.f.TakeRun(int64(id))
 	if err != nil {
 		return nil, err
 	}
-	return s.newLog(ctx, id, file, false)
+	return s.newLog(ctx, id, file.ShareRun(lock), false)
 }
 
 // Log returns the Log of a run that was reserved, in the process that reserved it. It shares the run
 // lock with the reservation: each keeps it if the other is ended.
 func (s Scope) Log(ctx context.Context, r *Reservation) (*Log, error) {
-	lock, err := file.Duplicate(r.lock)
-	if err != nil {
-		return nil, err
-	}
-	return (&Store{View{f: s.f}}).newLog(ctx, r.Child.ID, lock, true)
+	return (&Store{View{f: s.f}}).newLog(ctx, r.Child.ID, r.lock.Share(), true)
 }
 
 // newLog reads the state of the conversation, whose run lock is held, and returns its Log.
-func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (*Log, error) {
-	l := &Log{f: s.f.patiently(), id: id, lock: file, shared: shared}
+func (s *Store) newLog(ctx context.Context, id ID, lock *file.SharedRun, shared bool) (*Log, error) {
+	l := &Log{f: s.f.patiently(), id: id, lock: lock, shared: shared}
 	err := l.f.read(ctx, func(t *tx) error {
 		r, err := t.Load(id)
 		if err != nil {
@@ -113,7 +108,7 @@ func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (
 		return err
 	})
 	if err != nil {
-		file.Close()
+		_ = lock.Leave()
 		return nil, absent(err, id)
 	}
 	return l, nil
@@ -137,6 +132,12 @@ func Adopt(ctx context.Context, env Env, workspace, from string) (string, error)
 // Leave gives up a store that workspace lost: it belongs to the workspace that has it now. From is
 // as for Adopt. Leave returns the folder of a new store for workspace, or a *PlaceError.
 func Leave(env Env, workspace, from string) (string, error) { return file.Leave(env, workspace, from) }
+
+// Briefly returns a context that ends shortly after ctx, for what may stay undone: who stops a run
+// does not wait for a store that another process holds.
+func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return file.Briefly(ctx)
+}
 
 // Outlast returns a context that ends half a minute after ctx. With it, the last events of a run
 // that is being stopped can be stored and read.

@@ -21,7 +21,7 @@ func (d Definition) Authority() string {
 		Env     []string
 		Network Network
 		Sandbox Sandbox
-		Options map[string]any // may be part of the arguments
+		Options map[string]any // options that may be part of the arguments
 		Stdin   Stdin          // what a model says reaches the program there too
 	}
 	v := struct {

@@ -79,7 +79,7 @@ func CheckSource(def Definition, pos func(key string) string) error {
 func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 	if len(defs) == 0 {
 		for _, name := range EmbeddedNames() {
-			if def, ok := Embedded(name); ok && def.Source == SourceBuiltin && name != "skill" { // which only a conversation has
+			if def, ok := Embedded(name); ok && def.Source == SourceBuiltin && name != "skill" { // only a conversation has the skill tool
 				defs = append(defs, def)
 			}
 		}

@@ -147,7 +147,7 @@ type Definition struct {
 	Timeout     time.Duration // of one call, from its start; 0 = none
 	// SizeThreshold is the largest result in bytes.
 	SizeThreshold int
-	Parallel      bool     // may run beside other calls of its batch
+	Parallel      bool     // whether it may run beside other calls of its batch
 	Env           []string // names of variables that the tool gets beyond the usual ones
 	Access        Access
 	Network       Network

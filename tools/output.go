@@ -44,9 +44,10 @@ func cut(text string, total int64, limit int, how string) string {
 	return short[:max(min(limit, len(short)), 0)]
 }
 
-// lastLines returns the end of b: at most n lines and size bytes, without the final line break. cut
-// reports whether something was before it.
-func lastLines(b []byte, n, size int) (tail string, cut bool) {
+// lastLines returns the end of what was written: at most n lines and size bytes, without the final
+// line break. cut reports whether something was before it.
+func lastLines(w *brief.Tail, n, size int) (text string, cut bool) {
+	b, lost := w.Bytes()
 	b = bytes.TrimRight(b, "\n")
 	start := max(len(b)-size, 0)
 	for start > 0 && start < len(b) && !utf8.RuneStart(b[start]) {
@@ -60,7 +61,7 @@ func lastLines(b []byte, n, size int) (tail string, cut bool) {
 			}
 		}
 	}
-	return brief.UTF8(string(b[start:])), start > 0
+	return brief.UTF8(string(b[start:])), lost || start > 0
 }
 
 // firstFrames is the part of a goroutine's stack that shows where it panicked: without addresses

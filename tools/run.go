@@ -204,7 +204,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	if c.def.Output == OutputJSON {
 		keep = DefaultBatchBytes // an envelope is read whole or not at all
 	}
-	stdout, stderr := &head{keep: keep}, &tail{keep: stderrKept}
+	stdout, stderr := &head{keep: keep}, &brief.Tail{Keep: stderrKept}
 	spec.Stdout, spec.Stderr = stdout, stderr
 	exit, err := c.env.Host.Run(ctx, spec)
 	if err != nil {
@@ -276,10 +276,10 @@ func (c command) inDir(path string) string {
 }
 
 // failed is the result of a run that failed.
-func (c command) failed(why string, stdout *head, stderr *tail) Result {
+func (c command) failed(why string, stdout *head, stderr *brief.Tail) Result {
 	var b strings.Builder
 	b.WriteString(why)
-	if text, cut := stderr.lines(stderrLines, stderrBytes); text != "" {
+	if text, cut := lastLines(stderr, stderrLines, stderrBytes); text != "" {
 		title := "stderr:"
 		if cut {
 			title = "stderr, last lines:"
@@ -359,29 +359,4 @@ func (h *head) Write(p []byte) (int, error) {
 		h.b = append(h.b, p[:min(room, len(p))]...)
 	}
 	return len(p), nil
-}
-
-// tail holds the end of what is written to it.
-type tail struct {
-	b    []byte // at most twice keep
-	keep int
-	lost bool
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	n := len(p)
-	if len(p) > t.keep {
-		p, t.lost = p[len(p)-t.keep:], true
-	}
-	if len(t.b)+len(p) > 2*t.keep {
-		t.b, t.lost = append(t.b[:0], t.b[len(t.b)-t.keep:]...), true
-	}
-	t.b = append(t.b, p...)
-	return n, nil
-}
-
-// lines is the last of it, and whether something was before that.
-func (t *tail) lines(n, size int) (string, bool) {
-	text, cut := lastLines(t.b, n, size)
-	return text, cut || t.lost
 }

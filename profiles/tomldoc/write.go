@@ -1,14 +1,13 @@
 package tomldoc
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"jp/tools/jsondoc"
 	"jp/tools/unseen"
 )
 
@@ -156,9 +155,6 @@ func appendCanonical(b []byte, v any) []byte {
 		}
 		return append(b, '}')
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // a string, which cannot fail
-	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+	text, _ := jsondoc.Encode(v) // a string, which cannot fail
+	return append(b, text...)
 }

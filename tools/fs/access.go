@@ -109,7 +109,7 @@ func (f *Files) rule(r Rule) fileRule {
 	case errors.As(err, &link):
 		out.err = fmt.Errorf("goes through the symbolic link %s, which a tool or a repository may have made: write where it leads", VisiblePath(f.shown(link.Link)))
 		return out
-	case errors.Is(err, fs.ErrNotExist) && inside: // may be made later
+	case errors.Is(err, fs.ErrNotExist) && inside: // it may be made later
 	case err != nil:
 		out.err = files.Reason(err)
 		return out

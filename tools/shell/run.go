@@ -21,7 +21,7 @@ type Call struct {
 	Path  string   // of the shell
 	Args  []string // its arguments, its name first
 	Env   []string // the variables that carry the values
-	Files []string // that hold large values, to be removed after the call
+	Files []string // files with large values, to be removed after the call
 }
 
 // Close removes the files.

@@ -44,7 +44,7 @@ type write struct {
 	once  bool          // its function must not be run again
 
 	leads     bool  // protected by the queue's mutex
-	tx        *Tx   // in which its function ran last; nil = it has not run
+	tx        *Tx   // transaction in which its function ran last; nil = it has not run
 	err       error // what its function returned; if done, the outcome
 	done      bool
 	rehearsed bool // its function was run and rolled back, see the constant rehearse

@@ -26,7 +26,7 @@ type Base struct {
 	queue    *queue // shared with copies of this Base
 
 	Free  int64        // number of free bytes in the file from which on a writer gets a notice
-	Freed *atomic.Bool // that notice was given
+	Freed *atomic.Bool // whether notice was given
 
 	sound *atomic.Bool // the pages were found fit to be written
 }

@@ -48,6 +48,7 @@ type Folder struct {
 	Remark  time.Duration // time after which Notice is called about a wait
 	noticed *atomic.Bool  // Notice was called about a lost meta or a lost store
 	seen    *atomic.Bool  // this process found the file; if it is missing later, see ErrGone
+	vain    *atomic.Bool  // what was stopped has waited in vain, and this process has not written since
 }
 
 // Options says how to use a folder. The zero value works.
@@ -69,7 +70,7 @@ func Open(dir string, o Options) (Folder, error) {
 		return Folder{}, err
 	}
 	f := Folder{Dir: full, Deadline: o.Deadline, Notice: o.Notice, workspace: o.Workspace, fill: o.Fill,
-		Remark: defaultRemark, seen: new(atomic.Bool), noticed: new(atomic.Bool)}
+		Remark: defaultRemark, seen: new(atomic.Bool), noticed: new(atomic.Bool), vain: new(atomic.Bool)}
 	if f.Deadline == 0 {
 		f.Deadline = DefaultDeadline
 	}
@@ -138,6 +139,9 @@ func (w *Wait) Acquire(write bool) (*os.File, error) {
 			// Another process may have replaced the file meanwhile.
 			var current bool
 			if current, err = f.isCurrent(file); current {
+				if write {
+					f.vain.Store(false)
+				}
 				return file, nil
 			}
 			file.Close()

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Run locks. The process that holds the run lock of a conversation runs it, and only that process
@@ -55,12 +54,37 @@ func DropRun(file *os.File) error {
 	return errors.Join(unlockRuns(file), file.Close())
 }
 
-// Duplicate returns another descriptor of an open file that holds a lock. The lock is held until
-// both are closed.
-func Duplicate(held *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(held.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, fmt.Errorf("run lock: %w", err)
-	}
-	return os.NewFile(uintptr(fd), held.Name()), nil
+// SharedRun is a run lock that several values of this process hold by one descriptor: at each exec
+// the kernel looks through all locks of the file for each descriptor that is closed. The lock is
+// held until all have left it or one has dropped it.
+type SharedRun struct {
+	file *os.File
+	by   atomic.Int32 // values that hold it
 }
+
+// ShareRun returns the lock of a descriptor, held once. It owns the descriptor.
+func ShareRun(file *os.File) *SharedRun {
+	s := &SharedRun{file: file}
+	s.by.Store(1)
+	return s
+}
+
+// Share holds the lock once more.
+func (s *SharedRun) Share() *SharedRun {
+	s.by.Add(1)
+	return s
+}
+
+// File returns the descriptor, for a process that inherits it.
+func (s *SharedRun) File() *os.File { return s.file }
+
+// Leave ends one hold, and with the last one closes the descriptor.
+func (s *SharedRun) Leave() error {
+	if s.by.Add(-1) > 0 {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// Drop is Leave that releases the lock for all who hold it, as DropRun does.
+func (s *SharedRun) Drop() error { return errors.Join(unlockRuns(s.file), s.Leave()) }

@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"os"
 	"time"
 )
 
@@ -23,6 +22,7 @@ type Slots struct {
 	root int64
 	n    int
 	line chan struct{} // within this process
+	held slotLocks     // what this process has taken
 }
 
 // Slots returns the n slots of the tree whose ledger root owns; n is brought into 1 to MaxSlots.
@@ -32,8 +32,8 @@ func (f *Folder) Slots(root int64, n int) *Slots {
 
 // Slot is one slot that this process holds. It is not safe for concurrent use.
 type Slot struct {
-	f    *Folder
-	file *os.File // nil if it was released
+	of *Slots
+	n  int // 0 if it was released
 }
 
 // Take waits for a slot. If ctx ends first, it returns the cause of that. It calls queued, if not
@@ -67,12 +67,12 @@ func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
 	look := s.looker()
 	defer look.close()
 	for {
-		file, err := look.free()
+		n, err := look.free()
 		if err != nil {
 			return nil, s.f.SystemError(err)
 		}
-		if file != nil {
-			return &Slot{f: s.f, file: file}, nil
+		if n != 0 {
+			return &Slot{s, n}, nil
 		}
 		wait()
 		if err := look.wait(ctx); err != nil {
@@ -93,16 +93,12 @@ func (s *Slots) waiting(ctx context.Context, err error) error {
 // Release releases the slot at once, although a process that is being started has a copy of its
 // descriptor until its exec. A second Release does nothing.
 func (p *Slot) Release() error {
-	file := p.file
-	p.file = nil
-	if file == nil {
+	if p.n == 0 {
 		return nil
 	}
-	err := unlockSlot(file)
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	p.f.wakeSlots()
+	err := p.of.held.unlock(p.of, p.n)
+	p.n = 0
+	p.of.f.wakeSlots()
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,10 @@ import (
 // One file has the slots of all trees, as OFD locks on bytes beyond its end. The bytes of a tree
 // begin at an offset that its root's id determines. The first byte is the head of the line; the
 // slots follow.
+//
+// All slots that a process has taken from one Slots have one descriptor. For each descriptor that is
+// closed at an exec the kernel looks through all locks of the file. So with a descriptor for each slot
+// the start of a sub-agent would take a time that grows with the square of their number.
 //
 // A waiter is woken by inotify when a process closes the file after it was open for writing. Every
 // release of a slot does that.
@@ -29,6 +34,58 @@ func (f *Folder) openSlots() (*os.File, error) {
 	return OpenOwn(f.Path(slotsName), os.O_RDWR|os.O_CREATE)
 }
 
+// slotLocks are the slots that this process has taken from one Slots.
+type slotLocks struct {
+	mu    sync.Mutex
+	file  *os.File // nil while none is taken or looked for
+	taken map[int]bool
+}
+
+// lock takes the first slot that is free and returns its number, or 0.
+func (h *slotLocks) lock(s *Slots) (_ int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.file == nil {
+		if h.file, err = s.f.openSlots(); err != nil {
+			return 0, err
+		}
+		h.taken = map[int]bool{}
+	}
+	for n := 1; n <= s.n; n++ {
+		if h.taken[n] {
+			continue // locking it again would succeed
+		}
+		switch err := ofd(h.file, unix.F_OFD_SETLK, s.byteAt(n)); err {
+		case nil:
+			h.taken[n] = true
+			return n, nil
+		case unix.EAGAIN, unix.EACCES:
+		default:
+			return 0, os.NewSyscallError("fcntl", err)
+		}
+	}
+	return 0, nil
+}
+
+func (h *slotLocks) unlock(s *Slots, n int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lock := s.byteAt(n)
+	lock.Type = unix.F_UNLCK
+	err := ofd(h.file, unix.F_OFD_SETLK, lock)
+	delete(h.taken, n)
+	h.closeIdle()
+	return err
+}
+
+// closeIdle closes the file if no slot is taken.
+func (h *slotLocks) closeIdle() {
+	if h.file != nil && len(h.taken) == 0 {
+		h.file.Close()
+		h.file = nil
+	}
+}
+
 // head waits until this process is first in line. It calls wait before it waits.
 func (s *Slots) head(ctx context.Context, wait func()) (done func(), err error) {
 	file, err := s.f.openSlots()
@@ -36,7 +93,7 @@ func (s *Slots) head(ctx context.Context, wait func()) (done func(), err error) 
 		return nil, err
 	}
 	unlock := func() {
-		_ = unlockSlot(file)
+		_ = unlockRuns(file)
 		file.Close()
 	}
 	switch err := ofd(file, unix.F_OFD_SETLK, s.byteAt(0)); err {
@@ -70,8 +127,6 @@ func (s *Slots) head(ctx context.Context, wait func()) (done func(), err error) 
 	}
 }
 
-func unlockSlot(file *os.File) error { return unlockRuns(file) }
-
 // wakeSlots wakes waiters. It opens and closes the file for that, because closing a descriptor
 // wakes nobody while another process has a copy of it.
 func (f *Folder) wakeSlots() {
@@ -80,10 +135,9 @@ func (f *Folder) wakeSlots() {
 	}
 }
 
-// looker looks for a free slot. It keeps one descriptor open, since closing one would wake itself.
+// looker looks for a free slot. The descriptor stays open meanwhile, since closing one would wake it.
 type looker struct {
 	s       *Slots
-	file    *os.File // nil until it is needed, and after it was returned with a slot
 	watched bool
 	changes *os.File // an inotify instance; nil if the system has no more
 }
@@ -91,32 +145,15 @@ type looker struct {
 func (s *Slots) looker() *looker { return &looker{s: s} }
 
 func (l *looker) close() {
-	for _, file := range []*os.File{l.file, l.changes} {
-		if file != nil {
-			file.Close()
-		}
+	if l.changes != nil {
+		l.changes.Close()
 	}
+	l.s.held.mu.Lock()
+	defer l.s.held.mu.Unlock()
+	l.s.held.closeIdle()
 }
 
-// free takes a slot that is free, or returns nil.
-func (l *looker) free() (file *os.File, err error) {
-	if l.file == nil {
-		if l.file, err = l.s.f.openSlots(); err != nil {
-			return nil, err
-		}
-	}
-	for n := range l.s.n {
-		switch err := ofd(l.file, unix.F_OFD_SETLK, l.s.byteAt(n+1)); err {
-		case nil:
-			file, l.file = l.file, nil
-			return file, nil
-		case unix.EAGAIN, unix.EACCES:
-		default:
-			return nil, os.NewSyscallError("fcntl", err)
-		}
-	}
-	return nil, nil
-}
+func (l *looker) free() (int, error) { return l.s.held.lock(l.s) }
 
 // wait returns when it is time to look again or ctx has ended. The first call starts the
 // notifications and returns at once, since it has missed earlier changes.

@@ -4,9 +4,11 @@ package file
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,24 +48,46 @@ func (s *Slots) looker() looker { return looker{s} }
 
 func (l looker) close() {}
 
-// free takes a slot that is free, or returns nil.
-func (l looker) free() (*os.File, error) {
-	for n := range l.n {
-		file, err := l.open(strconv.Itoa(n + 1))
+func (l looker) free() (int, error) { return l.held.lock(l.Slots) }
+
+// slotLocks are the slots that this process has taken from one Slots.
+type slotLocks struct {
+	mu    sync.Mutex
+	files map[int]*os.File
+}
+
+// lock takes the first slot that is free and returns its number, or 0.
+func (h *slotLocks) lock(s *Slots) (int, error) {
+	for n := 1; n <= s.n; n++ {
+		file, err := s.open(strconv.Itoa(n))
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		switch err := Flock(file, unix.LOCK_EX|unix.LOCK_NB); err {
 		case nil:
-			return file, nil
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.files == nil {
+				h.files = map[int]*os.File{}
+			}
+			h.files[n] = file
+			return n, nil
 		case unix.EWOULDBLOCK:
 			file.Close()
 		default:
 			file.Close()
-			return nil, os.NewSyscallError("flock", err)
+			return 0, os.NewSyscallError("flock", err)
 		}
 	}
-	return nil, nil
+	return 0, nil
+}
+
+func (h *slotLocks) unlock(_ *Slots, n int) error {
+	h.mu.Lock()
+	file := h.files[n]
+	delete(h.files, n)
+	h.mu.Unlock()
+	return errors.Join(unlockSlot(file), file.Close())
 }
 
 func unlockSlot(file *os.File) error { return Flock(file, unix.LOCK_UN) }

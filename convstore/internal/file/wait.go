@@ -9,10 +9,13 @@ import (
 
 // Waiting for the store. A command that only asks gives up after Options.Deadline. A run does not,
 // because what it did was paid for and must be stored: it waits until its context ends and, to
-// store events, for another Options.Deadline after that.
+// store events, for another Options.Deadline after that. That is once: until this process has had the
+// store to write in, its other waits for what was stopped are short, see Folder.vain. Before its turn
+// is stored nothing was paid for: then see Briefly.
 
 const (
 	DefaultDeadline = 30 * time.Second
+	moment          = 200 * time.Millisecond // enough where no other process holds the store
 	defaultRemark   = 5 * time.Second
 )
 
@@ -22,6 +25,9 @@ var errOutlasted = errors.New("store: waited long enough")
 // bounded returns the context of a wait. It ends at the deadline if the folder is not Patient or
 // ctx can never end.
 func (f *Folder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if stopped(ctx) && f.vain.Load() {
+		return context.WithTimeout(ctx, moment)
+	}
 	if f.Patient && ctx.Done() != nil {
 		return context.WithCancel(ctx)
 	}
@@ -30,16 +36,39 @@ func (f *Folder) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 // Outlast returns a context that ends after ctx, later by the duration by.
 func Outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	return outlast(ctx, by, func() error { return errOutlasted })
+}
+
+// Briefly returns a context that ends a moment after ctx, with the same cause: the wait for the store
+// is given up because of that, and not because it was long.
+func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return outlast(ctx, moment, func() error { return context.Cause(ctx) })
+}
+
+// outlasted is the key of the context that one of outlast goes on after.
+type outlasted struct{}
+
+// stopped reports whether ctx goes on after another one that has ended.
+func stopped(ctx context.Context) bool {
+	first, ok := ctx.Value(outlasted{}).(context.Context)
+	return ok && first.Err() != nil
+}
+
+func outlast(ctx context.Context, by time.Duration, cause func() error) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
 	}
-	lasting, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	base := context.WithoutCancel(ctx)
+	if base.Value(outlasted{}) == nil {
+		base = context.WithValue(base, outlasted{}, ctx)
+	}
+	lasting, end := context.WithCancelCause(base)
 	stop := context.AfterFunc(ctx, func() {
 		more := time.NewTimer(by)
 		defer more.Stop()
 		select {
 		case <-more.C:
-			end(errOutlasted)
+			end(cause())
 		case <-lasting.Done():
 		}
 	})
@@ -87,6 +116,9 @@ func (w *Wait) Done() <-chan struct{} { return w.bounded.Done() }
 func (w *Wait) Err() error {
 	if w.ctx.Err() != nil && context.Cause(w.ctx) != errOutlasted {
 		return fmt.Errorf("store %s: waiting for the lock: %w", w.f.StorePath(), context.Cause(w.ctx))
+	}
+	if stopped(w.ctx) {
+		w.f.vain.Store(true)
 	}
 	holder, reads := w.f.holder()
 	return &BusyError{Holder: holder, Reads: reads, Waited: time.Since(w.start)}

@@ -3,6 +3,8 @@ package file
 import (
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestSlotsReleasedDespiteCopies: a slot is free at once, also while a process that is being started
@@ -19,11 +21,11 @@ func TestSlotsReleasedDespiteCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied, err := Duplicate(slot.file)
+	copied, err := unix.Dup(int(slot.of.held.file.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer copied.Close()
+	defer unix.Close(copied)
 	queued, taken := make(chan struct{}), make(chan error)
 	go func() {
 		_, err := f.Slots(1, 1).Take(t.Context(), func() { close(queued) })

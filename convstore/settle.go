@@ -1,0 +1,123 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"jp/convstore/internal/db"
+	"jp/convstore/internal/file"
+)
+
+// Settle records how a delegation ended, and then frees the child's run lock. The last process of
+// the delegation must have ended. What it used is charged to the caller; the rest of its grant is
+// free again. If the child left its turn open, Settle ends the turn with the same state. If it left
+// a model call open, that is charged in full.
+//
+// Only the first settlement counts: a second one changes nothing and returns the first. If Settle
+// fails, the lock is still held and the call can be repeated.
+func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled Delegation, err error) {
+	if !o.State.Terminal() {
+		return Delegation{}, fmt.Errorf("delegation %s: %q is not a terminal state", r.Delegation.ID, o.State)
+	}
+	ctx, stop := file.Outlast(ctx, s.f.Deadline)
+	defer stop()
+	err = s.f.patiently().write(ctx, func(t *tx) error {
+		d, err := t.delegation(r.Delegation.Root, r.Delegation.Number)
+		if err != nil {
+			return err
+		}
+		if d.State != "" {
+			settled = d
+			return db.ErrUnchanged
+		}
+		// Delegations that the child left open count in its total. We still hold the child's run
+		// lock, and its processes have ended.
+		if err := t.reconcileBut(d.Root, runner{id: d.Child}, d.Number); err != nil {
+			return err
+		}
+		settled, err = t.settle(d, o)
+		return err
+	})
+	if err != nil {
+		return Delegation{}, err
+	}
+	return settled, r.drop()
+}
+
+// settle ends a delegation.
+func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
+	d.State, d.Reason, d.PID, d.Started = o.State, o.Reason, o.PID, o.Started.UTC().Round(0)
+	d.Ended = o.Ended.UTC().Round(0)
+	if d.Ended.IsZero() {
+		d.Ended = t.Now.UTC()
+	}
+	d.Unstarted = o.unstarted
+	var err error
+	if d.Own, d.Total, err = t.endRun(d, o.Hold); err != nil {
+		return d, err
+	}
+	if d.Unstarted {
+		if err := t.tally(d, -1); err != nil {
+			return d, err
+		}
+	}
+	if err := t.SaveDelegation(d); err != nil {
+		return d, err
+	}
+	if err := t.Drop(db.OpenDelegations, db.PairKey(d.Root, d.Number)); err != nil {
+		return d, err
+	}
+	return d, t.charge(d, d.Total)
+}
+
+// endRun ends the run of a delegation in the record of its child. It returns what the child itself
+// used and what it used with all below it: zero if the child was removed.
+func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err error) {
+	rec, err := t.Load(d.Child)
+	var gone *NotFoundError
+	switch {
+	case errors.As(err, &gone):
+		return own, total, nil
+	case err != nil:
+		return own, total, err
+	case !rec.runs(d):
+		return own, total, nil
+	}
+	if err := t.chargeLostCall(d.Child, rec); err != nil {
+		return own, total, err
+	}
+	own = rec.spend().sub(rec.Run.Before)
+	total = own
+	begun := rec.Turns > rec.Run.Turns
+	if begun {
+		total = own.Add(rec.Below)
+	}
+	if err := t.putOff(d.Child, rec, rec.Run.Expire); err != nil {
+		return own, total, err
+	}
+	rec.closeRun()
+	rec.holdFor(hold, t.Now)
+	// The conversation must show the same end as its delegation, even if the child could not store
+	// the end of its turn or never began one.
+	switch {
+	case rec.TurnOpen:
+		reason := d.Reason
+		if d.Unstarted { // an earlier run began the turn
+			reason = reasonLost
+		}
+		if err := t.note(d.Child, rec, TurnEnd{State: d.State, Reason: reason}); err != nil {
+			return own, total, err
+		}
+	case !begun && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new
+		rec.RunState, rec.RunReason = d.State, d.Reason
+	}
+	if !begun || d.State != StateOK || rec.State != StateOK {
+		rec.Asked = nil
+	}
+	if err := t.saveAnswer(d.Child, rec); err != nil {
+		return own, total, err
+	}
+	return own, total, t.Save(d.Child, rec)
+}
