@@ -18,6 +18,8 @@ type Client struct {
 	conn    *conn
 	session string
 
+	ended chan struct{} // closed after the prompt
+
 	mu     sync.Mutex
 	closed bool
 }
@@ -31,20 +33,33 @@ func (c *Client) Tell(u Update) {
 	}
 }
 
-// unreadWait is how long a client may leave a message unread where a prompt has to end.
-const unreadWait = 10 * time.Second
+// How long a client may leave a message unread where a prompt has to end, and how often that is
+// looked at.
+const (
+	unreadWait = 10 * time.Second
+	unreadPoll = time.Second
+)
 
 // ErrUnread is the cause of an end because the client did not read what it was sent.
 var ErrUnread = errors.New("the client does not read")
 
-// Insist ends everything, with ErrUnread, if the client does not read in time what it is sent now.
-// It is for a prompt that somebody else ends: Tell waits for the client.
+// Insist ends everything, with ErrUnread, if the client does not read in time what it is sent from
+// now until the prompt ends, when Insist returns. It is for a prompt that somebody else ends: Tell
+// waits for the client.
 func (c *Client) Insist() {
-	select {
-	case c.conn.writing <- struct{}{}:
-		<-c.conn.writing
-	case <-time.After(unreadWait):
-		c.conn.cancel(ErrUnread)
+	for {
+		select {
+		case c.conn.writing <- struct{}{}:
+			<-c.conn.writing
+		case <-time.After(unreadWait):
+			c.conn.cancel(ErrUnread)
+			return
+		}
+		select {
+		case <-c.ended:
+			return
+		case <-time.After(unreadPoll):
+		}
 	}
 }
 
@@ -52,6 +67,7 @@ func (c *Client) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	close(c.ended)
 }
 
 // Note sends the client's user a line that is not part of the conversation: as a notice, or, if the

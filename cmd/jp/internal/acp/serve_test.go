@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // scripted is an Agent whose sessions do what the text of a prompt says.
@@ -73,6 +74,11 @@ func (s scriptedSession) Prompt(ctx context.Context, prompt []Block, c *Client) 
 		return EndTurn, fmt.Errorf("stopped: %w", context.Cause(ctx))
 	case "stopped":
 		go c.Insist()
+		c.Tell(NewInfo("title", ""))
+		<-ctx.Done()
+	case "stopped before it tells":
+		go c.Insist()
+		time.Sleep(time.Minute)
 		c.Tell(NewInfo("title", ""))
 		<-ctx.Done()
 	case "panic":
@@ -249,33 +255,37 @@ func TestStops(t *testing.T) {
 
 // TestUnread: whoever stops a prompt does not wait for a client that reads nothing.
 func TestUnread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer context.AfterFunc(ctx, func() { ours.Close() })() // as a bounded stdout fails then
-		done := make(chan error, 1)
-		go func() {
-			done <- Serve(ctx, cancel, scripted{new(atomic.Int32)}, Options{Log: func(string, ...any) {}}, ours, ours)
-		}()
-		in := bufio.NewReader(theirs)
-		for _, line := range []string{
-			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}`,
-			`{"jsonrpc":"2.0","id":0,"method":"session/new","params":{"cwd":"/a"}}`,
-		} {
-			if _, err := io.WriteString(theirs, line+"\n"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := in.ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := io.WriteString(theirs, prompt(1, "stopped")+"\n"); err != nil {
+	for _, word := range []string{"stopped", "stopped before it tells"} {
+		t.Run(word, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { unread(t, word) }) })
+	}
+}
+
+func unread(t *testing.T, word string) {
+	ours, theirs := net.Pipe()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer context.AfterFunc(ctx, func() { ours.Close() })() // as a bounded stdout fails then
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, cancel, scripted{new(atomic.Int32)}, Options{Log: func(string, ...any) {}}, ours, ours)
+	}()
+	in := bufio.NewReader(theirs)
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}`,
+		`{"jsonrpc":"2.0","id":0,"method":"session/new","params":{"cwd":"/a"}}`,
+	} {
+		if _, err := io.WriteString(theirs, line+"\n"); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-done; !errors.Is(err, ErrUnread) {
-			t.Errorf("Serve = %v, want %v", err, ErrUnread)
+		if _, err := in.ReadString('\n'); err != nil {
+			t.Fatal(err)
 		}
-	})
+	}
+	if _, err := io.WriteString(theirs, prompt(1, word)+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, ErrUnread) {
+		t.Errorf("Serve = %v, want %v", err, ErrUnread)
+	}
 }
 
 // TestSameID: of two sessions that have one id and are kept in two places a client has one.

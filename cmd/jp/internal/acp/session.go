@@ -194,7 +194,7 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 	done := make(chan struct{})
 	s.cancel, s.done = cancel, done
 	return func() (any, error) {
-		client := &Client{conn: c, session: p.ID}
+		client := &Client{conn: c, session: p.ID, ended: make(chan struct{})}
 		defer func() {
 			client.close()
 			c.mu.Lock()
