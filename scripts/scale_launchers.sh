@@ -112,7 +112,7 @@ printf '%s' "$secret" >"$dir/far/key"
 cat >"$dir/far/with_key" <<SH
 #!/bin/sh
 echo "\$\$" >"$dir/far/pid"
-OPENAI_API_KEY=\$(cat "$dir/far/key") exec "\$@"
+OPENAI_API_KEY=\$(cat "$dir/far/key") exec env --default-signal=INT "\$@" # whoever started this may ignore it
 SH
 chmod +x "$dir/far/with_key"
 

@@ -55,6 +55,10 @@ text = "No."
 query = "fail"
 error = { kind = "auth" }
 [[rule]]
+query = "later"
+attempt = 1
+error = { kind = "quota", retry_after = "50ms", message = "used up" }
+[[rule]]
 text = "done"
 `
 
@@ -176,6 +180,23 @@ func TestACP(t *testing.T) {
 }
 
 // TestACPCost: what an editor is told after a turn is what everything in it has cost, its title too.
+// TestACPWaitLimit: the flag holds in each session.
+func TestACPWaitLimit(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "end_turn"},
+		{[]string{"--wait-limit", "10ms"}, "script: quota (402): used up"},
+	} {
+		e := startEditor(acpSite(t), tt.args...)
+		if got := e.say(e.open(e.s.dir), "later"); !strings.Contains(got, tt.want) {
+			t.Errorf("jp acp %q: %s, want %s\n%s", tt.args, got, tt.want, e.stderr)
+		}
+		e.endWell()
+	}
+}
+
 func TestACPCost(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": acpConfig + "[conversation.title]\nmodel = \"script/title.toml\"\n", "main.toml": acpModel,

@@ -103,7 +103,7 @@ text = """Found:
 func BenchmarkContext(b *testing.B) { benchContext(b, 0, 0) }
 
 // BenchmarkContextWithFailures is the same where 5 of 100 sub-agents fail, 5 never answer until their time is up, and some
-// that work are killed. What is not found must be named as missing.
+// working ones are killed. What is not found must be named as missing.
 func BenchmarkContextWithFailures(b *testing.B) { benchContext(b, 10, 8) }
 
 func benchContext(b *testing.B, fail, kill int) {

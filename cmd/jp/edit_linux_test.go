@@ -42,7 +42,7 @@ func TestEditOnTerminal(t *testing.T) {
 		{"--non-interactive", "", []string{"query", "--new", "--non-interactive"}, "", 2, "jp: query: nothing to ask and nothing to resume\n"},
 	} {
 		screen, out, status := onTerminal(t, s, "EDIT: ", tt.answer, tt.args...)
-		if out != tt.stdout || status != tt.status || !strings.Contains(screen, tt.screen) || tt.answer == "" && strings.Contains(screen, "EDIT") {
+		if out != tt.stdout || status != tt.status || !strings.Contains(unbroken(screen), strings.TrimSpace(tt.screen)) || tt.answer == "" && strings.Contains(screen, "EDIT") {
 			t.Errorf("%s: status %d, stdout %q, want %d, %q, and %q on the screen:\n%s", tt.name, status, out, tt.status, tt.stdout, tt.screen, screen)
 		}
 	}

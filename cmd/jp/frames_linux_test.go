@@ -280,6 +280,10 @@ func TestHostileSubagent(t *testing.T) {
 			`{"event_id":"t5","type":"tool_call_request","id":"c5","name":"jp_conversation_list","arguments":{}},` +
 			`{"event_id":"t6","type":"tool_call_request","id":"c6","name":"guest","arguments":{}},` +
 			`{"event_id":"t7","type":"tool_call_request","id":"c7","name":"jp_conversation_grep","arguments":{}}]}}` + "\n"
+		tools = `{"n":2,"append":{"events":[{"event_id":"t1","type":"tool_call_request","id":"c1","name":"echo","arguments":{"text":"as it is stored"}},` +
+			`{"event_id":"t2","type":"tool_call_request","id":"c2","name":"ask_echo","arguments":{"text":"x"}},` +
+			`{"event_id":"t3","type":"tool_call_request","id":"c3","name":"echo","arguments":{"txt":"x"}},` +
+			`{"event_id":"t4","type":"tool_call_request","id":"c4","name":"env","arguments":{"text":"x"}}]}}` + "\n"
 		leaf = `{"id":"c1","name":"jp_query","arguments":{"config":"agent/leaf","query":"leaf"}}`
 		ask  = `{"n":2,"begin":{"left":{"tokens":null,"cost_nano":500000000},"call":{"model":"script/leaf.toml","usage":{"input_tokens":50,"output_tokens":32768},"cost_nano":0}}}` + "\n" + `{"n":3,"ask":{"request":{"messages":[{"role":"user","content":[{"text":"q"}]}]}}}` + "\n"
 		none = `{"event_id":"m1","type":"model_call","model":"script/leaf.toml","cost_nano":0,"usage":{"input_tokens":0}}`
@@ -306,6 +310,11 @@ func TestHostileSubagent(t *testing.T) {
 		"called twice":        {begin + calls + `{"n":3,"call":` + leaf + `}` + "\n" + `{"n":4,"call":` + leaf + `}` + "\n", `"recalled":true`, 1, 0},
 		"another profile":     {begin + calls + `{"n":3,"call":{"id":"c1","name":"jp_query","arguments":{"config":"agent/hostile","query":"q"}}}` + "\n", "agent/hostile", 0, 0},
 		"10,000 calls":        {begin + calls + `{"n":3,"admit":[` + strings.Repeat(leaf+",", 9_999) + leaf + `]}` + "\n", "too many calls", 0, 0},
+		"a server":            {begin + tools + `{"n":3,"serve":{"tool":"echo","call":"c1","arguments":{"text":"another"}}}` + "\n", `"Text":"as it is stored"`, 0, 0},
+		"a server, unasked":   {begin + tools + `{"n":3,"serve":{"tool":"ask_echo","call":"c2"}}` + "\n", "refused: nobody can answer", 0, 0},
+		"a server, nonsense":  {begin + tools + `{"n":3,"serve":{"tool":"echo","call":"c3"}}` + "\n", "arguments of echo", 0, 0},
+		"a server, not held":  {begin + tools + `{"n":3,"serve":{"tool":"env","call":"c4"}}` + "\n", "is not one of its MCP servers", 0, 0},
+		"a server, by a call": {begin + tools + `{"n":3,"call":{"id":"c1","name":"echo","arguments":{"text":"x"}}}` + "\n", "tool echo: not held", 0, 0},
 		"no answer":           {begin + `{"n":2,"append":{"events":[{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n", "without an answer", 0, 0},
 		"after the end": {begin + `{"n":2,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end +
 			`{"n":3,"append":{"events":[{"event_id":"n2","type":"turn_start"}]}}` + "\n", "after the end", 0, 0},
@@ -330,9 +339,14 @@ func TestHostileSubagent(t *testing.T) {
 				"[conversation.tools.jp_conversation_grep]\nsource = \"conversation\"\nrun = \"unattended\"\nresult = \"ask\"\n"
 			const tool = "[conversation.tools.escape]\nsource = \"local\"\ndescription = \"d\"\ncommand = { program = \"true\" }\nrun = \"unattended\"\n" +
 				"[conversation.tools.guest]\nsource = \"local\"\ndescription = \"d\"\ncommand = { program = \"true\" }\naccess.jp = [\"query\"]\nrun = \"ask\"\n"
+			servers := ""
+			if strings.Contains(tt.says, "echo") {
+				servers = "[conversation.tools.echo]\nsource = \"mcp.test\"\nrun = \"unattended\"\n[conversation.tools.ask_echo]\nsource = \"mcp.test.echo\"\n"
+			}
 			s := newSite(t, map[string]string{
+				"../home/config/jp/config.toml": "[providers.mcp.test]\ncommand = \"mcp-server\"\nargs = [\"plain\"]\n",
 				".jp/config.toml":               "[assistant]\nmodel = \"script/main.toml\"\n" + query + print + tool + "[delegation]\nprofiles = [\"agent/hostile\"]\nmax_depth = 2\n",
-				".jp/config/agent/hostile.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n" + query + print + tool + "[delegation]\nprofiles = [\"agent/leaf\"]\nmax_depth = 1\n",
+				".jp/config/agent/hostile.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n" + query + print + tool + servers + "[delegation]\nprofiles = [\"agent/leaf\"]\nmax_depth = 1\n",
 				".jp/config/agent/leaf.toml":    "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/leaf.toml\"\n",
 				"main.toml":                     "[[rule]]\nround = 1\ntool_calls = [{ name = \"jp_query\", arguments = { config = \"agent/hostile\", query = \"hostile\" } }]\n[[rule]]\ntext = \"after all\"\n",
 				"leaf.toml":                     "[[rule]]\ntext = \"the leaf is done\"\nusage = { input = 40, output = 2 }\n",

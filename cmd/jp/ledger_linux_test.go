@@ -128,10 +128,13 @@ func TestLedgerOf32Processes(t *testing.T) {
 	s := ledgerSite(t, 400_000)
 	cmd, out := s.start(nil, "jp", "query", "--new", "--title", "root", "go")
 	const hang = 11 + 10 // leaves at depth 1, and leaves below the ten that hand on
-	s.eventually("the model calls that hang", func() bool { return len(s.hanging()) == hang })
+	var hanging []convstore.ID
+	s.eventually("the model calls that hang", func() bool { hanging = s.hanging(); return len(hanging) == hang })
 	s.balanced()
-	for i, id := range s.hanging() {
-		for _, pid := range s.running("--id=" + id.String()) {
+	for i, id := range hanging {
+		var pids []int
+		s.eventually("the process of a call", func() bool { pids = s.running("--id=" + id.String()); return len(pids) > 0 })
+		for _, pid := range pids {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}

@@ -152,7 +152,7 @@ func (s *screen) String() string {
 	}
 	text := strings.TrimRight(b.String(), "\n") + "\n"
 	for _, m := range []struct{ from, to string }{
-		{`jp-c[0-9]{11}`, "jp-c00000000000"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}`, "2000-01-01 00:00"}, {`\b[0-9]+(\.[0-9])?s\b`, "0s"},
+		{`jp-c[0-9]{11}`, "jp-c00000000000"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}(:[0-9]{2})?`, "2000-01-01 00:00"}, {`\b[0-9]+(\.[0-9])?s\b`, "0s"},
 		{`[0-9,]+ tokens\b`, "0 tokens"}, {`/\S*/work\b`, "$$WORK"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z`, "2000-01-01T00:00:00Z"},
 		{`(now| [0-9]m)\n`, "now\n"},
 	} {
@@ -303,6 +303,10 @@ round = 1
 text = "I send *one*."
 tool_calls = [{ name = "jp_query", arguments = { config = "agent/scout", query = "wait" } }]
 [[rule]]
+query = "two"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/scout", query = "wait" } }, { name = "jp_query", arguments = { config = "agent/far", query = "cost" } }]
+[[rule]]
 text = """
 # 猫 and *dogs*
 
@@ -336,13 +340,15 @@ text = "looked"
 // TestScreens looks at what a person sees. Change the screens with -update, and look at them.
 func TestScreens(t *testing.T) {
 	s := newSite(t, map[string]string{
-		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[delegation]\nprofiles = [\"agent/scout\"]\n" +
+		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[delegation]\nprofiles = [\"agent/scout\", \"agent/far\"]\n" +
 			"[conversation.tools.jp_query]\nrun = \"unattended\"\n",
 		".jp/config/agent/scout.toml": "[assistant]\nmodel = \"script/scout.toml\"\n[conversation.tools.fs_list_files]\nrun = \"unattended\"\n",
+		".jp/config/agent/far.toml":   "[assistant]\nmodel = \"far/big-cloud\"\nrequest.max_retries = 0\n",
 		"model.toml":                  screenModel,
 		"scout.toml":                  scoutModel,
 		"fresh/README":                "x",
 		"unknown/README":              "x",
+		"busy.toml":                   "[[rule]]\nerror = { kind = \"overloaded\", status = 529, retry_after = \"9s\", message = \"busy\" }\n",
 		"never.toml":                  "[[rule]]\ndelay = \"1h\"\ntext = \"never\"\n",
 	})
 	for _, tt := range []struct {
@@ -359,10 +365,18 @@ func TestScreens(t *testing.T) {
 		{"pager-left.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=head -n 3"}}, 0, false},
 		{"pager-failed.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=false"}}, 1, false},
 		{"pager-builtin.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=exit 3"}}, 1, false},
+		{"show-40.txt", play{cols: 40, rows: 40, args: []string{"c", "show", "."}}, 0, false},
+		{"explain-40.txt", play{cols: 40, args: []string{"config", "explain", "style"}}, 0, false},
+		{"config-40.txt", play{cols: 40, rows: 40, args: []string{"config", "show", "-F", "text-pretty"}}, 0, false},
 		{"grep.txt", play{args: []string{"c", "grep", "bold", "--context", "1"}}, 0, false},
 		{"tree.txt", play{args: []string{"query", "--new", "sub"}}, 0, false},
 		{"ls.txt", play{args: []string{"c", "ls", "--hidden", "--sort", "created"}}, 0, false},
 		{"tree-stuck.txt", play{args: []string{"query", "--new", "stuck"}, until: "running fs_list_files", typed: "\x03"}, 130, true},
+		{"tree-warning.txt", play{cols: 100, args: []string{"query", "--new", "two"}, env: []string{
+			"JP_PAGER=cat", "JP_CFG_PROVIDERS__LLM__FAR__TYPE=openai", "JP_CFG_PROVIDERS__LLM__FAR__BASE_URL=http://127.0.0.1:9/v1",
+		}, until: "refused", then: []step{{"running fs_list_files", "\x03"}}}, 130, false},
+		{"countdown.txt", play{args: []string{"query", "--new", "-m", "script/busy.toml", "x"}, until: "0s left", typed: "\x03"}, 130, true},
+		{"stopped-40.txt", play{cols: 40, args: []string{"query", "--new", "slow"}, until: "waiting", typed: "\x03"}, 130, false},
 		{"progress.txt", play{args: []string{"query", "--new", "slow"}, until: "waiting", typed: "\x03"}, 130, true},
 		{"words.txt", play{args: []string{"query", "--new", "words"}, until: "begin", typed: "\x03"}, 130, true},
 		{"plain.txt", play{args: []string{"query", "--new", "-F", "text", "words"}, until: "begin", typed: "\x03"}, 130, true},
@@ -430,15 +444,21 @@ func TestScreenTrust(t *testing.T) {
 		}
 	}
 	env := []string{"JP_TRUST_WORKSPACE=", "JP_PAGER=cat"}
+	below := func(screen string) string { // the path before it is now longer, now shorter
+		_, rest, _ := strings.Cut(screen, "0:00:00Z\n")
+		return rest
+	}
 	for _, cols := range []int{40, 80, 200} {
-		middle, _, status := perform(t, s, play{cols: cols, rows: 50, env: env, args: []string{"query", "--new", "hi"}, until: "[y/N]", typed: "n\n"})
+		middle, both, status := perform(t, s, play{cols: cols, rows: 80, env: env, args: []string{"query", "--new", "hi"}, until: "= diff]", typed: "d\n", again: "n\n"})
 		_, end, _ := perform(t, s, play{cols: cols, rows: 50, env: env, args: []string{"trust", "--diff"}})
 		if status != 6 {
 			t.Errorf("%d columns: status %d, want 6", cols, status)
 		}
 		for name, screen := range map[string]string{"trust-%d.txt": middle, "trust-diff-%d.txt": end} {
-			_, below, _ := strings.Cut(screen, "0:00:00Z\n") // the path before it is now longer, now shorter
-			golden(t, fmt.Sprintf(name, cols), below)
+			golden(t, fmt.Sprintf(name, cols), below(screen))
+		}
+		if got, want := below(below(both)), below(end)+"Trust this workspace? [y/N, d = diff] n\n"; !strings.HasPrefix(got, want) {
+			t.Errorf("%d columns: after d:\n%s\nwant:\n%s", cols, got, want)
 		}
 	}
 }
@@ -492,9 +512,17 @@ func TestScreenBatch(t *testing.T) {
 		if status != 130 || !slices.Equal(got, []string{"ok", "cancelled"}) {
 			t.Errorf("-F %s: status %d, rows %q, want 130 and ok, cancelled; screen:\n%s", format, status, got, end)
 		}
-		if counts := strings.Count(end, "2 done"); format == "auto" && (counts != 1 || strings.Contains(end, "looked  ")) {
+		if counts := strings.Count(end, "1 done · 1 cancelled"); format == "auto" && (counts != 1 || strings.Contains(end, "looked  ")) {
 			t.Errorf("%d lines say what is done, want one, and no sub-agent that has ended; screen:\n%s", counts, end)
 		}
+	}
+	// a line counts when it has ended, whichever its row must wait for; what runs has its label
+	running, _, _ := perform(t, s, play{
+		cols: 120, args: []string{"batch", "-c", "agent/scout", "--parallel", "2"}, stdin: "{\"query\":\"wait\",\"label\":\"slow one\"}\n\"look\"\n",
+		until: "1 done", typed: "\x03",
+	})
+	if !regexp.MustCompile(`└─ ● agent/scout .* slow one: wait.*\n1 done\n`).MatchString(running) {
+		t.Errorf("while it runs:\n%s", running)
 	}
 }
 

@@ -229,6 +229,10 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 		events = nil
 		_, err = scope.Settle(ctx, rs[0], convstore.Outcome{State: convstore.StateOK})
 		ts.Check(err)
+		ts.Check(st.Edit(ctx, id, func(c *convstore.Conversation) error {
+			c.ExpiresAt = n.ExpiresAt
+			return nil
+		}))
 	default:
 		c, err := st.Create(ctx, n)
 		ts.Check(err)

@@ -100,6 +100,9 @@ func atTerminal(t *testing.T, s *site, all []exchange, args ...string) (screen, 
 	return strings.ReplaceAll(string(seen), "\r\n", "\n"), out.String(), cmd.ProcessState.ExitCode()
 }
 
+// unbroken returns what a screen says, in one line: where jp breaks its lines depends on the length of a path.
+func unbroken(screen string) string { return strings.Join(strings.Fields(screen), " ") }
+
 func TestTrustOnTerminal(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[conversation.tools.greet]\nsource = \"local\"\ndescription = \"Greets.\"\ncommand = \"touch ran\"\n",
@@ -130,10 +133,11 @@ func TestTrustOnTerminal(t *testing.T) {
 	}
 
 	// A change asks again, and shows what changed and what is allowed now.
+	const again = "Trust this workspace? [y/N, d = diff] "
 	if err := os.WriteFile(filepath.Join(s.dir, ".jp", "extra.toml"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	screen, _, status = onTerminal(t, s, question, "n\n", query...)
+	screen, _, status = onTerminal(t, s, again, "n\n", query...)
 	screen = strings.ReplaceAll(screen, "\n      ", "")
 	if status != 6 || !strings.Contains(screen, "not trusted yet, recorded ") || !strings.Contains(screen, "new     .jp/extra.toml  sha256:") ||
 		strings.Contains(screen, "  .jp/config.toml  sha256:") {
@@ -147,12 +151,12 @@ func TestTrustOnTerminal(t *testing.T) {
 		}
 	}
 	screen, _, status = onTerminal(t, s, "Enter shows them, n is a no -- ", "n\n", query...)
-	if status != 6 || strings.Contains(screen, question) || strings.Contains(screen, "more29") {
+	if status != 6 || strings.Contains(screen, again) || strings.Contains(screen, "more29") {
 		t.Errorf("first screen: status %d, screen:\n%s", status, screen)
 	}
 	more := exchange{"Enter shows them, n is a no -- ", "\n"}
-	screen, _, status = atTerminal(t, s, []exchange{more, {question, "n\n"}}, query...)
-	if status != 6 || !strings.Contains(screen, "more29") || !strings.Contains(screen, question) {
+	screen, _, status = atTerminal(t, s, []exchange{more, {again, "n\n"}}, query...)
+	if status != 6 || !strings.Contains(screen, "more29") || !strings.Contains(screen, again) {
 		t.Errorf("all screens: status %d, screen:\n%s", status, screen)
 	}
 	for i := range 30 {
@@ -163,12 +167,12 @@ func TestTrustOnTerminal(t *testing.T) {
 
 	// --non-interactive asks nobody, whatever the terminal.
 	screen, _, status = onTerminal(t, s, "", "", append(query, "--non-interactive")...)
-	if status != 6 || strings.Contains(screen, question) {
+	if status != 6 || strings.Contains(screen, again) {
 		t.Errorf("--non-interactive: status %d, screen:\n%s", status, screen)
 	}
 
 	// jp trust asks the same question and answers with the state.
-	screen, out, status = onTerminal(t, s, question, "yes\n", "trust")
+	screen, out, status = onTerminal(t, s, again, "yes\n", "trust")
 	if status != 0 || !strings.Contains(out, ": trusted, recorded ") {
 		t.Errorf("jp trust: status %d, stdout %q, screen:\n%s", status, out, screen)
 	}
@@ -177,13 +181,13 @@ func TestTrustOnTerminal(t *testing.T) {
 // TestInitAsksAboutRest: on a terminal `jp init` asks once about what was there before, and the
 // next command asks nothing.
 func TestInitAsksAboutRest(t *testing.T) {
-	const question = "Trust this workspace? [y/N] "
-	for answer, rest := range map[string]string{"y\n": "", "n\n": "jp: workspace WORK: not trusted yet: AGENTS.md (new)\njp: `jp trust` shows what differs and asks\n"} {
+	const question = "Trust this workspace? [y/N, d = diff] "
+	for answer, rest := range map[string]string{"y\n": "", "n\n": "jp: workspace WORK: not trusted yet: AGENTS.md (new) jp: `jp trust` shows what differs and asks"} {
 		s := newSite(t, map[string]string{"AGENTS.md": "Be kind.\n"})
 		screen, _, status := atTerminal(t, s, []exchange{{"Model: ", "ollama/qwen3\n"}, {question, answer}}, "init")
 		screen = strings.ReplaceAll(strings.ReplaceAll(screen, "\r", ""), s.dir, "WORK")
 		if status != 0 || !strings.Contains(screen, "workspace WORK: not trusted yet") || !strings.Contains(screen, "\n+ instructions: AGENTS.md\n\nnew     AGENTS.md  sha256:") ||
-			strings.Contains(screen, "as it was trusted") || !strings.Contains(screen, rest) || strings.Count(screen, question) != 1 {
+			strings.Contains(screen, "as it was trusted") || !strings.Contains(unbroken(screen), rest) || strings.Count(screen, question) != 1 {
 			t.Errorf("%q: status %d, screen:\n%s", answer, status, screen)
 		}
 		if _, _, status := atTerminal(t, s, nil, "trust", "--show"); status != 0 {

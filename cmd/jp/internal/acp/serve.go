@@ -107,7 +107,7 @@ type conn struct {
 	options Options
 	cancel  context.CancelCauseFunc
 
-	writing chan struct{} // has a value while a message is written to out
+	writing chan struct{} // full while a message is written to out
 	out     io.Writer
 
 	work sync.WaitGroup // requests that run

@@ -128,13 +128,11 @@ func or(a, b json.RawMessage) json.RawMessage {
 
 // encode writes a message as one line.
 func encode(m any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m); err != nil {
+	b, err := jsondoc.Encode(m)
+	if err != nil {
 		return nil, err
 	}
-	return b.Bytes(), nil
+	return append(b, '\n'), nil
 }
 
 // errLong is the error for a line that is longer than MaxMessage. The line was skipped.

@@ -387,8 +387,8 @@ func TestArgumentsRoundTrip(t *testing.T) {
 		if !json.Valid(stored) {
 			t.Errorf("storedArguments(%q) = %q: not JSON", raw, stored)
 		}
-		if back := rawArguments(stored); string(back) != raw {
-			t.Errorf("rawArguments(storedArguments(%q)) = %q", raw, back)
+		if back := RawArguments(stored); string(back) != raw {
+			t.Errorf("RawArguments(storedArguments(%q)) = %q", raw, back)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 		c.reply.calls = nil
 		c.reply.any = c.reply.any || c.thinking.Len() > 0
 	case !c.reply.guessed:
-		a.meter.Learn(c.sent, c.reply.usage)
+		a.meter.Learn(c.sent, c.reply.usage, c.reply.attempt)
 	}
 	c.reply.cost = a.model.Price.Charged(c.reply.usage, c.reply.reported)
 	if err == nil || c.reply.any {
@@ -133,7 +133,7 @@ func (c *asking) hear(parts func(func(model.Part, error) bool)) error {
 			r.calls = append(r.calls, convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)})
 		case part.Usage != nil:
 			r.any = true
-			r.usage, r.reported, r.guessed = *part.Usage, part.Cost, part.Estimated
+			r.usage, r.reported, r.guessed, r.attempt = *part.Usage, part.Cost, part.Estimated, part.Attempt
 		case part.Stop != "":
 			r.stop = part.Stop
 		}

@@ -88,7 +88,7 @@ func (t *turn) reached(work context.Context) *limit {
 // results, until the request fits. A limit means that the call must not be made.
 func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
 	asked, fitted := *req, *req
-	bound := func(acc convstore.Account) *convstore.Call { // may be called again, with another account
+	bound := func(acc convstore.Account) *convstore.Call { // the store may call it again, with another account
 		a.cut, fitted, a.note = nil, asked, ""
 		if closing {
 			fitted.Messages = ownResults(asked.Messages)
@@ -96,6 +96,7 @@ func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool
 			a.note, a.told = a.tell.due(acc)
 			fitted.Messages = beside(asked.Messages, a.note)
 		}
+		fitted.Learned = a.meter.Learned()
 		var in model.Bound
 		var out int64
 		if in, out, stop = a.afford(acc, &fitted, closing); stop != nil || !now {

@@ -17,7 +17,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	list := make([]tools.Call, len(calls))
 	byID := make(map[string]convstore.ToolCall, len(calls))
 	for i, c := range calls {
-		list[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: rawArguments(c.Arguments)}
+		list[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: RawArguments(c.Arguments)}
 		byID[c.ID] = c
 		if t.loop.Watch.Call != nil {
 			t.loop.Watch.Call(c)

@@ -26,6 +26,7 @@ type reply struct {
 	shown     bool   // whether somebody saw a part of it
 	none      bool   // whether there was no call
 	guessed   bool   // whether the usage, or a part of it, is an estimate
+	attempt   uint64 // see model.Part
 
 	data json.RawMessage // value of a final reply that matches the schema
 	bad  *SchemaError    // why a final reply does not match; nil = it does

@@ -147,7 +147,7 @@ func record(s sent, before int, most int64) string {
 			entries = append(entries, entry{Assistant: string(b.Data)})
 		case convstore.ToolCall:
 			names[b.ID] = b.Name
-			entries = append(entries, entry{Called: b.Name, Arguments: string(rawArguments(b.Arguments))})
+			entries = append(entries, entry{Called: b.Name, Arguments: string(RawArguments(b.Arguments))})
 		case convstore.ToolResult:
 			entries = append(entries, entry{ResultOf: names[b.ID], Error: b.IsError, Text: b.Text})
 		}

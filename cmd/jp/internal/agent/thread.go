@@ -97,7 +97,7 @@ func (s sent) thread(provider string) []model.Message {
 			if isFetch(b.ID) {
 				continue // it is in the system prompt
 			}
-			call := &model.Call{ID: calls[i].id, Name: b.Name, Arguments: rawArguments(b.Arguments)}
+			call := &model.Call{ID: calls[i].id, Name: b.Name, Arguments: RawArguments(b.Arguments)}
 			made[call] = calls[i]
 			reply = append(reply, model.Content{Call: call})
 		}
@@ -142,8 +142,8 @@ func storedArguments(raw json.RawMessage) json.RawMessage {
 	return b
 }
 
-// rawArguments undoes storedArguments.
-func rawArguments(stored json.RawMessage) json.RawMessage {
+// RawArguments returns the arguments of an event as the model wrote them.
+func RawArguments(stored json.RawMessage) json.RawMessage {
 	var s string
 	if len(stored) > 0 && stored[0] == '"' && json.Unmarshal(stored, &s) == nil {
 		return json.RawMessage(s)

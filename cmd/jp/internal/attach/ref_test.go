@@ -85,21 +85,25 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// TestRefsEnd: who is stopped does not read a file to its end in search of a line.
-func TestRefsEnd(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "endless")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, 1<<40); err != nil {
-		t.Skip("no file can be so large: ", err)
-	}
+// TestLinesEnd: who is stopped does not read a file to its end in search of a line.
+func TestLinesEnd(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
-	stop(why)
-	r := &Reader{Dir: dir, Workspace: dir, Notice: func(string) {}}
-	if _, err := r.Refs(ctx, Refs{{File: "endless", Lines: "2-"}}); !errors.Is(err, why) {
-		t.Errorf("Refs = %v, want %v", err, why)
+	reads := 0
+	endless := readerFunc(func(p []byte) (int, error) { // one line without an end
+		if reads++; reads == 3 {
+			stop(why)
+		}
+		if reads > 4 { // what is read at once may be more than a buffer
+			return 0, errors.New("read on")
+		}
+		return len(p), nil
+	})
+	if _, err := linesOf(ctx, endless, "2-"); err != why {
+		t.Errorf("linesOf = %v after %d reads, want %v", err, reads, why)
 	}
 }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -107,7 +107,7 @@ func guestGlobals() []string {
 
 func guestFlags(command string, v tools.Verb) []string {
 	if command == "batch" {
-		return []string{"cfg", "root-id", "parallel", "lines", "schema", "retry", "reuse"}
+		return []string{"cfg", "root-id", "parallel", "lines", "schema", "retry", "reuse", "reduce", "reduce-query"}
 	}
 	switch v {
 	case tools.VerbQuery:

@@ -30,6 +30,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
 	"jp/tools"
@@ -117,6 +118,11 @@ func newAppAt(con *console.Console) *app {
 	a.ws.Gate.Page = func(ctx context.Context, j trust.Judgement, width int) (string, trust.Shown, error) {
 		p, err := a.review.Page(ctx, j)
 		return p.Text(width), p.Shown, err
+	}
+	a.ws.Gate.Diff = func(ctx context.Context, j trust.Judgement, width int) (string, error) {
+		p, err := a.review.Page(ctx, j)
+		p.AddDiffs(j)
+		return term.Rows(p.DiffRows(width), con.IO.ErrColor), err
 	}
 	return a
 }

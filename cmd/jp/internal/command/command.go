@@ -25,6 +25,7 @@ type Spec struct {
 	Summary string // one line, lowercase, no full stop
 	Args    string // positional arguments as the usage line shows them; "" = none
 	About   string // paragraphs of help
+	Terms   []Terms
 	Flags   []*Option
 
 	Min, Max int // how many positional arguments; Max < 0 = any number
@@ -36,11 +37,20 @@ type Spec struct {
 	// Follows is a flag with which the output goes on while something runs, or somebody is asked before
 	// it; nil = there is none.
 	Follows *bool
-	Slow    bool // may take longer than a second without a word: a line on the terminal says so. Paged implies it
+	Slow    bool // whether it may be silent for longer than a second: a line on the terminal says so. Paged implies it
 
 	Run  func(ctx context.Context, args []string) error // nil in a group
 	Subs []*cli.Command                                 // of a group
 }
+
+// Terms are words of a command that are no flags, each with its meaning, below a heading.
+type Terms struct {
+	Heading string
+	Of      []Term
+}
+
+// Term is a word and its meaning.
+type Term struct{ Word, Means string }
 
 // Tree is the commands of a program. Its fields are set before the first command is run.
 type Tree struct {

@@ -57,6 +57,9 @@ func (t *Tree) commandHelp(h *helpText, path []*cli.Command) {
 			h.para(p)
 		}
 	}
+	for _, t := range s.Terms {
+		h.pairs(t.Heading, t.Of)
+	}
 	h.commands(c.Subcommands)
 	h.options(s.Flags)
 	h.line("")
@@ -121,10 +124,8 @@ func (h *helpText) para(text string) {
 	}
 }
 
-// pair is a term and its meaning.
-type pair struct{ term, text string }
-
-func (h *helpText) pairs(title string, ps []pair) {
+// pairs writes terms and their meanings in two columns.
+func (h *helpText) pairs(title string, ps []Term) {
 	if len(ps) == 0 {
 		return
 	}
@@ -132,7 +133,7 @@ func (h *helpText) pairs(title string, ps []pair) {
 	h.line("%s:", title)
 	column := 0
 	for _, p := range ps {
-		if n := len(p.term); n <= 32 {
+		if n := len(p.Word); n <= 32 {
 			column = max(column, n)
 		}
 	}
@@ -141,12 +142,12 @@ func (h *helpText) pairs(title string, ps []pair) {
 		if h.width > 0 {
 			room = max(h.width-column-4, 20)
 		}
-		lines := wrap(p.text, room)
-		if len(p.term) > column {
-			h.line("  %s", p.term)
+		lines := wrap(p.Means, room)
+		if len(p.Word) > column {
+			h.line("  %s", p.Word)
 			h.line("  %*s  %s", column, "", lines[0])
 		} else {
-			h.line("  %-*s  %s", column, p.term, lines[0])
+			h.line("  %-*s  %s", column, p.Word, lines[0])
 		}
 		for _, l := range lines[1:] {
 			h.line("  %*s  %s", column, "", l)
@@ -155,10 +156,10 @@ func (h *helpText) pairs(title string, ps []pair) {
 }
 
 func (h *helpText) commands(cs []*cli.Command) {
-	var ps []pair
+	var ps []Term
 	for _, c := range cs {
 		if !c.Hidden {
-			ps = append(ps, pair{strings.Join(c.Names(), ", "), c.Usage})
+			ps = append(ps, Term{strings.Join(c.Names(), ", "), c.Usage})
 		}
 	}
 	h.pairs("commands", ps)
@@ -166,18 +167,18 @@ func (h *helpText) commands(cs []*cli.Command) {
 
 func (h *helpText) options(os []*Option) {
 	for _, g := range groups(os) {
-		var ps []pair
+		var ps []Term
 		for _, o := range g.OptionsOf {
-			ps = append(ps, pair{o.String(), o.Usage})
+			ps = append(ps, Term{o.String(), o.Usage})
 		}
 		h.pairs(g.heading, ps)
 	}
 }
 
 func (h *helpText) exits(ms []exit.Meaning) {
-	var ps []pair
+	var ps []Term
 	for _, m := range ms {
-		ps = append(ps, pair{fmt.Sprintf("%3d", m.Status), m.Text})
+		ps = append(ps, Term{fmt.Sprintf("%3d", m.Status), m.Text})
 	}
 	h.pairs("exit statuses", ps)
 }

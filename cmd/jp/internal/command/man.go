@@ -52,6 +52,10 @@ func (t *Tree) Manual(path []*cli.Command, version, day string) string {
 		m.macro("SH", "DESCRIPTION")
 		m.paragraphs(s.About)
 	}
+	for _, t := range s.Terms {
+		m.macro("SH", strings.ToUpper(t.Heading))
+		m.terms(t.Of)
+	}
 	if len(s.Subs) > 0 {
 		m.macro("SH", "COMMANDS")
 		t.manCommands(&m, path, s.Subs)
@@ -87,6 +91,11 @@ func (t *Tree) manCommands(m *manText, path []*cli.Command, cs []*cli.Command) {
 		if s.About != "" {
 			m.macro("PP")
 			m.paragraphs(s.About)
+		}
+		for _, t := range s.Terms {
+			m.macro("PP")
+			m.text(t.Heading + ":")
+			m.terms(t.Of)
 		}
 		m.options(s.Flags)
 		if len(s.Examples) > 0 {
@@ -128,6 +137,12 @@ func (m *manText) paragraphs(about string) {
 			m.macro("PP")
 		}
 		m.text(p)
+	}
+}
+
+func (m *manText) terms(list []Term) {
+	for _, t := range list {
+		m.item(t.Word, t.Means)
 	}
 }
 

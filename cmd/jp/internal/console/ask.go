@@ -22,8 +22,9 @@ func AskLine(ctx context.Context, tty *term.TTY, text string) (string, error) {
 
 // Confirm shows a page and asks a question whose default answer is no. page has a line for each row
 // of the terminal. If the rows do not fit, Confirm shows one screen at a time, so that nothing
-// scrolls off unread before the question.
-func Confirm(ctx context.Context, tty *term.TTY, page, question string) (bool, error) {
+// scrolls off unread before the question. The answer d shows the page that diff returns and asks
+// again; nil = there is none.
+func Confirm(ctx context.Context, tty *term.TTY, page, question string, diff func() (string, error)) (bool, error) {
 	rows := strings.SplitAfter(page, "\n")
 	screen := max(tty.Height()-2, 5)
 	for len(rows) > screen {
@@ -33,8 +34,14 @@ func Confirm(ctx context.Context, tty *term.TTY, page, question string) (bool, e
 		}
 		rows = rows[screen:]
 	}
-	answer, err := AskLine(ctx, tty, strings.Join(rows, "")+question+" [y/N] ")
-	return yes(answer), err
+	answer, err := AskLine(ctx, tty, strings.Join(rows, "")+question+wording.Either(diff == nil, " [y/N] ", " [y/N, d = diff] "))
+	if err != nil || diff == nil || strings.ToLower(answer) != "d" {
+		return yes(answer), err
+	}
+	if page, err = diff(); err != nil {
+		return false, err
+	}
+	return Confirm(ctx, tty, page, question, diff)
 }
 
 func yes(answer string) bool {

@@ -43,6 +43,7 @@ type Console struct {
 	Globals  Globals
 	Log      logFile
 	Progress *term.Progress // of the command; nil = none
+	Tree     *term.Tree     // drawn on stderr: notes appear above it, from any goroutine; nil = none
 	quit     chan os.Signal // receives SIGQUIT while nobody else does; nil = EndAtQuit was not called
 	InTool   bool           // the command line came from a jp inside a tool: nobody is asked, nothing is paged
 	Called   bool           // another jp started this one, and asks it with SIGINT to end

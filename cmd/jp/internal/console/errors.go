@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -82,7 +82,7 @@ func explainOwn(r *Report, e *exit.Error) {
 	}
 }
 
-func explainRefusal(r *Report, e *delegate.Refusal) {
+func explainRefusal(r *Report, e *rule.Refusal) {
 	r.is("refused_"+string(e.Code), exit.Refused, e.Hint)
 }
 

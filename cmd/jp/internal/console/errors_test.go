@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/convstore/search"
@@ -48,7 +48,7 @@ func TestExplain(t *testing.T) {
 		{&profiles.Error{Msg: "x", Err: profiles.ErrNotFound}, "not_found", exit.NotFound},
 		{fmt.Errorf("folder /x: %w", profiles.ErrNoWorkspace), "no_workspace", exit.NotFound},
 		{&tools.DefinitionError{Tool: "x", Msg: "y"}, "tool_definition", exit.Usage},
-		{&delegate.Refusal{Code: delegate.CodeDepth, Text: "x"}, "refused_depth", exit.Refused},
+		{&rule.Refusal{Code: rule.CodeDepth, Text: "x"}, "refused_depth", exit.Refused},
 		{&model.Error{Kind: model.KindAuth}, "provider_auth", exit.Provider},
 		{tools.ErrNobody, "refused", exit.Refused},
 		{term.ErrNobody, "refused", exit.Refused},

@@ -107,7 +107,7 @@ func (l *logFile) Close() error {
 // Logger returns the trace log: warnings and errors always, more with -v.
 func (c *Console) Logger() *slog.Logger {
 	if c.Log.path == nil {
-		c.Log.path, c.Log.std, c.Log.state = c.LogPath, c.IO.Err, c.StateDir()
+		c.Log.path, c.Log.std, c.Log.state = c.LogPath, stderr{c}, c.StateDir()
 	}
 	level := slog.LevelInfo
 	if c.Globals.Verbose > 0 {
@@ -115,6 +115,11 @@ func (c *Console) Logger() *slog.Logger {
 	}
 	return slog.New(slog.NewJSONHandler(&c.Log, &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
 }
+
+// stderr is the stream of notes: what is written appears above a tree that is drawn there.
+type stderr struct{ con *Console }
+
+func (s stderr) Write(p []byte) (int, error) { return s.con.Tree.Above(s.con.IO).Err.Write(p) }
 
 // Libraries sends what libraries print with package log to the trace log, until restore is called.
 // net/http reports misbehaving servers that way, in the words of these, and stderr is not for that.

@@ -5,6 +5,10 @@ import (
 	"log"
 	"strings"
 	"testing"
+	"time"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
 )
 
 // TestLibraries: what a library prints goes to the log, and to nobody once the command is over.
@@ -24,4 +28,27 @@ func TestLibraries(t *testing.T) {
 	if got := other.String(); !strings.HasSuffix(got, " after\n") || strings.Count(got, "\n") != 1 {
 		t.Errorf("elsewhere = %s", got)
 	}
+}
+
+// TestLogAboveTree: a log on stderr keeps a tree that is drawn there whole, also one that is drawn after the log began.
+func TestLogAboveTree(t *testing.T) {
+	var screen bytes.Buffer
+	now := time.Unix(1000, 0)
+	c := New(Env{Environ: []string{"JP_LOG_FILE=-"}})
+	c.Logger()
+	c.IO = &term.IO{Err: &screen, ErrTTY: true, UTF8: true, Width: 60}
+	c.Tree = term.NewTree(c.IO, term.TreeOptions{Now: func() time.Time { return now }, Tick: make(chan time.Time)})
+	c.Tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "agent/scout"})
+	const tree = "└─ ● agent/scout  started  0.0s\x1b[K\n"
+	if got := screen.String(); got != tree {
+		t.Fatalf("tree = %q, want %q", got, tree)
+	}
+	screen.Reset()
+	if _, err := c.Log.Write([]byte("{}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := screen.String(), "\x1b[1A\r\x1b[2K\n\x1b[1A{}\n"+tree; got != want {
+		t.Errorf("screen = %q, want %q", got, want)
+	}
+	c.Tree.Close()
 }

@@ -141,10 +141,20 @@ func (l *List) Close() error {
 	return err
 }
 
+// Field writes a line of stdout: a name and the spaces behind it, then a text. On a screen a text that
+// is too wide goes on below, behind indent spaces.
+func (c *Console) Field(w io.Writer, name, text string, indent int) {
+	rows := []string{name + text}
+	if c.Pretty() && c.IO.Width > 0 {
+		rows = term.Hang(name, text, c.IO.Width, indent)
+	}
+	_, _ = io.WriteString(w, strings.Join(rows, "\n")+"\n")
+}
+
 // Note writes a line about the work to stderr, unless --quiet is set.
 func (c *Console) Note(format string, args ...any) {
 	if !c.Globals.Quiet {
-		fmt.Fprintf(c.IO.Err, "jp: %s\n", term.Line(fmt.Sprintf(format, args...)))
+		_, _ = io.WriteString(stderr{c}, c.IO.Message("jp: "+term.Line(fmt.Sprintf(format, args...))))
 	}
 }
 
@@ -172,22 +182,22 @@ func (c *Console) Fail(err error) exit.Status {
 		c.Logger().Error(r.Message, "code", r.Code, "exit", int(r.Status))
 	}
 	if c.JSON() {
-		writeErrorJSON(c.IO.Err, r)
+		writeErrorJSON(c.IO, r)
 	} else {
-		writeErrorText(c.IO.Err, r)
+		writeErrorText(c.IO, r)
 	}
 	return r.Status
 }
 
-func writeErrorText(w io.Writer, r Report) {
-	text := "jp: " + term.Line(r.Message) + "\n"
+func writeErrorText(to *term.IO, r Report) {
+	text := to.Message("jp: " + term.Line(r.Message))
 	if r.Hint != "" {
-		text += "hint: " + term.Line(r.Hint) + "\n"
+		text += to.Message("hint: " + term.Line(r.Hint))
 	}
-	fmt.Fprint(w, text)
+	_, _ = io.WriteString(to.Err, text)
 }
 
-func writeErrorJSON(w io.Writer, r Report) {
+func writeErrorJSON(to *term.IO, r Report) {
 	var doc struct {
 		Error struct {
 			Code    string `json:"code"`
@@ -199,10 +209,10 @@ func writeErrorJSON(w io.Writer, r Report) {
 	doc.Error.Code, doc.Error.Message, doc.Error.Hint, doc.Exit = r.Code, r.Message, r.Hint, int(r.Status)
 	b, err := EncodeJSON(doc, false)
 	if err != nil {
-		writeErrorText(w, r)
+		writeErrorText(to, r)
 		return
 	}
-	fmt.Fprintf(w, "%s", b)
+	_, _ = to.Err.Write(b)
 }
 
 // Table writes rows: laid out for a terminal, tab-separated for a pipe.

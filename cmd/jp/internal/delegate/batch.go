@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,9 +12,11 @@ import (
 	"sync"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // Row is the end of one item of a batch, as JSON shows it.
@@ -36,10 +37,10 @@ type Row struct {
 
 	Reduced *Reduced `json:"reduced,omitempty"` // it is the answer made of those of a batch
 
-	Turn int   `json:"-"` // of the conversation; 0 = none
-	Size int   `json:"-"` // bytes of the text before it was cut
-	Code Code  `json:"-"` // part of the rule that refused
-	Why  error `json:"-"` // why nothing was run; nil = something was
+	Turn int       `json:"-"` // of the conversation; 0 = none
+	Size int       `json:"-"` // bytes of the text before it was cut
+	Code rule.Code `json:"-"` // part of the rule that refused
+	Why  error     `json:"-"` // why nothing was run; nil = something was
 }
 
 // RowError names why an item has no result.
@@ -155,21 +156,12 @@ func rows(asked []arguments, ends []outcome, errs []error, limit, size int) (str
 			list[i].Query, _ = bound(neutralize(asked[i].Query), min(queryEcho, limit))
 			list[i].Label, _ = bound(neutralize(asked[i].Label), min(queryEcho, limit))
 		}
-		text, err := encode(list)
+		text, err := jsondoc.Encode(list)
 		if err != nil || len(text) <= size || limit == 0 {
-			return text, err
+			return string(text), err
 		}
 		limit /= 2 // how long a text becomes depends on what must be escaped in it
 	}
-}
-
-// encode returns v as JSON on one line.
-func encode(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return strings.TrimSpace(b.String()), err
 }
 
 // row returns an outcome with at most limit bytes of its text. err says why the run was stopped, or
@@ -181,8 +173,8 @@ func (o *outcome) row(err error, limit int) Row {
 		r.ConversationID, r.Turn = &id, o.turn
 	}
 	switch {
-	case refused(o.denied):
-		var no *Refusal
+	case rule.Refused(o.denied):
+		var no *rule.Refusal
 		if errors.As(o.denied, &no) {
 			r.Code = no.Code
 		}
@@ -209,7 +201,7 @@ func (o *outcome) row(err error, limit int) Row {
 // code names why an outcome has no result, as the errors of a jp are named.
 func (o *outcome) code() string {
 	var (
-		no   *Refusal
+		no   *rule.Refusal
 		busy *convstore.BusyError
 		gone *convstore.NotFoundError
 		out  *convstore.ScopeError

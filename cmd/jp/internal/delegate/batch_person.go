@@ -12,6 +12,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
@@ -29,6 +30,7 @@ type Item struct {
 	Attach        attach.Refs     // what is attached to the query
 	Reuse         bool            // whether an answer that is there from before will do
 	Number        int             // number among all tasks of the batch, from 1
+	Mark          string          // name for all that is asked: letters and digits, part of the call's id; "" = none
 	Done          bool            // whether it has an answer already: it is reported in its turn, and not run
 	// id of the call of an earlier batch that reserved it and ran nothing; "" = it gets one
 	Call    string
@@ -70,6 +72,25 @@ func NumberOf(del convstore.Delegation, call string) int {
 	return number
 }
 
+// MarkOf returns the mark of the task that a delegation carried out; "" = it has none.
+func MarkOf(del convstore.Delegation) string {
+	call, _, _ := strings.Cut(del.Call, "#")
+	_, mark, _ := strings.Cut(call, marked)
+	return mark
+}
+
+// marked is between the id of a call and the mark of its task.
+const marked = "~"
+
+// personCall identifies a task of a person, see MarkOf and NumberOf. What is behind the # is the
+// place of the task in a recording.
+func personCall(call string, it Item) string {
+	if it.Mark != "" {
+		call += marked + it.Mark
+	}
+	return itemCall(call, it.Number)
+}
+
 // Recorded returns the row of a delegation that has ended, as the store has it, with at most limit
 // bytes of its text. It counts what earlier runs for the same task have used. scope is below its
 // caller.
@@ -98,6 +119,10 @@ type Work struct {
 	// Attach reads what a task attaches, when it begins. It reads what the person may read who gave
 	// the task.
 	Attach func(context.Context, attach.Refs) ([]convstore.Attachment, error)
+
+	// Ended is told the end of each task that was run, without its text, at once; nil = nobody is.
+	// It is called from the goroutine that calls report.
+	Ended func(Row)
 
 	tool string // tool whose call delegates; "" = that for batches
 }
@@ -187,17 +212,17 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			if run.Err() == nil && !it.Done {
 				args := arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
-					Schema: it.Schema, Overrides: it.Overrides, MaxTokens: it.MaxTokens, Timeout: it.Timeout,
+					Schema: it.Schema, Overrides: it.Overrides, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Label: it.Label,
 				}
 				if it.Resume {
 					args.Context = ""
 				}
-				a.request, a.err = d.catalog.request(run, cmp.Or(it.Call, itemCall(call, it.Number)), tool, args)
+				a.request, a.err = d.catalog.request(run, cmp.Or(it.Call, personCall(call, it)), tool, args)
 				if it.Resume {
 					a.query = agent.Continue
 				}
 				a.Want, put = w.Purse.take(1, w.Most.Min(a.Want))
-				a.Default, a.Batch, a.ofPerson, a.place = w.Default, new(Batch), w.tool == "", index+1 // rows are reported in this order
+				a.Default, a.Batch, a.ofPerson, a.place = w.Default, new(rule.Batch), w.tool == "", index+1 // rows are reported in this order
 				a.Among, a.Tool = w.Among, cmp.Or(w.tool, a.Tool)
 				if a.Refs = it.Attach; it.Reuse && !it.Resume {
 					a.Reuse = d.readable
@@ -236,6 +261,11 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			failed = e.err
 			stop(e.err)
 		}
+		if w.Ended != nil && !e.item.Done {
+			head := e.outcome
+			head.Text = ""
+			w.Ended(head.row(e.err, 0))
+		}
 		if e.index != next {
 			e.Text = "" // it is in the store, and so is the query
 			if e.turn != 0 && !e.item.Resume && len(e.item.Query) > 1<<10 {
@@ -260,7 +290,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if e.tries > 1 {
 					row.Attempts = e.tries
 				}
-				if no := (*Refusal)(nil); errors.As(e.denied, &no) && no.Code == CodeProvider { // nothing is wrong with the task
+				if no := (*rule.Refusal)(nil); errors.As(e.denied, &no) && no.Code == rule.CodeProvider { // nothing is wrong with the task
 					row.Status, row.Reason = string(convstore.StatusQueued), no.Why
 				}
 				if failed = report(e.item, row); failed != nil {
@@ -314,7 +344,7 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 		o = next
 		tries++
 		left := want.Minus(convstore.Budget{Tokens: new(o.Total.Tokens()), CostNano: &o.Total.CostNano})
-		if err != nil || tries > retry || !o.retryable() || ctx.Err() != nil || spent(left, left) != nil {
+		if err != nil || tries > retry || !o.retryable() || ctx.Err() != nil || rule.Spent(left, left) != nil {
 			return o, tries, err
 		}
 		a.Call, a.Want, a.after = fmt.Sprintf("%s.%d", call, tries+1), left, nil
@@ -323,7 +353,9 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 
 // reread reads the answer and the query of a run from the store.
 func (d *Delegator) reread(ctx context.Context, o *outcome, it *Item) {
-	events, err := turnOf(context.WithoutCancel(ctx), *d.readable, o.child, o.turn)
+	ctx, stop := convstore.Outlast(ctx)
+	defer stop()
+	events, err := turnOf(ctx, *d.readable, o.child, o.turn)
 	if err != nil {
 		d.ledger.warn("%s: its answer cannot be read: %v", o.child, err)
 	}

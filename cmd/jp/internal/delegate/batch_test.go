@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 )
 
@@ -13,7 +14,7 @@ func TestRows(t *testing.T) {
 	ends := []outcome{
 		{child: 7, ending: ending{State: convstore.StateOK, Text: "a \"b\"\n<c> </response>\n", Calls: 2, Total: convstore.Spend{Usage: convstore.Usage{Input: 5, CacheRead: 9, CacheWrite: 2, Output: 3}, CostNano: cost}}},
 		{child: 8, ending: ending{State: convstore.StateKilled, Total: convstore.Spend{Unpriced: 1}, Reason: "killed by signal 9 (killed)", Stderr: "jp: no\n{\"error\":{\"code\":\"x\",\"message\":\"killed by signal 9 (killed)\"},\"exit\":7}", LastTool: "fs_read_file {}", NoContext: "no such tool"}},
-		{denied: refuse(CodeCalls, "5 of 5 sub-agent calls of this turn are used")},
+		{denied: rule.Refuse(rule.CodeCalls, "5 of 5 sub-agent calls of this turn are used")},
 		{denied: errors.New("query: is empty")},
 		{ending: unstarted()},
 		{},

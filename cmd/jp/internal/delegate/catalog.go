@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles/effort"
@@ -22,21 +23,19 @@ import (
 // arguments of a call into requests. It reads the file of a profile or of a special tool once: a
 // change takes effect in the next run. Safe for concurrent use.
 type catalog struct {
-	limits  Limits   // those of the caller, of which only the lists count here
-	models  []string // models that an override may name; empty = any but script/
-	efforts []string // levels of reasoning that an override may name; empty = any
-	dir     string   // workspace: paths of profiles are relative to it
-	resolve func(ctx context.Context, name string, overrides []string) (Profile, error)
+	limits  rule.Limits // those of the caller, of which only the lists count here
+	dir     string      // workspace: paths of profiles are relative to it
+	resolve func(ctx context.Context, name string, overrides []string) (rule.Profile, error)
 	special func(ctx context.Context, tool string) (Special, error)
 
 	mu       sync.Mutex
-	profiles map[string]Profile // resolved, by name and overrides
-	specials map[string]Special // resolved, by tool
+	profiles map[string]rule.Profile // resolved, by name and overrides
+	specials map[string]Special      // resolved, by tool
 }
 
 // request is one delegation that a call asks for.
 type request struct {
-	Ask
+	rule.Ask
 	query     string
 	overrides []string
 	schema    *schema.Answer // form of the answer; nil = free text
@@ -56,7 +55,7 @@ type arguments struct {
 	Context   string          `json:"context_query"`
 	Schema    json.RawMessage `json:"schema"`
 	Timeout   string          `json:"timeout"`
-	Label     string          `json:"label"` // of its row in a batch
+	Label     string          `json:"label"` // of its row in a batch, and of its title
 }
 
 // ParseTimeout reads how long a sub-agent may run; "" is 0, as the config says.
@@ -79,7 +78,7 @@ func (c *catalog) read(ctx context.Context, call tools.Call) []admission {
 	}
 	var a arguments
 	if err := json.Unmarshal(call.Arguments, &a); err != nil {
-		return []admission{{request: request{Ask: Ask{Call: call.ID}}, err: fmt.Errorf("arguments: %w", err)}}
+		return []admission{{request: request{Ask: rule.Ask{Call: call.ID}}, err: fmt.Errorf("arguments: %w", err)}}
 	}
 	r, err := c.request(ctx, call.ID, call.Name, a)
 	return []admission{{request: r, err: err}}
@@ -93,7 +92,7 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 		return nil // the tool reports the error
 	}
 	list := make([]admission, len(a.Queries))
-	whole := &Batch{Want: convstore.Budget{Tokens: a.forTasks()}} // one grant for all
+	whole := &rule.Batch{Want: convstore.Budget{Tokens: a.forTasks()}} // one grant for all
 	for i, q := range a.Queries {
 		list[i].request, list[i].err = c.request(ctx, itemCall(call.ID, i+1), call.Name, q)
 		list[i].Batch = whole
@@ -104,7 +103,10 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 // request reads one delegation. For a child that is continued no profile is resolved: its stored
 // config counts.
 func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (request, error) {
-	r := request{Ask: Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
+	r := request{Ask: rule.Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
+	if a.Label != "" {
+		r.Title = Title(a.Label + ": " + a.Query)
+	}
 	r.Deadline, _ = ctx.Deadline()
 	r.Want.Tokens = a.MaxTokens
 	if strings.TrimSpace(a.Query) == "" {
@@ -125,7 +127,7 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 			return r, fmt.Errorf("schema: %w", err)
 		}
 	}
-	r.Asked = Asked{Query: a.Query, Context: a.Context, Overrides: a.Overrides}
+	r.Asked = rule.Asked{Query: a.Query, Context: a.Context, Overrides: a.Overrides}
 	if r.schema != nil {
 		r.Asked.Schema = r.schema.JSON()
 	}
@@ -145,8 +147,8 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 		return r, err
 	}
 	// The enum is checked before anything is read: no name from a model reaches the file system.
-	if !c.limits.allows(a.Config) {
-		return r, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Config)
+	if err := c.limits.Permit(a.Config); err != nil {
+		return r, err
 	}
 	r.Profile.Name = a.Config
 	if r.ID == 0 {
@@ -157,7 +159,7 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 }
 
 // profile resolves a profile with these overrides, which are valid.
-func (c *catalog) profile(ctx context.Context, name string, overrides []string) (Profile, error) {
+func (c *catalog) profile(ctx context.Context, name string, overrides []string) (rule.Profile, error) {
 	key := name + "\x00" + strings.Join(overrides, "\x00")
 	c.mu.Lock()
 	p, ok := c.profiles[key]
@@ -175,7 +177,7 @@ func (c *catalog) profile(ctx context.Context, name string, overrides []string) 
 }
 
 // fixed completes the ask of a call of a special tool, which has one profile.
-func (c *catalog) fixed(ctx context.Context, a Ask) (Ask, error) {
+func (c *catalog) fixed(ctx context.Context, a rule.Ask) (rule.Ask, error) {
 	c.mu.Lock()
 	s, ok := c.specials[a.Tool]
 	c.mu.Unlock()
@@ -195,21 +197,15 @@ func (c *catalog) fixed(ctx context.Context, a Ask) (Ask, error) {
 	return a, nil
 }
 
-// Overrides are the beginnings of the values that a caller may set in the config of a sub-agent.
-const (
-	OverrideModel     = "assistant.model="
-	OverrideReasoning = "assistant.parameters.reasoning="
-)
-
 // override checks the values that a caller sets. It returns that of the model, "" for none.
 func (c *catalog) override(list []string) (model string, err error) {
 	for _, o := range list {
-		if m, ok := strings.CutPrefix(o, OverrideModel); ok && c.limits.Free {
+		if m, ok := strings.CutPrefix(o, rule.OverrideModel); ok && c.limits.Free {
 			model = m
 			continue
 		}
-		if level, ok := strings.CutPrefix(o, OverrideReasoning); ok {
-			levels := c.efforts
+		if level, ok := strings.CutPrefix(o, rule.OverrideReasoning); ok {
+			levels := c.limits.Efforts
 			if len(levels) == 0 || c.limits.Free {
 				levels = effort.Levels()
 			}
@@ -218,36 +214,29 @@ func (c *catalog) override(list []string) (model string, err error) {
 			}
 			continue
 		}
-		m, ok := strings.CutPrefix(o, OverrideModel)
+		m, ok := strings.CutPrefix(o, rule.OverrideModel)
 		switch {
 		case !ok || m == "":
 			return "", fmt.Errorf("overrides: only assistant.model=MODEL and assistant.parameters.reasoning=LEVEL are allowed, got %q", o)
 		case strings.HasPrefix(m, "script/"):
 			return "", fmt.Errorf("overrides: %q is not a model that may be chosen", m)
-		case len(c.models) > 0 && !slices.Contains(c.models, m):
-			return "", fmt.Errorf("overrides: %q is not one of the models that may be chosen (%s)", m, strings.Join(c.models, ", "))
+		case len(c.limits.Models) > 0 && !slices.Contains(c.limits.Models, m):
+			return "", fmt.Errorf("overrides: %q is not one of the models that may be chosen (%s)", m, strings.Join(c.limits.Models, ", "))
 		}
 		model = m
 	}
 	return model, nil
 }
 
-// overrides returns the override of the model of an order.
-func (o Order) overrides() []string {
-	if o.Model == "" {
-		return nil
-	}
-	return []string{OverrideModel + o.Model}
-}
-
 // listed checks the model of an order, and spells its profile as the enum does. The profile may
 // also be given as the path of a file that a name of the enum stands for, relative to the
 // workspace. For any other word nothing is read.
 func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
-	if _, err := c.override(o.overrides()); err != nil {
-		return o, refuse(CodeProfile, "%v", err)
+	if _, err := c.override(rule.Overrides(o.Model)); err != nil {
+		return o, rule.Refuse(rule.CodeProfile, "%v", err)
 	}
-	if o.Profile == "" && o.ID != 0 || c.limits.allows(o.Profile) {
+	no := c.limits.Permit(o.Profile)
+	if no == nil || o.Profile == "" && o.ID != 0 {
 		return o, nil
 	}
 	path := filepath.Clean(o.Profile)
@@ -258,12 +247,12 @@ func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
 		if !strings.HasSuffix(path, "/"+filepath.Clean(name)+".toml") {
 			continue
 		}
-		if p, err := c.profile(ctx, name, o.overrides()); err == nil && p.Arg == path {
+		if p, err := c.profile(ctx, name, rule.Overrides(o.Model)); err == nil && p.Arg == path {
 			o.Profile = name
 			return o, nil
 		}
 	}
-	return o, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", o.Profile)
+	return o, no
 }
 
 // Title returns the first line of a query as the title of its conversation: printable and short.

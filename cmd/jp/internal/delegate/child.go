@@ -6,16 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
+	"jp/tools/brief"
 	"jp/tools/proc"
 )
 
@@ -35,7 +34,8 @@ type runner struct {
 	below       func(context.Context, Below) (Options, Arm, error)
 	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
 	models      func(context.Context, Below) []wire.Model
-	place       func(context.Context, Below) (Runner, error)
+	place       func(context.Context, Below) (subprocess.Runner, error)
+	served      func(context.Context, Below) (Served, error)
 	record      func(Below) func(line json.RawMessage) error
 	priced      func(model string) bool
 	waitLimit   time.Duration // longest wait of a child for a limit to reset; 0 = the usual one
@@ -57,7 +57,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	f := &follower{
 		watch: p.watch, caller: p.caller, child: child, call: del.Call, place: r.place, profile: del.Profile, title: r.Title, begun: time.Now(),
 	}
-	whole := ctx // that of the caller, which goes on if only this child is stopped
+	whole := ctx // context of the caller, which goes on if only this child is stopped
 	ctx, stopOne := context.WithCancelCause(ctx)
 	defer stopOne(nil)
 	off, err := p.ledger.scope.OnStop(res, func() { stopOne(convstore.ErrStopped) })
@@ -76,7 +76,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		case ctx.Err() == nil:
 			e = ending{State: convstore.StateError, Reason: err.Error()}
 		case whole.Err() == nil:
-			e.Reason, err = byPerson+" before it started", nil
+			e.Reason, err = subprocess.ByPerson+" before it started", nil
 		}
 		f.end(e.State, e.Reason)
 		err = errors.Join(err, p.ledger.settle(ctx, res, &e))
@@ -106,7 +106,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	e := p.judge(lasting, del, r, end, f.result, f.bad)
 	e.Stderr, e.LastTool = end.stderr, f.lastTool
 	e.PID, e.Started = end.pid, f.begun
-	if far := (*EndError)(nil); errors.As(end.err, &far) {
+	if far := (*subprocess.EndError)(nil); errors.As(end.err, &far) {
 		e.Hold = far.Hold
 	}
 	err = p.ledger.settle(ctx, res, &e)
@@ -141,7 +141,7 @@ func (p *runner) down(ctx context.Context, res *convstore.Reservation, r request
 	for _, m := range p.models(ctx, Below{Log: log, Conv: res.Child, Overrides: r.overrides}) {
 		ids = append(ids, m.Info.ID)
 	}
-	return c.allDown(ids)
+	return c.AllDown(ids)
 }
 
 // processEnd is how the process of a child ended.
@@ -176,12 +176,12 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		return processEnd{err: err, exit: proc.Exit{Code: -1}}
 	}
 	if runner == nil {
-		runner = here{p.host, p.dir}
+		runner = subprocess.Here{Host: p.host, Dir: p.dir}
 	}
 	stdin, asJSON := p.stdin(r)
-	said := &messageWriter{tail: tailWriter{limit: 4 << 10}}
+	said := &subprocess.Messages{}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
-	end.exit, end.err = runner.Run(served.ctx, Job{
+	end.exit, end.err = runner.Run(served.ctx, subprocess.Job{
 		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Depth: del.Depth, Environ: environ,
 		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile(), Wire: served.theirs,
 		Away: func(host string, lease time.Duration) error {
@@ -201,24 +201,24 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		end.err = bad
 	}
 	_ = out.Close()
-	end.stderr = said.tail.String()
-	if said.stacks != nil {
-		p.log.Error("a sub-agent crashed", "child", del.Child, "pid", end.pid, "stacks", string(said.stacks))
+	end.stderr = said.String()
+	if stacks := said.Stacks(); stacks != nil {
+		p.log.Error("a sub-agent crashed", "child", del.Child, "pid", end.pid, "stacks", string(stacks))
 	}
 	return end
 }
 
-// judge decides the one terminal state of a child from three witnesses: the operating system (end),
-// the store (the child's last turn) and the child's own last line (result). Where they disagree the
-// worst state counts. Where no witness says anything the child is lost.
+// judge returns how a child has ended, by subprocess.Verdict. result is its last line, and bad says why
+// that could not be read.
 func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request, end processEnd, result *stream.Result, bad *stream.LineError) ending {
 	events, err := p.subtree.turn(ctx, del.Child, del.ChildTurn)
 	if err != nil {
 		return ending{State: convstore.StateLost, Reason: "its conversation cannot be read: " + err.Error()}
 	}
 	e := answered(events)
-	e.State, e.Reason = verdict(end.exit, end.err, stored(events), result, bad)
+	e.State, e.Reason = subprocess.Verdict(end.exit, end.err, stored(events), result, bad)
 	e.amend(r, events)
+	e.Reason = brief.Prefix(e.Reason, wire.MaxReason)
 	return e
 }
 
@@ -241,11 +241,6 @@ func (p *runner) unpriced(del convstore.Delegation, others []string) {
 // lag is how long the caller waits after the deadline of a child before it stops the child. A child
 // that stops by itself can say why.
 const lag = time.Second
-
-// grace is how long a child may take to stop when it is asked to: as long as a tool, once for its
-// own tools and once for itself. Its sub-agents are processes of this one, which are asked to stop
-// at the same time.
-const grace = 4 * time.Second
 
 // argv returns the arguments of the child. They show its limits in a list of processes. The limits
 // in the store are the ones that apply.
@@ -359,58 +354,4 @@ func (f *follower) emit(phase, status, reason string) {
 		Profile: f.profile, Title: f.title, Host: f.host, Tool: f.tool, Status: status, Reason: reason,
 		Tokens: f.tokens, CostUSD: f.cost, ElapsedMS: time.Since(f.begun).Milliseconds(), Place: f.place,
 	})
-}
-
-// tailWriter keeps the last bytes of what is written.
-type tailWriter struct {
-	limit int
-	buf   []byte
-}
-
-var _ io.Writer = (*tailWriter)(nil)
-
-func (w *tailWriter) Write(p []byte) (int, error) {
-	n := len(p)
-	if n >= w.limit {
-		w.buf = append(w.buf[:0], p[n-w.limit:]...)
-		return n, nil
-	}
-	if over := len(w.buf) + n - w.limit; over > 0 {
-		w.buf = append(w.buf[:0], w.buf[over:]...)
-	}
-	w.buf = append(w.buf, p...)
-	return n, nil
-}
-
-// messageWriter keeps the last messages of a jp. The stacks that the Go runtime prints when it
-// crashes are kept apart, because no model can use them.
-type messageWriter struct {
-	tail   tailWriter
-	stacks []byte // at most maxStacks bytes of them; nil = it has not crashed
-}
-
-const maxStacks = 16 << 10
-
-// stacksBegin matches the first line of what the Go runtime prints after the reason of a crash.
-var stacksBegin = regexp.MustCompile(`(?m)^(goroutine \d+ .*\[|runtime stack:$|PC=0x)`)
-
-func (w *messageWriter) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		if w.stacks != nil {
-			w.stacks = append(w.stacks, rest[:min(len(rest), maxStacks-len(w.stacks))]...)
-			break
-		}
-		part := rest[:min(len(rest), w.tail.limit/4)] // so that a line which begins before it is still there
-		rest = rest[len(part):]
-		_, _ = w.tail.Write(part)
-		if at := stacksBegin.FindIndex(w.tail.buf); at != nil {
-			w.stacks = append([]byte{}, w.tail.buf[at[0]:]...)
-			w.tail.buf = w.tail.buf[:at[0]]
-		}
-	}
-	return len(p), nil
-}
-
-func (w *tailWriter) String() string {
-	return strings.TrimSpace(strings.ToValidUTF8(string(w.buf), "\uFFFD"))
 }

@@ -5,7 +5,7 @@
 //	     │  catalog    reads the arguments, resolves profiles
 //	     ▼
 //	  requests
-//	     │  ledger     one transaction: Decide, the one rule; fork, grant, run lock, delegation
+//	     │  ledger     one transaction: rule.Decide; fork, grant, run lock, delegation
 //	     ▼
 //	 admissions ── queue: until the tool of each call claims its own
 //	     │  runner     slot; process of this program, with the lock inherited; stream; end of the tree
@@ -18,7 +18,7 @@
 // A Delegator serves one run of one caller. Its tools are ordinary tools. The agent loop knows only
 // Admit, which reserves the calls of one reply together, and Release. Calls that come one by one
 // enter lanes first. A jp inside a tool delegates through an Inside, a person through Batch: they
-// use the same catalog, ledger and runner. A Ceiling says which tools a conversation may hold.
+// use the same catalog, ledger and runner. What a sub-agent may do is decided by package rule.
 package delegate
 
 import (
@@ -31,7 +31,9 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools"
@@ -43,7 +45,7 @@ import (
 type Options struct {
 	Scope  convstore.Scope // below the caller
 	Slot   *convstore.Slot // slot of the caller, which the Delegator owns until TakeSlot; nil at a root
-	Limits Limits
+	Limits rule.Limits
 
 	Closing convstore.Budget        // amounts set aside for the last call of the caller's own model
 	Priced  func(model string) bool // whether the price of a model is known; nil = of none
@@ -59,14 +61,11 @@ type Options struct {
 
 	Replayed bool // whether a recording answers in sub-agents too
 
-	// models that an assistant.model override may name; empty = any but script/
-	Choices      []string
-	Efforts      []string // levels of reasoning that an override may name; empty = any
-	ContextTool  string   // tool of the child that answers a context_query; "" = none
-	InlineResult int      // most bytes of a result that the model gets; 0 = 16 KiB
+	ContextTool  string // tool of the child that answers a context_query; "" = none
+	InlineResult int    // most bytes of a result that the model gets; 0 = 16 KiB
 
 	// Resolve resolves a profile under NONE, with overrides of its config.
-	Resolve func(ctx context.Context, name string, overrides []string) (Profile, error)
+	Resolve func(ctx context.Context, name string, overrides []string) (rule.Profile, error)
 	// Special returns what a special tool stands for; nil = the caller holds none.
 	Special func(ctx context.Context, tool string) (Special, error)
 
@@ -105,7 +104,11 @@ type Options struct {
 	Models func(context.Context, Below) []wire.Model
 
 	// Place returns what runs the process of a sub-agent, nil = this machine; nil = all run here.
-	Place func(context.Context, Below) (Runner, error)
+	Place func(context.Context, Below) (subprocess.Runner, error)
+
+	// Served returns the tools of MCP servers that a sub-agent holds, when it starts; nil = none holds
+	// any. An error ends the sub-agent before that.
+	Served func(context.Context, Below) (Served, error)
 
 	// Follow is called at each step of a delegation, with the context of its call, from any
 	// goroutine; nil = nobody follows.
@@ -171,7 +174,10 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		o.Record = func(Below) func(json.RawMessage) error { return nil }
 	}
 	if o.Place == nil {
-		o.Place = func(context.Context, Below) (Runner, error) { return nil, nil }
+		o.Place = func(context.Context, Below) (subprocess.Runner, error) { return nil, nil }
+	}
+	if o.Served == nil {
+		o.Served = func(context.Context, Below) (Served, error) { return Served{}, nil }
 	}
 	if o.Readable == nil {
 		o.Readable = &o.Scope.View
@@ -183,8 +189,8 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		scope: o.Scope, inline: o.InlineResult, readable: o.Readable, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
 		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
 		catalog: &catalog{
-			limits: o.Limits, models: o.Choices, efforts: o.Efforts, dir: o.Dir, resolve: o.Resolve, special: o.Special,
-			profiles: map[string]Profile{}, specials: map[string]Special{},
+			limits: o.Limits, dir: o.Dir, resolve: o.Resolve, special: o.Special,
+			profiles: map[string]rule.Profile{}, specials: map[string]Special{},
 		},
 	}
 	var err error
@@ -193,11 +199,11 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	d.ledger = &ledger{
 		scope: o.Scope, replayed: o.Replayed, warn: o.Warn, log: o.Log,
-		caller: Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Answering: o.Answering, Down: o.Down},
+		caller: rule.Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Answering: o.Answering, Down: o.Down},
 	}
 	d.runner = &runner{
 		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, record: o.Record, place: o.Place, priced: o.Priced, waitLimit: o.WaitLimit,
+		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, record: o.Record, place: o.Place, served: o.Served, priced: o.Priced, waitLimit: o.WaitLimit,
 		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
 	}
 	return d, nil
@@ -271,8 +277,8 @@ func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (st
 	}
 	d.admit(ctx, asked)
 	for _, a := range asked {
-		var no *Refusal
-		if !errors.As(a.err, &no) || no.Code != CodeTokens && no.Code != CodeCost {
+		var no *rule.Refusal
+		if !errors.As(a.err, &no) || no.Code != rule.CodeTokens && no.Code != rule.CodeCost {
 			return false
 		}
 	}

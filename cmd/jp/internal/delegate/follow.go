@@ -3,6 +3,7 @@ package delegate
 import (
 	"errors"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
@@ -16,7 +17,7 @@ type Step struct {
 	// Delegation has PID from stream.Started on, State, Reason and Total with stream.Ended. With
 	// Answered it has State and Reason alone, or nothing where there is a Refusal.
 	convstore.Delegation
-	Refusal *Refusal // the rule has refused what was called for
+	Refusal *rule.Refusal // the rule has refused what was called for
 }
 
 // endStep is the end of a delegation.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/tools/schema"
 )
@@ -129,7 +130,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	if err == nil && !ok {
 		f, err = in.admit(ctx, o)
 	}
-	if a, ok := answerIn(err); ok {
+	if a, ok := rule.AnswerIn(err); ok {
 		report, err := in.reuse(ctx, a)
 		if form != nil && err == nil {
 			report.structure()
@@ -150,7 +151,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 		return Report{}, err
 	}
 	report := Report{
-		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: e.Reason, Text: neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
+		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: neutralize(e.Reason), Text: neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
 		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
 	}
 	if form != nil {
@@ -159,17 +160,38 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	return report, nil
 }
 
-// Batch is Delegator.Batch for the tool of the call.
+// Batch is Delegator.Batch for the tool of the call, whose output a model may read.
 func (in *Inside) Batch(ctx context.Context, next func(context.Context) (Item, error), w Work, report func(Item, Row) error) error {
-	in.mu.Lock()
-	in.n++
-	call, closed := fmt.Sprintf("%s/%d", in.call, in.n), in.closed
-	in.mu.Unlock()
-	if closed {
-		return errors.New("the tool call has ended")
+	call, err := in.next()
+	if err != nil {
+		return err
 	}
 	w.tool = in.tool
-	return in.all.Batch(ctx, call, next, w, report)
+	return in.all.Batch(ctx, call, next, w, func(it Item, r Row) error {
+		r.Query, r.Label = neutralize(r.Query), neutralize(r.Label) // as the rest of it is
+		return report(it, r)
+	})
+}
+
+// Reduce is Delegator.Reduce for the tool of the call.
+func (in *Inside) Reduce(ctx context.Context, what Reduction, inputs []Input, parallel int, reuse bool) (Row, error) {
+	call, err := in.next()
+	if err != nil {
+		return Row{}, err
+	}
+	what.tool = in.tool
+	return in.all.Reduce(ctx, call, what, inputs, parallel, nil, reuse)
+}
+
+// next returns the id of the next call that is made inside of this one.
+func (in *Inside) next() (call string, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return "", errors.New("the tool call has ended")
+	}
+	in.n++
+	return fmt.Sprintf("%s/%d", in.call, in.n), nil
 }
 
 // structure sets Structured of an answer that had to match a schema.
@@ -201,9 +223,9 @@ func (in *Inside) take(o Order) (forked, bool, error) {
 	case !ok:
 		return f, false, nil
 	case o.Profile != "" && o.Profile != f.req.Profile.Name:
-		return f, true, refuse(CodeProfile, "%s was forked under the profile %q, not %q", o.ID, f.req.Profile.Name, o.Profile)
+		return f, true, rule.Refuse(rule.CodeProfile, "%s was forked under the profile %q, not %q", o.ID, f.req.Profile.Name, o.Profile)
 	case o.Model != "" && o.Model != f.req.Model:
-		return f, true, refuse(CodeProfile, "%s was forked with another model: say it at the fork", o.ID)
+		return f, true, rule.Refuse(rule.CodeProfile, "%s was forked with another model: say it at the fork", o.ID)
 	}
 	delete(in.forked, o.ID)
 	return f, true, nil
@@ -211,19 +233,16 @@ func (in *Inside) take(o Order) (forked, bool, error) {
 
 // admit reserves a delegation, if the rule allows it.
 func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
-	in.mu.Lock()
-	in.n++
-	call := fmt.Sprintf("%s/%d", in.call, in.n)
-	in.mu.Unlock()
-
-	r := request{Ask: Ask{Call: call, Tool: in.tool, ID: o.ID, Title: Title(o.Title), Model: o.Model, Expire: o.Expire}, query: o.Query}
+	call, err := in.next()
+	if err != nil {
+		return forked{}, err
+	}
+	r := request{Ask: rule.Ask{Call: call, Tool: in.tool, ID: o.ID, Title: Title(o.Title), Model: o.Model, Expire: o.Expire}, query: o.Query}
 	if o.Title == "" {
 		r.Title = Title(o.Query)
 	}
 	r.Deadline, _ = ctx.Deadline()
-	if o.Model != "" {
-		r.overrides = []string{"assistant.model=" + o.Model}
-	}
+	r.overrides = rule.Overrides(o.Model)
 	r.Asked.Query, r.Asked.Schema = o.Query, o.Schema
 	if o.Reuse {
 		r.Reuse = &in.ledger.scope.View
@@ -231,8 +250,7 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	r.Profile.Name = o.Profile
 	switch {
 	case o.ID == 0:
-		var err error
-		if r.Profile, err = in.catalog.profile(ctx, o.Profile, o.overrides()); err != nil {
+		if r.Profile, err = in.catalog.profile(ctx, o.Profile, rule.Overrides(o.Model)); err != nil {
 			return forked{}, err
 		}
 		r.Asked.Meaning = r.Profile.Meaning
@@ -245,7 +263,7 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	}
 	res, errs := in.ledger.reserve(ctx, []request{r})
 	if errs[0] != nil {
-		if refused(errs[0]) {
+		if rule.Refused(errs[0]) {
 			in.ledger.log.Info("delegation refused", "caller", in.runner.caller, "why", errs[0])
 		}
 		return forked{}, errs[0]

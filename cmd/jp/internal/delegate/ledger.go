@@ -7,14 +7,15 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 )
 
 // ledger reserves and settles the delegations of one caller in the store. Safe for concurrent use.
 type ledger struct {
 	scope    convstore.Scope
-	caller   Caller // for the rule
-	replayed bool   // whether a recording answers in the children
+	caller   rule.Caller // for the rule
+	replayed bool        // whether a recording answers in the children
 	warn     func(format string, a ...any)
 	log      *slog.Logger
 
@@ -65,10 +66,10 @@ func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Rese
 // Its own error is that of the store.
 func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore.ID]error, errs []error) (children []convstore.Child, granted []int, err error) {
 	clear(errs)
-	var put []Ask
+	var put []rule.Ask
 	var from []int // index in asks of each of put
 	for i, r := range asks {
-		ask, err := r.present(s)
+		ask, err := r.Present(s)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -84,10 +85,10 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 		}
 		put, from = append(put, ask), append(from, i)
 	}
-	for n, v := range Decide(s, l.caller, put) {
+	for n, v := range rule.Decide(s, l.caller, put) {
 		i := from[n]
 		if errs[i] = v.Err; v.Err != nil {
-			if _, known := answerIn(v.Err); !known && !refused(v.Err) {
+			if _, known := rule.AnswerIn(v.Err); !known && !rule.Refused(v.Err) {
 				return nil, nil, v.Err
 			}
 			continue
@@ -124,7 +125,9 @@ func (l *ledger) cancel(ctx context.Context, res *convstore.Reservation) {
 
 // withdraw removes a reservation, with the conversation that was made for it.
 func (l *ledger) withdraw(ctx context.Context, res *convstore.Reservation) error {
-	err := l.scope.Withdraw(context.WithoutCancel(ctx), res, convstore.Outcome{State: convstore.StateRefused, Reason: "never started", Ended: time.Now()})
+	ctx, stop := convstore.Outlast(ctx)
+	defer stop()
+	err := l.scope.Withdraw(ctx, res, convstore.Outcome{State: convstore.StateRefused, Reason: "never started", Ended: time.Now()})
 	if err != nil {
 		l.warn("delegation %s: %v", res.Child.ID, err)
 		_ = res.Release()

@@ -26,6 +26,20 @@ type Below struct {
 	Environ   []string // environment of its process
 }
 
+// Served are the tools of MCP servers that a sub-agent holds, which its owner calls for it. The zero
+// Served are none.
+type Served struct {
+	Pins  []wire.Pin
+	Call  func(context.Context, tools.Call) tools.Result // as wire.Owner.Serve
+	Close func()                                         // ends the servers; no call is running
+}
+
+func (v Served) close() {
+	if v.Close != nil {
+		v.Close()
+	}
+}
+
 // owned is what this process keeps for one sub-agent: its log, its slot, and what it delegates with.
 // It serves the sub-agent's wire.
 type owned struct {
@@ -62,17 +76,23 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 	if err != nil {
 		return serving{}, err
 	}
+	o.below = Below{Log: log, Conv: res.Child, Overrides: r.overrides, Environ: environ}
+	mcp, err := o.runner.served(ctx, o.below)
+	if err != nil {
+		_ = log.Close()
+		return serving{}, err
+	}
 	ours, theirs, err := proc.Pair()
 	if err != nil {
+		mcp.close()
 		_ = log.Close()
 		return serving{}, fmt.Errorf("wire: %w", err)
 	}
-	o.below = Below{Log: log, Conv: res.Child, Overrides: r.overrides, Environ: environ}
 	ctx, stop := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
-			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.waitLimit}, Log: log, Subagents: o.subagents,
+			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.waitLimit, Pins: mcp.Pins}, Log: log, Subagents: o.subagents, Serve: mcp.Call,
 			Title: r.Title, Change: o.change, Priced: o.runner.priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.checkpoint,
 			Models: o.runner.models(ctx, o.below), Record: o.runner.record(o.below),
 		})
@@ -89,6 +109,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		if o.sub != nil {
 			o.sub.end(ctx)
 		}
+		mcp.close()
 		_ = log.Close()
 		return err
 	}}, nil
@@ -117,7 +138,7 @@ func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 		var d *Delegator
 		if err == nil {
 			p, environ := o.runner, opt.Environ
-			opt.Slot, opt.Below, opt.Change, opt.Models, opt.Place, opt.Follow = o.slot, p.below, p.change, p.models, p.place, followCall
+			opt.Slot, opt.Below, opt.Change, opt.Models, opt.Place, opt.Served, opt.Follow = o.slot, p.below, p.change, p.models, p.place, p.served, followCall
 			opt.Environ = func(ctx context.Context, r Run) []string {
 				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
 			}
@@ -144,7 +165,7 @@ type subagents struct {
 	own     *Delegator
 	noted   func(call, place string) // Options.Placed
 	command func(ctx context.Context, in *Inside, tool tools.Definition, r call.Request) int
-	policy  *tools.Policy // that of the sub-agent: nobody can be asked
+	policy  *tools.Policy // policy of the sub-agent: nobody can be asked
 
 	mu     sync.Mutex
 	inside map[string]*Inside // by id of the tool call

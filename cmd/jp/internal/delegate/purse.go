@@ -26,6 +26,9 @@ func (p *Purse) Add(more convstore.Budget) {
 
 // tokens returns how many tokens are left; nil = they are not limited.
 func (p *Purse) tokens() *int64 {
+	if p == nil {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return convstore.Portion(p.left.Tokens, 1)

@@ -3,6 +3,7 @@ package delegate
 import (
 	"sync"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 )
 
@@ -62,7 +63,7 @@ func (q *queue) drain() map[string]admission {
 // line queues a call after the latest one to the same child. last has, by child, the done channel
 // of that one.
 func (a *admission) line(last map[string]chan struct{}) {
-	if queue := a.queue(); a.err == nil && queue != "" {
+	if queue := a.Queue(); a.err == nil && queue != "" {
 		a.after = last[queue]
 		a.done = make(chan struct{})
 		last[queue] = a.done
@@ -72,7 +73,7 @@ func (a *admission) line(last map[string]chan struct{}) {
 // partLater bounds what the items of a batch ask for that are reserved later, each in its turn: no
 // more than the items got that were reserved together.
 func partLater(list []admission) {
-	part := map[*Batch]convstore.Budget{}
+	part := map[*rule.Batch]convstore.Budget{}
 	for _, a := range list {
 		if a.Batch != nil && a.res != nil && !a.res.Existed {
 			part[a.Batch] = part[a.Batch].Min(a.res.Delegation.Grant.Budget)

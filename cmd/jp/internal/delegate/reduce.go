@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,10 +10,12 @@ import (
 	"strings"
 	"sync"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 	"jp/tools/unseen"
 )
 
@@ -20,6 +23,8 @@ import (
 type Reduction struct {
 	Config string `json:"config"`
 	Query  string `json:"query"`
+
+	tool string // tool whose call delegates; "" = that for batches
 }
 
 // Input is an answer that a reduction reads, or the place of one that is missing.
@@ -181,8 +186,8 @@ func (r *reduction) worse() string {
 
 // room returns how many bytes of answers one sub-agent reads.
 func (r *reduction) room(ctx context.Context) (int, error) {
-	if !r.d.catalog.limits.allows(r.what.Config) {
-		return 0, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", r.what.Config)
+	if err := r.d.catalog.limits.Permit(r.what.Config); err != nil {
+		return 0, err
 	}
 	p, err := r.d.catalog.profile(ctx, r.what.Config, nil)
 	if err != nil {
@@ -259,7 +264,7 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 	if !o.useful() {
 		r.lost++
 		why := string(o.State)
-		if refused(o.denied) {
+		if rule.Refused(o.denied) {
 			why = string(convstore.StateRefused)
 		}
 		for _, n := range numbers {
@@ -272,7 +277,7 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 		text = cut + fmt.Sprintf("\n[%d bytes are cut here]", rest)
 		r.cut++
 	}
-	p := piece{label: ranges(numbers), numbers: numbers, id: o.child.String(), size: len(text) + wrapper}
+	p := piece{label: Ranges(numbers), numbers: numbers, id: o.child.String(), size: len(text) + wrapper}
 	if o.State != convstore.StateOK {
 		p.status = string(o.State)
 	}
@@ -288,8 +293,9 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, group []pi
 	}
 	var a admission
 	a.request, a.err = r.d.catalog.request(ctx, fmt.Sprintf("%s#r%d.%d", r.call, level, n), r.tool, arguments{Config: r.what.Config, Query: query})
-	a.Batch, a.Among, a.Reuse, a.place = new(Batch), among, r.reuse, int(r.d.placed.Add(1))
-	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", ranges(numbersOf(group)), Title(r.what.Query)), 200)
+	a.Batch, a.Among, a.Reuse, a.place = new(rule.Batch), among, r.reuse, int(r.d.placed.Add(1))
+	a.Tool = cmp.Or(r.what.tool, a.Tool)
+	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", Ranges(numbersOf(group)), Title(r.what.Query)), 200)
 	waiting := of - n + 1 // of this level
 	if of > 1 {
 		waiting++ // for who reads what they hand in
@@ -314,7 +320,7 @@ func (r *reduction) query(ctx context.Context, of int, group []piece) (string, e
 	b.WriteString(r.what.Query + "\n\n")
 	if of > 1 {
 		fmt.Fprintf(&b, "These are the answers %s of %d: a part of them. Another agent puts together what you and others hand in.\n"+
-			"Hand in all of this part that matters to the task above, with the numbers where they matter, and nothing else.\n\n", ranges(numbersOf(group)), r.all)
+			"Hand in all of this part that matters to the task above, with the numbers where they matter, and nothing else.\n\n", Ranges(numbersOf(group)), r.all)
 	}
 	for _, p := range group {
 		text, err := p.text(ctx)
@@ -360,7 +366,7 @@ func (r *reduction) why() string {
 	}
 	var parts []string
 	for _, s := range states {
-		parts = append(parts, fmt.Sprintf("%s (%s)", ranges(by[s]), s))
+		parts = append(parts, fmt.Sprintf("%s (%s)", Ranges(by[s]), s))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -372,8 +378,8 @@ func numbersOf(group []piece) (numbers []int) {
 	return slices.Compact(numbers)
 }
 
-// ranges writes sorted numbers: 1-3, 7.
-func ranges(numbers []int) string {
+// Ranges writes sorted numbers: 1-3, 7.
+func Ranges(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {
 		j := i
@@ -434,17 +440,17 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 		return tools.Result{}, err
 	}
 	good := result.Reduced.Status == string(convstore.StateOK) || result.Reduced.Status == string(convstore.StatePartial)
-	text, err := encode(result)
+	text, err := jsondoc.Encode(result)
 	if some := slices.ContainsFunc(inputs, func(in Input) bool { return in.Text != nil }); err == nil && !good && some {
 		var answers string
 		if answers, err = rows(a.Queries, ends, errs, d.inline, max(size-len(text), 0)); err == nil {
 			result.Answers = json.RawMessage(answers)
-			text, err = encode(result)
+			text, err = jsondoc.Encode(result)
 		}
 	}
 	if over := len(text) - size; err == nil && over > 0 { // what is escaped takes more
 		result.Reduced.Text, _ = bound(result.Reduced.Text, max(len(result.Reduced.Text)-over, 0)/2)
-		text, err = encode(result)
+		text, err = jsondoc.Encode(result)
 	}
-	return tools.Result{Text: text, IsError: !good}, err
+	return tools.Result{Text: string(text), IsError: !good}, err
 }

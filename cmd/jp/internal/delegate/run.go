@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -65,12 +66,12 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 			return outcome{ending: unstarted()}, context.Cause(ctx)
 		}
 	}
-	if found, ok := answerIn(a.err); ok {
+	if found, ok := rule.AnswerIn(a.err); ok {
 		return reuse(ctx, *a.Reuse, found)
 	}
 	if a.err != nil {
 		var busy *convstore.BusyError
-		if refused(a.err) || errors.As(a.err, &busy) {
+		if rule.Refused(a.err) || errors.As(a.err, &busy) {
 			d.ledger.log.Info("delegation refused", "caller", d.scope.Caller(), "why", a.err)
 		}
 		d.showDenied(a)
@@ -100,7 +101,7 @@ func reuse(ctx context.Context, v convstore.View, a convstore.Answer) (outcome, 
 // showDenied shows a delegation that was not begun. It has no conversation. In the batch of a person
 // it is said once that a model cannot be asked.
 func (d *Delegator) showDenied(a admission) {
-	if no := (*Refusal)(nil); a.ofPerson && errors.As(a.err, &no) && no.Code == CodeProvider {
+	if no := (*rule.Refusal)(nil); a.ofPerson && errors.As(a.err, &no) && no.Code == rule.CodeProvider {
 		if _, said := d.said.LoadOrStore(no.Why, true); !said {
 			d.ledger.warn("%s", no.Why)
 		}
@@ -110,10 +111,10 @@ func (d *Delegator) showDenied(a admission) {
 		Phase: stream.Ended, ParentID: d.scope.Caller().String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
 		Status: string(convstore.StateError), Reason: a.err.Error(), Place: a.place,
 	}
-	if refused(a.err) {
+	if rule.Refused(a.err) {
 		l.Status = string(convstore.StateRefused)
 	}
-	var no *Refusal
+	var no *rule.Refusal
 	if errors.As(a.err, &no) {
 		l.Reason = no.Text
 	}

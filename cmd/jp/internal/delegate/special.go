@@ -3,6 +3,7 @@ package delegate
 import (
 	"strings"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -12,7 +13,7 @@ import (
 // specialization. A person has fixed its profile, so the rule does not check the enum of profiles.
 // The rest of the rule applies. The child is a leaf.
 type Special struct {
-	Profile Profile // its Name is that of the tool
+	Profile rule.Profile // its Name is that of the tool
 	// session of a specialization: there is one child for each; "" = a new child for each call
 	Session string
 }
@@ -31,41 +32,9 @@ func Delegates(set tools.Set, tool string) bool {
 	return ok && t.Delegates() && (tool == toolQuery || tool == toolBatch || IsSpecial(t.Definition))
 }
 
-// present returns the ask with what the store knows now: that of a specialization names its child,
-// where there is one.
-func (a Ask) present(s convstore.Standing) (Ask, error) {
-	if a.Sticky == "" {
-		return a, nil
-	}
-	made, err := s.Labelled(LabelSpecialization, a.Sticky)
-	for _, c := range made {
-		if c.Profile == a.Profile.Name {
-			a.ID = c.ID
-			break
-		}
-	}
-	return a, err
-}
-
-// queue returns a name for what runs in call order: calls to the same child, and calls of which the
-// later may have the answer of the earlier; "" = nothing.
-func (a Ask) queue() string {
-	switch {
-	case a.Sticky != "":
-		return a.Sticky
-	case a.ID != 0:
-		return a.ID.String()
-	case a.Reuse != nil:
-		if d, err := DigestOf([]any{a.Asked, a.Model, a.Refs}); err == nil {
-			return string(d[:])
-		}
-	}
-	return ""
-}
-
 // aged warns if the child of a specialization continues with its old config, although the section
 // has changed since.
-func (d *Delegator) aged(res *convstore.Reservation, a Ask) {
+func (d *Delegator) aged(res *convstore.Reservation, a rule.Ask) {
 	if a.Sticky != "" && !res.Delegation.Fresh && res.Child.ProfileHash != a.Profile.Hash {
 		d.ledger.warn("%s: %s is continued as it was made; its section or skill has changed since: another session_id starts a new one", a.Tool, res.Child.ID)
 	}

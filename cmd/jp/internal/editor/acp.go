@@ -16,6 +16,7 @@ package editor
 
 import (
 	"context"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -36,6 +37,7 @@ type options struct {
 	directives []profiles.Directive
 	model      command.Maybe[string]
 	role       string
+	wait       command.Maybe[time.Duration]
 }
 
 // New returns the command `jp acp`. at makes the Env of a session from a console whose streams are
@@ -56,6 +58,7 @@ func New(env *run.Env, tree *command.Tree, at func(*console.Console) *run.Env) *
 		Flags: append(workspace.ConfigFlags(&o.directives),
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
 			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(), "limit of the tools: main (all), scheduled (those that work without a person), synthesis (those that only read)"),
+			run.WaitFlag(&o.wait),
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},

@@ -65,6 +65,7 @@ func (s *server) at(dir string, say io.Writer) *run.Env {
 	env := s.env.Con.Env
 	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
 	own := s.sessionAt(console.New(env))
+	own.WaitFor(s.o.wait.Value)
 	own.Con.Globals = s.env.Con.Globals
 	own.Con.IO = own.Con.OpenIO()
 	return own

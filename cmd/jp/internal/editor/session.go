@@ -213,7 +213,9 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 
 // entitle sends the editor the title of the conversation if it has changed.
 func (s *session) entitle(ctx context.Context, own *run.Env, r *run.Run, client *acp.Client) {
-	conv, err := r.Log.Get(context.WithoutCancel(ctx))
+	ctx, stop := convstore.Briefly(ctx)
+	defer stop()
+	conv, err := r.Log.Get(ctx)
 	if err != nil {
 		own.Con.Warn("%v", err)
 		return

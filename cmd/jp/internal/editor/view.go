@@ -95,7 +95,9 @@ func (v *view) filled(usd json.Number) {
 
 // spent sends that again, with the cost of the conversation and everything below it so far.
 func (v *view) spent(ctx context.Context) {
-	all, err := usage.Spent(context.WithoutCancel(ctx), v.run.Store.View, v.run.Conv.ID)
+	ctx, stop := convstore.Briefly(ctx)
+	defer stop()
+	all, err := usage.Spent(ctx, v.run.Store.View, v.run.Conv.ID)
 	if err != nil {
 		v.env.Con.Warn("%v", err)
 		return

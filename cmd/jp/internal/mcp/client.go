@@ -50,7 +50,7 @@ type Client struct {
 	server  Server
 	options Options
 
-	turn  chan struct{} // has a token, which is taken to change the fields below
+	turn  chan struct{} // one token; who takes it may change the fields below
 	live  *session      // nil = none
 	begun int
 	last  string // how the session before live ended

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"jp/tools/brief"
 	"jp/tools/proc"
 )
 
@@ -29,7 +31,7 @@ type process struct {
 	ended  chan struct{} // closed when the tree has ended; the fields below are set then
 	why    string
 	failed bool // whether it failed, and was not stopped or ended by itself
-	stderr *tail
+	stderr *brief.Tail
 }
 
 // start runs the program of s, which is expanded, inside box if that is not nil. emit gets what it
@@ -39,7 +41,7 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, emit func
 	life, stop := context.WithCancel(context.Background())
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	p := &process{in: inW, out: outR, stop: stop, ended: make(chan struct{}), stderr: &tail{keep: maxTail}}
+	p := &process{in: inW, out: outR, stop: stop, ended: make(chan struct{}), stderr: &brief.Tail{Keep: maxTail}}
 	allow := append([]string{}, proc.ToolEnv()...)
 	for name, value := range s.Env {
 		if box != nil && name == "TMPDIR" {
@@ -107,7 +109,8 @@ func (p *process) left() string {
 // lastWords returns the end of what the program wrote to stderr, to append to a reason; "" for
 // nothing.
 func (p *process) lastWords() string {
-	if text := p.stderr.text(); text != "" {
+	said, _ := p.stderr.Bytes()
+	if text := strings.TrimSpace(cleanText(string(said))); text != "" {
 		return "\nstderr, last lines:\n" + text
 	}
 	return ""

@@ -3,7 +3,6 @@ package mcp
 import (
 	"bytes"
 	"strings"
-	"sync"
 )
 
 // Bounds of what is remembered and shown of the stderr of a server.
@@ -12,29 +11,6 @@ const (
 	maxLine  = 500     // bytes of a line that are shown
 	maxLines = 200     // lines of one program that are shown
 )
-
-// tail remembers the end of what is written to it. Safe for concurrent use.
-type tail struct {
-	mu   sync.Mutex
-	b    []byte
-	keep int
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := len(p)
-	p = p[max(len(p)-t.keep, 0):]
-	t.b = append(t.b, p...)
-	t.b = append(t.b[:0], t.b[max(len(t.b)-t.keep, 0):]...)
-	return n, nil
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(cleanText(string(t.b)))
-}
 
 // lines passes what is written to it to emit, line by line, as much as a person would read.
 type lines struct {

@@ -1,8 +1,11 @@
 package model
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,6 +21,7 @@ type Bound struct {
 // Tokens that a request counts beside its texts.
 const (
 	messageTokens = 8  // around each message
+	jointTokens   = 2  // between two texts of a message or a system prompt
 	pieceTokens   = 8  // around each call, result and block of reasoning
 	toolTokens    = 16 // around each tool
 	// system prompt that Anthropic adds to a request with tools: the most of any model, see "Tool use
@@ -27,27 +31,55 @@ const (
 
 // A Meter bounds the input of the requests of one thread to one model. At first it bounds the
 // texts, see textBound. Once a provider has counted a request, the next one has at most that count,
-// and the bound of what was not in the counted one. The zero value is ready to use. Not safe for
-// concurrent use.
+// and the bound of what was not in the counted one, or was where a provider may not be sent it. Two
+// meters that have learned the same bound the same, also where one of them reads a request from JSON.
+// The zero value is ready to use. Not safe for concurrent use.
 type Meter struct {
 	last    pieces // pieces of the latest request that was counted; nil = none was
+	attempt uint64 // number of the attempt that sent it, see Part; 0 = it has none
 	bound   int64  // bound of its tokens
 	counted int64
-	texts   map[string]int64 // bounds of long texts, which are in every request
+	long    map[piece]int64 // bounds of the long texts of the latest request
 }
 
-// pieces are the parts of a request, with the number of times that each is there.
+// pieces are the parts of a request, with the number of times that each is there. Two are the same only
+// where a provider is sent both or neither: it counts only what it is sent.
 type pieces map[piece]int
 
 type piece struct {
-	kind  int64 // tokens around it
-	text  string
-	image bool // whether kind is all of its tokens; text identifies it among images
+	spot
+	kind int64             // tokens around it
+	hard int64             // most tokens of its text
+	text string            // the text, where it is short
+	sum  [sha256.Size]byte // digest of a longer one, and of an image, whose kind is all of its tokens
 }
+
+// spot is where a piece stands in a request.
+type spot struct {
+	place place
+	// whether what is sent of it depends on more than its place, so that it may be left out of one request
+	// and be in the next
+	loose bool
+	in    [sha256.Size]byte // of reasoning: digest of its message, of which a provider may be sent a part
+}
+
+type place byte
+
+const (
+	inThread  place = iota // texts, images, arguments and results
+	inSystem               // where a blank text is left out
+	inNames                // names and ids of calls, which are cut where they are long
+	inTools                // loose where no tool may be called
+	inSchema               // loose beside tools
+	inThought              // reasoning; loose in an earlier turn
+)
+
+// short is the length of a text that costs more to identify than to keep, in bytes.
+const short = 1 << 10
 
 // Bound bounds the input of a request.
 func (m *Meter) Bound(r Request) Bound {
-	all := piecesOf(r)
+	all := m.piecesOf(r)
 	whole := m.bounds(all, nil)
 	if m.last == nil {
 		return whole
@@ -61,19 +93,15 @@ func (m *Meter) Bound(r Request) Bound {
 // not believed: it may report only what was not in its cache.
 const leastShare = 8
 
-// Learn records what a provider counted for a request.
-func (m *Meter) Learn(r Request, u convstore.Usage) {
+// Learned returns the number of the attempt whose request was counted; 0 = none was, or it had none.
+func (m *Meter) Learned() uint64 { return m.attempt }
+
+// Learn records what a provider counted for a request, which this attempt sent.
+func (m *Meter) Learn(r Request, u convstore.Usage, attempt uint64) {
 	u = clamp(u)
-	m.last = piecesOf(r)
+	m.last, m.attempt = m.piecesOf(r), attempt
 	m.bound = m.bounds(m.last, nil).Tokens
 	m.counted = max(u.Input+u.CacheRead+u.CacheWrite, m.bound/leastShare)
-}
-
-// LeastBound returns the least that any Meter bounds the input of a request by, whatever it has
-// learned.
-func LeastBound(r Request) int64 {
-	var m Meter
-	return m.bounds(piecesOf(r), nil).Tokens / leastShare
 }
 
 // scaled returns a bound, made larger where the model counted more tokens than the bound of its
@@ -85,83 +113,134 @@ func (m *Meter) scaled(tokens int64) int64 {
 	return int64(math.Ceil(float64(tokens) * float64(m.counted) / float64(m.bound)))
 }
 
-func piecesOf(r Request) pieces {
-	all := pieces{}
-	add := func(kind int64, text string) {
-		if text != "" || kind > 0 {
-			all[piece{kind: kind, text: text}]++
+// piecesOf returns the parts of a request. It keeps the bounds of its long texts, and of no others.
+func (m *Meter) piecesOf(r Request) pieces {
+	all, long := pieces{}, map[piece]int64{}
+	add := func(at spot, kind int64, text string) {
+		if !utf8.ValidString(text) {
+			text = runes(text)
+		}
+		p := piece{spot: at, kind: kind, hard: int64(len(text)), text: text}
+		if len(text) >= short {
+			p.text, p.sum = "", sha256.Sum256([]byte(text))
+			n, known := m.long[p]
+			if !known {
+				n = textBound(text)
+			}
+			long[p] = n
+		}
+		if p.hard > 0 || kind > 0 {
+			all[p]++
 		}
 	}
-	add(0, string(r.Schema))
-	for _, s := range r.System {
-		add(0, s.Text)
+	document := func(at spot, raw json.RawMessage) {
+		var b bytes.Buffer
+		if json.Compact(&b, raw) == nil { // as it is sent
+			raw = b.Bytes()
+		}
+		add(at, 0, string(raw))
 	}
+	document(spot{place: inSchema, loose: len(r.Tools) > 0}, r.Schema)
+	said := func(at place, before int, text string) {
+		if before > 0 {
+			add(spot{place: at, loose: strings.TrimSpace(text) == ""}, jointTokens, "")
+		}
+		add(spot{place: at}, 0, text)
+	}
+	for i, s := range r.System {
+		said(inSystem, i, s.Text)
+	}
+	tools := spot{place: inTools, loose: r.ToolChoice == "none"}
 	if len(r.Tools) > 0 && strings.Contains(r.Model, "claude") {
-		add(claudeTools, "")
+		add(tools, claudeTools, "")
 	}
 	for _, t := range r.Tools {
-		add(toolTokens, t.Name)
-		add(0, t.Description)
-		add(0, string(t.Schema))
+		add(tools, toolTokens, t.Name)
+		add(tools, 0, t.Description)
+		document(tools, t.Schema)
 	}
-	for _, m := range r.Messages {
-		add(messageTokens, "")
-		for _, c := range m.Content {
-			add(0, c.Text)
+	turn := r.LastUser()
+	for i, msg := range r.Messages {
+		at := spot{loose: msg.blank()}
+		if msg.thinks() {
+			whole, _ := json.Marshal(msg) // it is JSON, or cannot be sent
+			at = spot{inThought, i <= turn, sha256.Sum256(append(whole, r.Reasoning...))}
+		}
+		thread, names := spot{place: inThread}, spot{place: inNames}
+		add(at, messageTokens, "")
+		for i, c := range msg.Content {
+			if c.Text != "" {
+				said(inThread, i, c.Text)
+			}
 			if c.Image != nil {
-				sum := sha256.Sum256(c.Image.Data)
-				all[piece{kind: imageBound(r.Model, c.Image), text: string(sum[:]), image: true}]++
+				all[piece{kind: imageBound(r.Model, c.Image), sum: sha256.Sum256(c.Image.Data)}]++
 			}
 			if x := c.Reasoning; x != nil {
-				add(pieceTokens, x.Text)
-				add(0, x.Signature)
-				add(0, string(x.Opaque))
+				add(at, pieceTokens, x.Text)
+				add(at, 0, x.Signature)
+				document(at, x.Opaque)
 			}
 			if x := c.Call; x != nil {
-				add(pieceTokens, x.ID)
-				add(0, x.Name)
-				add(0, string(x.Arguments))
+				add(names, pieceTokens, x.ID)
+				add(names, 0, x.Name)
+				add(thread, 0, string(x.Object()))
 			}
 			if x := c.Result; x != nil {
-				add(pieceTokens, x.ID)
-				add(0, x.Text)
+				add(names, pieceTokens, x.ID)
+				add(thread, 0, x.Text)
 			}
 		}
 	}
+	m.long = long
 	return all
+}
+
+// runes returns a text as JSON has it: each byte that is no text is replaced.
+func runes(text string) string { return string([]rune(text)) }
+
+// LastUser returns the index of the last message of the user, after which the latest turn is; 0 = there
+// is none.
+func (r Request) LastUser() int {
+	for i, m := range slices.Backward(r.Messages) {
+		if m.Role == User {
+			return i
+		}
+	}
+	return 0
+}
+
+// blank reports whether a message says nothing that can be seen, so that a provider may not be sent it.
+func (m Message) blank() bool {
+	return !slices.ContainsFunc(m.Content, func(c Content) bool {
+		return c.Image != nil || c.Call != nil || c.Result != nil || strings.TrimSpace(c.Text) != ""
+	})
+}
+
+// thinks reports whether reasoning is in a message.
+func (m Message) thinks() bool {
+	return slices.ContainsFunc(m.Content, func(c Content) bool { return c.Reasoning != nil })
 }
 
 // bounds bounds the pieces that are not in counted.
 func (m *Meter) bounds(all, counted pieces) (b Bound) {
 	for p, n := range all {
-		if n -= counted[p]; n <= 0 {
+		n -= counted[p]
+		if p.loose { // one that was sent in any case stands for it too
+			sent := p
+			sent.loose = false
+			n -= max(0, counted[sent]-all[sent])
+		}
+		if n <= 0 {
 			continue
 		}
-		tokens, hard := p.kind, p.kind
-		if !p.image {
-			tokens += m.text(p.text)
-			hard += int64(len(p.text))
+		text, long := m.long[p]
+		if !long {
+			text = textBound(p.text)
 		}
-		b.Tokens += int64(n) * tokens
-		b.Hard += int64(n) * hard
+		b.Tokens += int64(n) * (p.kind + text)
+		b.Hard += int64(n) * (p.kind + p.hard)
 	}
 	return b
-}
-
-// text is textBound, computed once for each long text.
-func (m *Meter) text(s string) int64 {
-	if len(s) < 1024 {
-		return textBound(s)
-	}
-	n, ok := m.texts[s]
-	if !ok {
-		n = textBound(s)
-		if m.texts == nil {
-			m.texts = map[string]int64{}
-		}
-		m.texts[s] = n
-	}
-	return n
 }
 
 // tokenParts is how many parts textBound divides a token into.

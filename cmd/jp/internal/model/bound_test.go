@@ -1,11 +1,13 @@
 package model
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"jp/convstore"
+	"jp/tools/jsondoc"
 )
 
 // TestTextBound holds the bound against what tokenizers make of texts of each class: the most of
@@ -74,9 +76,121 @@ func TestMeter(t *testing.T) {
 		{"next to nothing", convstore.Usage{Input: 1}, asks(digits(1000), digits(50)), Bound{1010/8 + 58, 1010/8 + 58}},
 		{"no count", convstore.Usage{Input: -7, CacheRead: -1}, first, Bound{1010 / 8, 1010 / 8}},
 	} {
-		m.Learn(first, tt.told)
+		m.Learn(first, tt.told, 0)
 		if got := m.Bound(tt.next); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestMeterOfJSON: who reads a request from JSON bounds it as who has sent it, before and after a count.
+func TestMeterOfJSON(t *testing.T) {
+	odd := "a\xffb\xf0\x9f " + strings.Repeat("\xc3 <&> \u2028", 400)
+	raw := json.RawMessage(" {\n \"a\" : [ 1,\t2 , \"<&>\u2028\" ] }\n")
+	r := Request{
+		Model: "claude-opus-4-7", Schema: raw, System: []Section{{Text: odd}}, Tools: []Tool{{Name: "t", Description: odd, Schema: raw}},
+		Messages: []Message{
+			{Role: User, Content: []Content{{Text: odd}, {Image: &Image{MediaType: "image/png", Data: []byte{0, 255}}}}},
+			{Role: Assistant, Content: []Content{
+				{Reasoning: &Reasoning{Text: odd, Signature: "s", Opaque: raw, Provider: "p"}}, {Call: &Call{ID: "c", Name: "t", Arguments: json.RawMessage(" {not\xff JSON")}},
+			}},
+			{Role: ToolRole, Content: []Content{{Result: &CallResult{ID: "c", Name: "t", Text: odd}}}},
+		},
+	}
+	text, err := jsondoc.Encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Request
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	var sends, reads Meter
+	for i, next := range []struct{ sent, read Request }{{r, read}, {r, read}, {asks(odd), asks(odd)}} {
+		if a, b := sends.Bound(next.sent), reads.Bound(next.read); a != b {
+			t.Errorf("request %d: %+v where it is sent, %+v where it is read", i, a, b)
+		}
+		sends.Learn(r, convstore.Usage{Input: 100_000}, 0)
+		reads.Learn(read, convstore.Usage{Input: 100_000}, 0)
+	}
+}
+
+// TestMeterLeftOut: what a provider may not have been sent in a request that it counted pays for nothing
+// that it is sent later.
+func TestMeterLeftOut(t *testing.T) {
+	const size = 8000
+	long := strings.Repeat("7", size)
+	say := func(r Role, list ...Content) Message { return Message{Role: r, Content: list} }
+	hi, text := Content{Text: "hi"}, Content{Text: long}
+	thinks := func(provider, text, signature string) Content {
+		return Content{Reasoning: &Reasoning{Text: text, Signature: signature, Provider: provider}}
+	}
+	calls := func(id, name string) Content {
+		return Content{Call: &Call{ID: id, Name: name, Arguments: json.RawMessage("{}")}}
+	}
+	results := func(id string) Message { return say(ToolRole, Content{Result: &CallResult{ID: id}}) }
+	thread := func(list ...Message) Request { return Request{Messages: append([]Message{say(User, hi)}, list...)} }
+	offers := func(choice string) Request {
+		return Request{Messages: []Message{say(User, hi)}, ToolChoice: choice, Tools: []Tool{{Name: "t", Description: long, Schema: json.RawMessage("{}")}}}
+	}
+	schema := Request{Messages: []Message{say(User, hi)}, Schema: json.RawMessage(long)}
+	beside := schema
+	beside.Tools = offers("").Tools[:1:1]
+	beside.Tools[0].Description = ""
+	late := thread(say(Assistant, thinks("p", long, ""), calls("c", "n")), results("c"))
+	past := thread(late.Messages[1], late.Messages[2], say(User, hi))
+	many := func(n int, list ...Content) (r Request) {
+		for range n {
+			r.Messages = append(r.Messages, say(User, list...))
+		}
+		return r
+	}
+	for name, tt := range map[string]struct {
+		counted, next Request
+		least, most   int64 // tokens that are added to the count
+	}{
+		"the same":                          {thread(say(User, text)), thread(say(User, text)), 0, 0},
+		"in another place of the thread":    {thread(say(User, text)), thread(results("c"), say(Assistant, text)), 0, 40},
+		"signature of another provider":     {thread(say(Assistant, thinks("other", "", long), hi)), thread(say(Assistant, text)), size, size + 40},
+		"reasoning of another provider":     {thread(say(Assistant, thinks("other", long, ""), hi)), thread(say(Assistant, thinks("p", long, ""), hi)), size, size + 40},
+		"reasoning alone":                   {thread(say(Assistant, thinks("p", long, ""))), thread(say(Assistant, thinks("p", long, ""), hi)), size, size + 40},
+		"reasoning of an earlier turn":      {past, late, size, size + 40},
+		"reasoning that is of one now":      {late, past, 0, 40},
+		"reasoning, once sent":              {late, thread(late.Messages[1], late.Messages[1]), size, size + 60},
+		"end of a long name":                {thread(say(Assistant, calls("c", long)), results("c")), thread(say(Assistant, text)), size, size + 40},
+		"id that is too long":               {thread(say(Assistant, calls(long, "n")), results(long)), thread(say(Assistant, text)), size, size + 40},
+		"schema beside tools":               {beside, schema, size, size + 40},
+		"schema as a text":                  {schema, thread(say(User, text)), size, size + 40},
+		"tools that may not be called":      {offers("none"), offers(""), size, size + 40},
+		"tools that may not be called more": {offers(""), offers("none"), 0, 0},
+		"blank messages":                    {many(1000, Content{Text: " "}), many(1000, Content{Text: "7"}), 9000, 9000},
+	} {
+		var m Meter
+		m.Learn(tt.counted, convstore.Usage{Input: size}, 0) // no less than the least share
+		if more := m.Bound(tt.next).Hard - size; more < tt.least || more > tt.most {
+			t.Errorf("%s: %d tokens more than were counted, want %d to %d", name, more, tt.least, tt.most)
+		}
+	}
+}
+
+// TestMeterAsSent: what is added to a text on its way is bounded too.
+func TestMeterAsSent(t *testing.T) {
+	wrong := Call{ID: "c", Name: "n", Arguments: json.RawMessage(strings.Repeat("<\x01", 100))}
+	tiny := make([]Content, 100)
+	for i := range tiny {
+		tiny[i].Text = "7"
+	}
+	for name, tt := range map[string]struct {
+		r    Request
+		sent int64 // bytes
+	}{
+		"arguments that are no object": {Request{Messages: []Message{{Role: Assistant, Content: []Content{{Call: &wrong}}}}}, int64(len(wrong.Object()))},
+		"many texts":                   {Request{Messages: []Message{{Role: User, Content: tiny}}}, 100 + 99*2},
+		"many sections":                {Request{System: []Section{{"7"}, {"7"}, {"7"}}}, 3 + 2*2},
+	} {
+		var m Meter
+		if b := m.Bound(tt.r); b.Hard < tt.sent || b.Tokens < tt.sent/3 {
+			t.Errorf("%s: at most %+v, of %d bytes", name, b, tt.sent)
 		}
 	}
 }

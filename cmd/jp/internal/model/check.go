@@ -12,6 +12,7 @@ import (
 
 	"jp/profiles/effort"
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 )
 
 // Check reports the first thing in the request that a real provider rejects: a message without
@@ -183,7 +184,7 @@ func (c Call) Object() json.RawMessage {
 	if json.Unmarshal(c.Arguments, &object) == nil && object != nil {
 		return c.Arguments
 	}
-	wrapped, err := json.Marshal(map[string]string{"invalid_arguments": string(c.Arguments)})
+	wrapped, err := jsondoc.Encode(map[string]string{"invalid_arguments": runes(string(c.Arguments))})
 	if err != nil {
 		return json.RawMessage("{}") // not reached: strings always marshal
 	}

@@ -111,7 +111,8 @@ func TestObject(t *testing.T) {
 		`null`:       `{"invalid_arguments":"null"}`,
 		`[1]`:        `{"invalid_arguments":"[1]"}`,
 		`{"a": `:     `{"invalid_arguments":"{\"a\": "}`,
-		"\xff":       `{"invalid_arguments":"\ufffd"}`,
+		"\xff":       `{"invalid_arguments":"�"}`,
+		"<a&b>":      `{"invalid_arguments":"<a&b>"}`,
 		`{"a":1}{}`:  `{"invalid_arguments":"{\"a\":1}{}"}`,
 		`{"a":1,,} `: `{"invalid_arguments":"{\"a\":1,,} "}`,
 	} {

@@ -23,6 +23,9 @@ type Event struct {
 	// whether this is a reply of a server that does not stream; only its usage counts, and an error
 	// follows
 	Whole bool
+	// whether the reply ended before the blank line behind the event: Data may be cut off, and counts
+	// only where it shows by itself that it is not
+	Unended bool
 }
 
 // Post sends a request as JSON to a path below the base URL and yields the events of the reply,
@@ -51,7 +54,11 @@ func (c Config) Post(ctx context.Context, path string, header http.Header, attem
 			line, err := lines.next()
 			switch {
 			case err == io.EOF:
-				return // an event without the blank line that ends it does not count
+				if e.take(lines.line); len(e.Data) > 0 {
+					e.Unended = true
+					yield(e, nil)
+				}
+				return
 			case err != nil:
 				yield(Event{}, c.Fail(ctx, err))
 				return
@@ -111,8 +118,8 @@ type lines struct {
 	cr   bool // whether the last byte was a carriage return
 }
 
-// next returns the next line, which is valid until the next call. What follows the last end of a
-// line is none.
+// next returns the next line, which is valid until the next call. With an error, line is what follows
+// the last end of a line.
 func (l *lines) next() ([]byte, error) {
 	l.line = l.line[:0]
 	for {

@@ -24,7 +24,9 @@ func TestEvents(t *testing.T) {
 		{"data:  \n\n", "=  "},
 		{"dat\nda", ""},
 		{"data:", ""},
-		{"data: x\n", ""},
+		{"data: x\n", "=x unended "},
+		{"data: x\n\ndata: y\nevent: b", "=x b=y unended "},
+		{"data: x\n\nevent: b\ndata: y", "=x b=y unended "},
 		{": ping\n\n", ""},
 		{"\r\r\n\n", ""},
 		{"event: a\n\ndata: x\n\n", "=x "},
@@ -43,6 +45,9 @@ func TestEvents(t *testing.T) {
 					t.Fatal(err)
 				}
 				got += e.Name + "=" + string(e.Data) + " "
+				if e.Unended {
+					got += "unended "
+				}
 			}
 			if got != tt.want {
 				t.Errorf("%s: %q has the events %q, want %q", name, tt.in, got, tt.want)

@@ -53,6 +53,8 @@ type Request struct {
 	// ids that no call of the reply may have, besides those in Messages; nil = none. Another process
 	// that makes the call has read them.
 	CallIDs map[string]bool `json:"-"`
+	// attempt from whose count MaxTokens was computed, see Meter.Learned and Part; 0 = from none
+	Learned uint64 `json:"-"`
 
 	// For script models, which answer by these.
 	Profile string `json:",omitempty"` // name of the agent profile, "" = none
@@ -210,6 +212,9 @@ type Part struct {
 	// Beside Usage.
 	Cost      *int64 `json:",omitempty"` // nano-dollars that the provider reports for the reply; nil = none
 	Estimated bool   `json:",omitempty"` // whether the usage, or a part of it, is an estimate
+	// number of the attempt, where another process made it, which holds the next one to what this one
+	// has counted; 0 = this process did
+	Attempt uint64 `json:"-"`
 }
 
 // content reports whether the part is something that was said.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -80,25 +81,31 @@ func exhausted(h http.Header, now time.Time) (latest time.Duration) {
 
 var (
 	// OpenAI: "Please try again in 6m0s."; Gemini: "Please retry in 11.66s."
-	againIn = regexp.MustCompile(`(?i)\b(?:try again|retry) in ((?:[0-9]+(?:\.[0-9]+)?(?:h|ms|m|s))+)`)
+	againIn = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\b(?:try again|retry) in ((?:[0-9]+(?:\.[0-9]+)?(?:h|ms|m|s))+)`)
+	})
 	// Azure: "Please retry after 3 seconds."
-	afterSeconds = regexp.MustCompile(`(?i)\b(?:try again|retry) (?:in|after) ([0-9]+(?:\.[0-9]+)?) seconds?\b`)
+	afterSeconds = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\b(?:try again|retry) (?:in|after) ([0-9]+(?:\.[0-9]+)?) seconds?\b`)
+	})
 	// Anthropic: "You will regain access on 2026-04-01 at 00:00 UTC."
-	accessOn = regexp.MustCompile(`\bregain access on ([0-9]{4}-[0-9]{2}-[0-9]{2}) at ([0-9]{2}:[0-9]{2}) UTC\b`)
+	accessOn = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\bregain access on ([0-9]{4}-[0-9]{2}-[0-9]{2}) at ([0-9]{2}:[0-9]{2}) UTC\b`)
+	})
 )
 
 // stated returns the reset that a message states.
 func stated(message string, now time.Time) time.Duration {
-	if m := againIn.FindStringSubmatch(message); m != nil {
+	if m := againIn().FindStringSubmatch(message); m != nil {
 		if d, err := time.ParseDuration(m[1]); err == nil {
 			return reset(d)
 		}
 	}
-	if m := afterSeconds.FindStringSubmatch(message); m != nil {
+	if m := afterSeconds().FindStringSubmatch(message); m != nil {
 		d, _ := number(m[1], time.Second)
 		return d
 	}
-	if m := accessOn.FindStringSubmatch(message); m != nil {
+	if m := accessOn().FindStringSubmatch(message); m != nil {
 		if t, err := time.Parse("2006-01-02 15:04", m[1]+" "+m[2]); err == nil {
 			return reset(t.Sub(now))
 		}

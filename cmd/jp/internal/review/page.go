@@ -45,8 +45,8 @@ type Page struct {
 type Agent struct {
 	Name     string         `json:"name"` // "main", or the name of the profile
 	File     string         `json:"file"`
-	OnTop    bool           `json:"on_top"` // as a person loads it on top of the main agent's config: what no line before says
-	Model    string         `json:"model"`
+	OnTop    bool           `json:"on_top"`   // as a person loads it on top of the main agent's config: what no line before says
+	Models   []string       `json:"models"`   // the first is asked, the others stand in for it
 	Tools    []ToolGrant    `json:"tools"`    // tools, with those that can do most first
 	Profiles []string       `json:"profiles"` // profiles that it may delegate to
 	Settings []SettingGrant `json:"settings"` // other models, and limits above the user's own
@@ -188,7 +188,7 @@ func (s *Page) more(a Agent) {
 		a.Profiles = []string{}
 	}
 	if !has("assistant.model") {
-		a.Model = ""
+		a.Models = []string{}
 	}
 	if len(a.Tools)+len(a.loosened) > 0 {
 		s.add(a)
@@ -205,7 +205,7 @@ func (a Agent) Named() bool { return a.File == named }
 // agent returns what a config gives. What variables say for one command counts only as limits of the
 // user's own, since the next command may run without them.
 func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string, ds []profiles.Directive) Agent {
-	s := Agent{Name: name, File: file, Tools: []ToolGrant{}, Profiles: []string{}, Settings: []SettingGrant{}}
+	s := Agent{Name: name, File: file, Models: []string{}, Tools: []ToolGrant{}, Profiles: []string{}, Settings: []SettingGrant{}}
 	all := src
 	if file != named { // else the person names it
 		src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") })
@@ -217,7 +217,7 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	if r == nil {
 		return s
 	}
-	s.Model = strings.Join(r.Config.Assistant.Named(), ", ")
+	s.Models = append(s.Models, r.Config.Assistant.Named()...)
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
 	known := v.servers.In(c)
 	for _, d := range defs {

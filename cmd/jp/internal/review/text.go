@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/run"
@@ -33,7 +34,7 @@ func (s Page) Text(width int) string {
 	lines := append(s.whole(), s.files(width > 0)...)
 	if width > 0 && s.compared() {
 		lines = slices.Concat([]string{s.heading()}, s.differences(), []string{""}, s.files(true))
-		lines = append(lines, "What was trusted before is left out: `jp trust --show` shows all, `jp trust --diff` what changed in the files.")
+		lines = append(lines, "What was trusted before is left out: `jp trust --show` shows all, d or `jp trust --diff` what changed in the files.")
 	}
 	if width == 0 {
 		return strings.Join(lines, "\n") + "\n"
@@ -84,8 +85,8 @@ func (s Page) sections() []section {
 		if agent.Problem != "" {
 			add("cannot be used", wording.Either(len(agent.Tools)+len(agent.loosened) > 0, " by itself", "")+": "+agent.Problem, "")
 		}
-		if agent.Model != "" {
-			add(modelSubject, unseen.Word(agent.Model), "assistant.model")
+		if len(agent.Models) > 0 {
+			add(modelSubject, words(agent.Models, ", "), "assistant.model")
 		}
 		for _, t := range agent.Tools {
 			in.lines = append(in.lines, tool(t))
@@ -332,8 +333,8 @@ func (t ToolGrant) text() string {
 
 // withOptions returns the command with the values of the options that it names.
 func (t ToolGrant) withOptions() string {
-	return optionNamed.ReplaceAllStringFunc(t.Command, func(named string) string {
-		v, ok := tomldoc.Lookup(t.Options, strings.Split(optionNamed.FindStringSubmatch(named)[1], "."))
+	return optionNamed().ReplaceAllStringFunc(t.Command, func(named string) string {
+		v, ok := tomldoc.Lookup(t.Options, strings.Split(optionNamed().FindStringSubmatch(named)[1], "."))
 		if text, is := v.(string); is {
 			return unseen.Word(text)
 		}
@@ -342,7 +343,7 @@ func (t ToolGrant) withOptions() string {
 }
 
 // optionNamed matches a place in a command where the value of an option goes.
-var optionNamed = regexp.MustCompile(`\{\{\s*tool\.options\.([\w.-]+)\s*\}\}`)
+var optionNamed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{\s*tool\.options\.([\w.-]+)\s*\}\}`) })
 
 // words joins names so that no name looks like two.
 func words(names []string, between string) string {

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -67,12 +68,14 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	ceiling, err := delegate.CeilingOf(r.Conv.Grant, r.Conv.Role, r.req.Role)
+	ceiling, err := rule.CeilingOf(r.Conv.Grant, r.Conv.Role, r.req.Role)
 	if err != nil {
 		return nil, err
 	}
-	if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
-		return nil, err
+	if r.conn == nil { // else its owner has done that
+		if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
+			return nil, err
+		}
 	}
 	session, err := r.budget(cfg)
 	if err != nil {
@@ -229,7 +232,7 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 
 // narrow removes the tools that the role and the grant do not allow. It is the only place where
 // tools that the config enables become tools that the model can call.
-func (ag *Agent) narrow(ctx context.Context, set tools.Set, ceiling delegate.Ceiling) tools.Set {
+func (ag *Agent) narrow(ctx context.Context, set tools.Set, ceiling rule.Ceiling) tools.Set {
 	held := set.Narrow(func(name, source string) bool {
 		t, _ := set.Get(name)
 		return ceiling.Holds(t.Definition) && (ag.run.Resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
@@ -390,8 +393,8 @@ type Task struct {
 }
 
 // asked returns the task as the rule knows it.
-func (t Task) asked() delegate.Asked {
-	return delegate.Asked{Query: t.Text, Attachments: t.Attachments, Schema: t.Schema, Context: t.Fetch.Query}
+func (t Task) asked() rule.Asked {
+	return rule.Asked{Query: t.Text, Attachments: t.Attachments, Schema: t.Schema, Context: t.Fetch.Query}
 }
 
 // denials are the calls of tools that were not permitted. Safe for concurrent use.

@@ -43,7 +43,12 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 		}
 		if _, ok := def.MCP(); ok {
 			if def.Pin == "" {
-				continue // servers.Ready did not look up tools that this run may not have
+				continue // of a tool that this run may not have
+			}
+			if conn := ag.run.conn; conn != nil {
+				def.Timeout = 0 // its owner keeps the time
+				armed = append(armed, tools.Tool{Definition: def, Func: conn.Serve})
+				continue
 			}
 			t, err := ag.run.env.Servers.Tool(ctx, def)
 			if err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -15,30 +15,30 @@ import (
 // An answer is found again under a digest of what was asked. What is in it differs with who asks:
 //
 //   - A delegation, by an agent or a person: the resolved profile with its tools and skills, what of
-//     them was granted, the model and the request (delegate.Asked).
+//     them was granted, the model and the request (rule.Asked).
 //   - A run that a person starts: what the model is sent, and what its tools may do.
 //
 // Not in it is what an agent finds out: files, pages, the profiles of its own sub-agents.
 
-// meaning returns what a resolved profile says, see delegate.MeaningOf.
+// meaning returns what a resolved profile says, see rule.MeaningOf.
 func (env *Env) meaning(ctx context.Context, r *profiles.Resolved, defs []tools.Definition) (string, error) {
-	held := delegate.Held(defs)
+	held := rule.Held(defs)
 	for i, d := range defs {
 		if d.Name == SkillTool {
 			var err error
-			if held[i].Description, err = delegate.MeaningOf(r.Stored(), skillTexts(env.Skills(ctx))); err != nil {
+			if held[i].Description, err = rule.MeaningOf(r.Stored(), skillTexts(env.Skills(ctx))); err != nil {
 				return "", err
 			}
 		}
 	}
-	return delegate.MeaningOf(r.Stored(), held)
+	return rule.MeaningOf(r.Stored(), held)
 }
 
 // skillTexts returns what the tool skill can return.
-func skillTexts(list []profiles.Skill) []delegate.HeldTool {
-	texts := make([]delegate.HeldTool, len(list))
+func skillTexts(list []profiles.Skill) []rule.HeldTool {
+	texts := make([]rule.HeldTool, len(list))
 	for i, s := range list {
-		texts[i] = delegate.HeldTool{Name: s.Name, Description: s.Description + "\n" + s.Body}
+		texts[i] = rule.HeldTool{Name: s.Name, Description: s.Description + "\n" + s.Body}
 	}
 	return texts
 }
@@ -65,12 +65,12 @@ func (ag *Agent) asked() (convstore.Digest, error) {
 	if m := l.Escalate; m != nil {
 		models = append(models, asks{}, asks{m.Model, m.Temperature})
 	}
-	return delegate.DigestOf(struct {
-		delegate.Asked
+	return rule.DigestOf(struct {
+		rule.Asked
 		Models      []asks
 		System      []model.Section
-		Tools       []delegate.HeldTool
-		Skills      []delegate.HeldTool
+		Tools       []rule.HeldTool
+		Skills      []rule.HeldTool
 		Config      json.RawMessage // with the sub-agents of special tools; nil = it holds none
 		MaxTokens   int
 		Reasoning   string
@@ -78,7 +78,7 @@ func (ag *Agent) asked() (convstore.Digest, error) {
 		Window      int
 		ContextTool string
 	}{
-		r.req.Task.asked(), models, l.System, delegate.Held(defs), skillTexts(ag.Skills), wording.Either(specialTools(l.Tools.Set), json.RawMessage(r.Resolved.Stored()), nil),
+		r.req.Task.asked(), models, l.System, rule.Held(defs), skillTexts(ag.Skills), wording.Either(specialTools(l.Tools.Set), json.RawMessage(r.Resolved.Stored()), nil),
 		l.MaxTokens, l.Reasoning, l.MaxRounds, l.Window, r.req.Task.Fetch.Tool,
 	})
 }

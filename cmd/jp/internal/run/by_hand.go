@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -19,7 +19,7 @@ var errTried = errors.New("tried")
 // Stand is what a person can use who delegates on behalf of a conversation.
 type Stand struct {
 	Scope  convstore.Scope
-	Caller delegate.Caller
+	Caller rule.Caller
 	Tool   string // tool that the person takes the place of
 
 	store *convstore.Store
@@ -45,7 +45,7 @@ func (env *Env) standFor(ctx context.Context, id convstore.ID, ds, flags []profi
 		defs = nil // without delegation no tool can be called
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
-	ceiling, err := delegate.CeilingOf(conv.Grant, conv.Role)
+	ceiling, err := rule.CeilingOf(conv.Grant, conv.Role)
 	if err != nil {
 		return st, err
 	}
@@ -119,7 +119,7 @@ type Order struct {
 	Hidden     bool
 	Want       convstore.Budget          // limit of the run
 	Task       Task                      // what is asked
-	Reuse      bool                      // whether an answer that is there from before will do; the error is then a *delegate.Known
+	Reuse      bool                      // whether an answer that is there from before will do; the error is then a *rule.Known
 	Check      func(config []byte) error // called with the profile's config before anything is made; may refuse it; nil = no check
 }
 
@@ -149,22 +149,18 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	if name == "" {
 		return nil, exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
-	var overrides []string
-	if o.Model != "" {
-		overrides = []string{delegate.OverrideModel + o.Model}
-	}
-	profile, err := env.Profile(ctx, name, overrides)
+	profile, err := env.Profile(ctx, name, rule.Overrides(o.Model))
 	if err != nil {
 		return nil, err
 	}
-	ask := delegate.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want, Asked: o.Task.asked()}
+	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want, Asked: o.Task.asked()}
 	ask.Asked.Meaning = profile.Meaning
 	if o.Reuse {
 		ask.Reuse = &st.store.View
 	}
 	reserve := func(commit bool) ([]*convstore.Reservation, error) {
 		return st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-			v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]
+			v := rule.Decide(s, st.Caller, []rule.Ask{ask})[0]
 			if v.Err == nil && !commit {
 				v.Err = errTried
 			}
@@ -221,7 +217,7 @@ func lifeOf(cfg profiles.Config) convstore.Budget {
 
 // LimitsOf returns the limits of delegation in a config. Where this process waits for resets, its
 // sub-agents have that much more time: the wait counts.
-func (env *Env) LimitsOf(cfg profiles.Config) delegate.Limits {
+func (env *Env) LimitsOf(cfg profiles.Config) rule.Limits {
 	depth := 1
 	if cfg.Delegation.MaxDepth != nil {
 		depth = *cfg.Delegation.MaxDepth
@@ -230,8 +226,8 @@ func (env *Env) LimitsOf(cfg profiles.Config) delegate.Limits {
 	if timeout > 0 {
 		timeout += env.WaitLimit
 	}
-	return delegate.Limits{
+	return rule.Limits{
 		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren, MaxParallel: cfg.Delegation.MaxParallel,
-		Share: cfg.Delegation.BudgetInheritance, Timeout: timeout, Expire: cfg.Delegation.Expire, Profiles: cfg.Delegation.Profiles,
+		Share: cfg.Delegation.BudgetInheritance, Timeout: timeout, Expire: cfg.Delegation.Expire, Profiles: cfg.Delegation.Profiles, Models: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts,
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"path/filepath"
 	"runtime"
-	"slices"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/spans"
 	"jp/convstore"
 	"jp/profiles"
@@ -20,10 +20,9 @@ import (
 )
 
 // childEnviron returns the environment of a child jp. It is not inherited: it has what every jp
-// needs, and no key and no address of a model, because this process asks the models.
-func (s site) childEnviron(ctx context.Context) []string {
-	allow := append(slices.Clone(proc.AgentEnv()), s.env.Servers.Variables(ctx)...)
-	env := proc.Environ(s.env.Con.Env.Environ, allow...)
+// needs, and no key: this process asks the models and the MCP servers.
+func (s site) childEnviron() []string {
+	env := proc.Environ(s.env.Con.Env.Environ, proc.AgentEnv()...)
 	if say := s.env.WS.Gate.ForChild(); say != "" {
 		env = append(env, say)
 	}
@@ -53,17 +52,17 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 		s.tree = newTree(cfg.Providers)
 	}
 	s.far.mu.Lock()
-	if s.far.table == nil { // that of the root, which flags may have changed
+	if s.far.table == nil { // the table of the root, which flags may have changed
 		s.far.table = cfg.Launchers
 	}
 	s.far.mu.Unlock()
 	return delegate.Options{
 		Scope: scope, Slot: slot, Limits: s.env.LimitsOf(cfg), Priced: s.env.Priced(cfg), Answering: s.answering, Down: s.env.down(cfg), WaitLimit: s.env.WaitLimit, Replayed: s.env.Tape.Replays(),
-		Choices: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Models: s.models, Place: s.place,
+		InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
+		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Models: s.models, Place: s.place, Served: s.served,
 		Placed: s.env.Tape.Put, Record: func(of delegate.Below) func(json.RawMessage) error { return s.env.Tape.Keeper(of.Environ) },
 		Environ: func(ctx context.Context, r delegate.Run) []string {
-			return spans.Environ(ctx, append(s.childEnviron(ctx), s.env.Tape.Environ(r.Call, r.Query)...))
+			return spans.Environ(ctx, append(s.childEnviron(), s.env.Tape.Environ(r.Call, r.Query)...))
 		},
 		Warn: s.env.Con.Warn, Log: s.env.Con.Logger(), Follow: spans.Follow, Checkpoint: s.env.Con.Env.Checkpoint,
 	}
@@ -83,7 +82,7 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	if err != nil {
 		return o, nil, err
 	}
-	ceiling, err := delegate.CeilingOf(of.Conv.Grant, of.Conv.Role)
+	ceiling, err := rule.CeilingOf(of.Conv.Grant, of.Conv.Role)
 	if err != nil {
 		return o, nil, err
 	}
@@ -106,7 +105,7 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 		var held []tools.Tool
 		for _, def := range defs {
 			holds := ceiling.Holds(def)
-			if _, ok := def.MCP(); ok { // its pin is filled in where it is called
+			if _, ok := def.MCP(); ok { // it is called through Served, which has its pin
 				holds = ceiling.MayHold(def)
 			}
 			if !holds || def.Source == tools.SourceDelegation && !r.Config.Delegation.Enabled {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -75,18 +75,18 @@ func (o *opening) reserve(ctx context.Context, model string) error {
 	if err != nil {
 		return err
 	}
-	ask := delegate.Ask{
-		Call: callByHand(), Person: true, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
+	ask := rule.Ask{
+		Call: callByHand(), Person: true, ID: child.ID, Profile: rule.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
 		Asked: o.req.Task.asked(),
 	}
-	if ask.Asked.Meaning, err = delegate.MeaningOf(o.Resolved.Stored(), nil); err != nil {
+	if ask.Asked.Meaning, err = rule.MeaningOf(o.Resolved.Stored(), nil); err != nil {
 		return err
 	}
 	if o.req.Reuse {
 		ask.Reuse = &st.store.View
 	}
 	res, err := st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-		v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]
+		v := rule.Decide(s, st.Caller, []rule.Ask{ask})[0]
 		v.Child.Replayed = o.env.Tape.Replays()
 		return []convstore.Child{v.Child}, v.Err
 	})

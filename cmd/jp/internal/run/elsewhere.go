@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/worker"
 	"jp/convstore"
 	"jp/profiles"
@@ -47,32 +48,23 @@ func (s site) choose(cfg profiles.Config, flag command.Maybe[string]) error {
 
 // place is delegate.Options.Place. The config that the store has of a sub-agent names its launcher,
 // unless a person has chosen one.
-func (s site) place(ctx context.Context, of delegate.Below) (delegate.Runner, error) {
-	r, err := s.configBelow(of)
+func (s site) place(ctx context.Context, of delegate.Below) (subprocess.Runner, error) {
+	k, err := s.kindOf(ctx, of)
 	if err != nil {
 		return nil, err
 	}
-	name := r.Config.Launcher
+	name := k.launcher
 	if s.far.chosen.Set {
 		name = s.far.chosen.Value
 	}
 	if name == "" {
 		return nil, nil
 	}
-	refuse := func(format string, args ...any) (delegate.Runner, error) {
-		return nil, &delegate.EndError{State: convstore.StateRefused, Reason: fmt.Sprintf("launcher %s: ", name) + fmt.Sprintf(format, args...)}
+	refuse := func(format string, args ...any) (subprocess.Runner, error) {
+		return nil, &subprocess.EndError{State: convstore.StateRefused, Reason: fmt.Sprintf("launcher %s: ", name) + fmt.Sprintf(format, args...)}
 	}
 	if s.env.Tape.Replays() {
 		return refuse("a replay runs on this machine: --launcher '' starts all sub-agents here")
-	}
-	defs, err := s.env.Definitions(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range defs {
-		if server, ok := d.MCP(); ok {
-			return refuse("the tool %s is of the MCP server %s, which runs on this machine only", d.Name, server)
-		}
 	}
 	p, err := s.pool(name)
 	if err != nil {
@@ -86,11 +78,11 @@ func (s site) place(ctx context.Context, of delegate.Below) (delegate.Runner, er
 
 // taped runs sub-agents elsewhere, which send what they record to their owner.
 type taped struct {
-	delegate.Runner
+	subprocess.Runner
 	tape *record.Tape
 }
 
-func (t taped) Run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
+func (t taped) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	job.Environ = t.tape.Elsewhere(job.Environ)
 	return t.Runner.Run(ctx, job)
 }

@@ -26,9 +26,9 @@ import (
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wire"
 	"jp/cmd/jp/internal/wording"
@@ -78,14 +78,14 @@ func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
 }
 
 // Profile resolves an agent profile for a child, with overrides of its config and without the config of the workspace (NONE).
-func (env *Env) Profile(ctx context.Context, name string, overrides []string) (delegate.Profile, error) {
+func (env *Env) Profile(ctx context.Context, name string, overrides []string) (rule.Profile, error) {
 	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), UnderNone(""), nil))
 	if err != nil {
-		return delegate.Profile{}, err
+		return rule.Profile{}, err
 	}
 	found, err := profiles.Find(src, name)
 	if err != nil {
-		return delegate.Profile{}, err
+		return rule.Profile{}, err
 	}
 	directives := UnderNone(found.Arg)
 	var flags []profiles.Directive
@@ -94,14 +94,14 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 	}
 	r, err := profiles.Resolve(src, directives, flags)
 	if err != nil {
-		return delegate.Profile{}, err
+		return rule.Profile{}, err
 	}
 	models, err := env.Answering(r.Config)
 	if err != nil {
-		return delegate.Profile{}, err
+		return rule.Profile{}, err
 	}
 	if _, err := r.RequireLauncher(); err != nil {
-		return delegate.Profile{}, err
+		return rule.Profile{}, err
 	}
 	defs, err := env.Definitions(ctx, r)
 	if err == nil {
@@ -111,7 +111,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 		defs, err = env.Servers.Ready(ctx, defs, func(tools.Definition) bool { return true })
 	}
 	if err != nil {
-		return delegate.Profile{}, err
+		return rule.Profile{}, err
 	}
 	depth := 0
 	if r.Config.Delegation.MaxDepth != nil {
@@ -119,9 +119,9 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (d
 	}
 	meaning, err := env.meaning(ctx, r, defs)
 	if err != nil {
-		return delegate.Profile{}, err
+		return rule.Profile{}, err
 	}
-	return delegate.Profile{
+	return rule.Profile{
 		Meaning: meaning, Room: env.roomFor(r, defs, models),
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Tools: grantable(defs, r),

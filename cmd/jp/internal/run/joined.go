@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/wire"
@@ -66,7 +67,7 @@ func (o *opening) join(ctx context.Context) (err error) {
 func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]profiles.Directive, error) {
 	if len(ds) == 0 || ds[0].Text != "NONE" {
 		for _, d := range ds {
-			if !strings.HasPrefix(d.Text, delegate.OverrideModel) && !strings.HasPrefix(d.Text, delegate.OverrideReasoning) {
+			if !strings.HasPrefix(d.Text, rule.OverrideModel) && !strings.HasPrefix(d.Text, rule.OverrideReasoning) {
 				return nil, exit.Refusedf("--cfg %s: a delegated run takes no config but its own", d.Text)
 			}
 		}

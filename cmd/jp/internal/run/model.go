@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/wire"
 	"jp/profiles"
+	"jp/tools"
 	"jp/tools/fs"
 )
 
@@ -95,13 +96,13 @@ func (env *Env) attempts(ctx context.Context, cfg profiles.Config, id string, p 
 type tree struct {
 	providers profiles.Providers // those of the root, which flags may have changed
 
-	mu     sync.Mutex
-	models map[string][]wire.Model // models of sub-agents, by their config
+	mu    sync.Mutex
+	kinds map[string]kind // by the config of sub-agents
 }
 
 func newTree(p profiles.Providers) *tree {
 	collectLate()
-	return &tree{providers: p, models: map[string][]wire.Model{}}
+	return &tree{providers: p, kinds: map[string]kind{}}
 }
 
 // collectLate puts off the first collection of garbage of a root to a heap of 16 MiB, which few
@@ -115,27 +116,55 @@ func collectLate() {
 	runtime.AddCleanup(new([64]byte), func(percent int) { debug.SetGCPercent(percent) }, usual)
 }
 
-// models is delegate.Options.Models. Sub-agents with the same config share them.
-func (s site) models(ctx context.Context, of delegate.Below) []wire.Model {
-	s.tree.mu.Lock()
-	defer s.tree.mu.Unlock()
-	key := strings.Join(append(slices.Clone(of.Overrides), string(of.Log.Taken().JSON)), "\x00")
-	list, ok := s.tree.models[key]
-	if !ok {
-		list = s.open(ctx, of)
-		if ctx.Err() == nil { // else it may only have been stopped
-			s.tree.models[key] = list
-		}
-	}
-	return list
+// kind is what the config of a sub-agent says. Many have the same one, and to resolve it takes long.
+type kind struct {
+	models   []wire.Model
+	launcher string // name; "" = none
+	servers  bool   // whether one may hold a tool of an MCP server
 }
 
-// open opens the models of a sub-agent: those that its config names, and no other.
-func (s site) open(ctx context.Context, of delegate.Below) (list []wire.Model) {
-	r, err := s.configBelow(of)
+// models is delegate.Options.Models.
+func (s site) models(ctx context.Context, of delegate.Below) []wire.Model {
+	k, err := s.kindOf(ctx, of)
 	if err != nil {
 		return []wire.Model{{Err: err}}
 	}
+	return k.models
+}
+
+func (s site) kindOf(ctx context.Context, of delegate.Below) (kind, error) {
+	s.tree.mu.Lock()
+	defer s.tree.mu.Unlock()
+	key := strings.Join(append(slices.Clone(of.Overrides), string(of.Log.Taken().JSON)), "\x00")
+	k, ok := s.tree.kinds[key]
+	if !ok {
+		r, err := s.storedBelow(of.Log.Taken().JSON, of.Overrides)
+		if err != nil {
+			return kind{}, err
+		}
+		k = kind{models: s.open(ctx, r), launcher: r.Config.Launcher, servers: s.env.usesServers(ctx, r)}
+		if ctx.Err() == nil { // else it may only have been stopped
+			s.tree.kinds[key] = k
+		}
+	}
+	return k, nil
+}
+
+// usesServers reports whether a config may enable tools of MCP servers.
+func (env *Env) usesServers(ctx context.Context, r *profiles.Resolved) bool {
+	files, err := env.WS.Gate.Tools(ctx)
+	var defs []tools.Definition
+	if err == nil {
+		defs, err = DefineAll(r, files)
+	}
+	return err != nil || slices.ContainsFunc(defs, func(d tools.Definition) bool {
+		_, ok := d.MCP()
+		return ok
+	})
+}
+
+// open opens the models of a sub-agent: those that its config names, and no other.
+func (s site) open(ctx context.Context, r *profiles.Resolved) (list []wire.Model) {
 	ids, err := s.env.Answering(r.Config)
 	if err != nil {
 		return []wire.Model{{Err: err}}

@@ -128,10 +128,12 @@ func (r *Run) WarnExpired() {
 func (r *Run) Close(ctx context.Context) {
 	if r.hand != nil {
 		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
-		if err := r.scope.Withdraw(context.WithoutCancel(ctx), r.hand, o); err != nil {
+		ctx, stop := convstore.Briefly(ctx)
+		if err := r.scope.Withdraw(ctx, r.hand, o); err != nil {
 			r.env.Con.Warn("%s: settle: %v", r.Conv.ID, err)
 			_ = r.hand.Release() // the next process that writes to this ledger settles it
 		}
+		stop()
 		r.hand = nil
 	}
 	r.releaseSlot()
@@ -186,7 +188,8 @@ func (r *Run) Keep() { r.made = false }
 // unmake removes a conversation that this process has made, if no turn has begun in it. Its lock is
 // free by then.
 func (s site) unmake(ctx context.Context, id convstore.ID) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, stop := convstore.Briefly(ctx)
+	defer stop()
 	conv, err := s.Store.Get(ctx, id)
 	if err == nil && conv.Turns == 0 {
 		_, err = s.Store.Remove(ctx, id, convstore.RemoveOptions{})
@@ -197,13 +200,19 @@ func (s site) unmake(ctx context.Context, id convstore.ID) {
 }
 
 // Expire settles runs that died and removes expired conversations. Its errors are warnings. With -v
-// it prints what it removed.
+// it prints what it removed. A run that was stopped leaves that to the next one, if it has to wait.
 func (s site) Expire(ctx context.Context) {
-	if err := s.Store.Reconcile(context.WithoutCancel(ctx)); err != nil {
+	ctx, stop := convstore.Briefly(ctx)
+	defer stop()
+	if err := s.Store.Reconcile(ctx); ctx.Err() != nil {
+		return
+	} else if err != nil {
 		s.env.Con.Warn("settling runs that died: %v", err)
 	}
-	gone, err := s.Store.Expire(context.WithoutCancel(ctx))
-	if err != nil {
+	gone, err := s.Store.Expire(ctx)
+	if ctx.Err() != nil {
+		return
+	} else if err != nil {
 		s.env.Con.Warn("removing expired conversations: %v", err)
 	}
 	if len(gone) > 0 {

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -54,7 +55,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 		quoted, _ := json.Marshal(name)
 		set("conversation.tools."+string(quoted), held[name])
 	}
-	special := delegate.Special{Profile: delegate.Profile{Name: tool, Arg: "builtin:" + tool, Model: models[0]}}
+	special := delegate.Special{Profile: rule.Profile{Name: tool, Arg: "builtin:" + tool, Model: models[0]}}
 	if sp, ok := agent.Specializations[tool]; ok {
 		set("assistant.system_prompt_sections", []map[string]string{
 			{"content": sp.Patch},

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/profiles/foreign"
@@ -32,6 +32,9 @@ func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.
 	}
 	if err != nil {
 		return nil, err
+	}
+	if env.owner != nil {
+		return env.owner.Pinned(defs)
 	}
 	return env.Servers.Pinned(ctx, defs)
 }
@@ -140,10 +143,10 @@ func WithSpecializations(r *profiles.Resolved, files map[string]tools.Definition
 
 // grantable returns the tools of defs as a profile offers them to a sub-agent, with what they may do
 // without a question as in arm.
-func grantable(defs []tools.Definition, r *profiles.Resolved) []delegate.Tool {
-	list := make([]delegate.Tool, len(defs))
+func grantable(defs []tools.Definition, r *profiles.Resolved) []rule.Tool {
+	list := make([]rule.Tool, len(defs))
 	for i, d := range defs {
-		list[i] = delegate.Tool{Name: d.Name, Source: d.Source, Authority: d.Authority()}
+		list[i] = rule.Tool{Name: d.Name, Source: d.Source, Authority: d.Authority()}
 		if d.Name == SkillTool && !Says(r, d.Name, "run") {
 			d.Run = tools.RunUnattended
 		}

@@ -16,7 +16,8 @@ func (ag *Agent) Used(ctx context.Context) (convstore.Budget, error) {
 	if r.settled != nil { // a call that was not stored is in it with its bound
 		return most(own, *r.settled), nil
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx, stop := convstore.Outlast(ctx)
+	defer stop()
 	unknown := func(err error) error {
 		return fmt.Errorf("conversation %s: what its run used: %w", r.Conv.ID, err)
 	}

@@ -1,12 +1,13 @@
 // Package servers has the MCP servers that the tools of one workspace may use: those of the user's
 // config, those of the workspace's .mcp.json if it is trusted, and those of an editor.
 //
-// A Set reads and starts nothing until an agent has a tool of a server. A person approves a server
-// with its tools. The record of the approval is beside the workspace's record of trust. Each tool
-// is pinned to the record: if the server later describes the tool in another way, the tool is not
-// offered. A server in the user's own config needs no approval. Reach is what a tool or a server
-// can reach when it runs; every page about a sandbox uses it. Shown is the published form of a
-// server. The texts in shown.go are what a person reads before an approval.
+// A Set reads and starts nothing until an agent has a tool of a server. Each sub-agent has a Set of
+// its own, in the process of the root. A person approves a server with its tools. The record of the
+// approval is beside the workspace's record of trust. Each tool is pinned to the record: if the
+// server later describes the tool in another way, the tool is not offered. A server in the user's
+// own config needs no approval. Reach is what a tool or a server can reach when it runs; every page
+// about a sandbox uses it. Shown is the published form of a server. The texts in shown.go are what
+// a person reads before an approval.
 package servers
 
 import (
@@ -60,12 +61,11 @@ func New(con *console.Console, ws *workspace.Workspace) *Set {
 type Server struct {
 	mcp.Entry
 	Origin string // "config.toml", ".mcp.json" or OfEditor
-	Own    bool   // is in the user's own config, so it needs no approval
+	Own    bool   // whether it is in the user's own config, and so needs no approval
 }
 
 // All returns the servers of the user's config and those of the workspace's .mcp.json, if it is
-// trusted. The user's config may confine the latter. A delegated run does not check the trust
-// again, as its caller did: it starts only servers with a record of approval.
+// trusted. The user's config may confine the latter.
 func (u *Set) All(ctx context.Context) (map[string]Server, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -76,10 +76,7 @@ func (u *Set) All(ctx context.Context) (map[string]Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := u.ws.Gate.MCPServers(root)
-	if err != nil {
-		return nil, err
-	}
+	data := u.ws.Gate.MCPServers()
 	all, confines, fileErr, err := u.Parse(root, data)
 	if err != nil {
 		return nil, err
@@ -279,7 +276,16 @@ func (u *Set) Find(ctx context.Context, name string) (Server, error) {
 	return s, nil
 }
 
-// Client returns the one client of a server in this process.
+// ForSubagent returns the same servers as a sub-agent has them: with clients of its own.
+func (u *Set) ForSubagent(ctx context.Context) (*Set, error) {
+	all, err := u.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Set{con: u.con, ws: u.ws, servers: all, FileErr: u.FileErr, Look: u.Look}, nil
+}
+
+// Client returns the one client of a server in this Set.
 func (u *Set) Client(s Server) *mcp.Client {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -317,27 +323,6 @@ func (u *Set) Withheld(name string) string {
 	return ""
 }
 
-// Variables returns the environment variables that approved servers need, for sub-agents that use
-// the same servers.
-func (u *Set) Variables(ctx context.Context) []string {
-	all, err := u.All(ctx)
-	if err != nil {
-		u.con.Warn("MCP servers: %v", err)
-	}
-	var names []string
-	for _, s := range all {
-		vars := s.Server.Variables()
-		if len(vars) == 0 || s.Err != nil {
-			continue
-		}
-		if r, err := u.Approved(ctx, s); err != nil || r == nil {
-			continue
-		}
-		names = append(names, slices.DeleteFunc(vars, func(name string) bool { return u.Withheld(name) != "" })...)
-	}
-	return names
-}
-
 // Tool returns a pinned tool with the function that runs it.
 func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) {
 	server, _ := d.MCP()
@@ -362,7 +347,7 @@ func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) 
 	}}, nil
 }
 
-// Close stops all MCP servers that this process started, in parallel. A later run starts its own.
+// Close stops all MCP servers that were started for this Set, in parallel. A later run starts its own.
 func (u *Set) Close() {
 	u.mu.Lock()
 	clients, host := u.clients, u.host

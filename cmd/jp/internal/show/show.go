@@ -103,6 +103,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	}
 	if people && !quiet {
 		s.tree = term.NewTree(s.con.IO, term.TreeOptions{})
+		s.con.Tree = s.tree
 	}
 	ag.Watch(s.delegation)
 	ag.Loop.Watch = s.watch()
@@ -222,6 +223,7 @@ func (s *Show) watch() agent.Watch {
 	}
 	if s.live != nil {
 		w.Text = func(delta string) {
+			s.con.Progress.End()
 			s.thoughts.end()
 			s.said = s.said || delta != ""
 			s.live.add(delta)
@@ -301,9 +303,7 @@ func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	switch {
 	case s.tree == nil:
 	case r.IsError && !s.hasRow(c.ID):
-		s.tree.Around(func() {
-			s.con.Note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.con.IO.UTF8))
-		})
+		s.con.Note("%s: %s", c.Name, term.Cut(term.Line(turns.Failed(r.Text)), 160, s.con.IO.UTF8))
 	case !r.IsError && changesFile(c):
 		s.beside(line)
 	}
@@ -318,7 +318,7 @@ func (s *Show) remark(n convstore.Note) {
 	s.agent.LogNote(n)
 	if s.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
-		s.tree.Around(func() { s.con.Note("%s", line) })
+		s.con.Note("%s", line)
 	}
 }
 
@@ -332,7 +332,7 @@ func (s *Show) compacted(c convstore.Compaction) {
 		return
 	}
 	if s.tree != nil {
-		s.tree.Around(func() { s.con.Note("%s", turns.Compacted(c)) })
+		s.con.Note("%s", turns.Compacted(c))
 	}
 }
 

@@ -13,29 +13,31 @@ import (
 
 // Waits shows what the model of this run waits for: on the terminal, and as a line for a program.
 func (s *Show) Waits() run.Waits {
-	var counts *term.Progress // countdown of the wait; nil = none
+	var before *term.IO // streams before the countdown; nil = there is none
 	return run.Waits{
 		Begin: func(_ context.Context, r model.Retrying) {
-			s.Aside(func() { s.con.Note("%s", waitText(r)) })
-			if s.tree != nil && r.Wait >= countsDown {
+			s.con.Note("%s", waitText(r))
+			if s.tree != nil {
 				s.con.Progress.End()
-				s.con.IO, counts = s.con.IO.Countdown("waiting; Ctrl-C stops, and the run can be resumed", r.Wait, term.ProgressOptions{})
+				before = s.con.IO
+				s.con.IO, s.con.Progress = before.Countdown("waiting; Ctrl-C stops, and the run can be resumed", r.Wait, term.ProgressOptions{})
 			}
 			if s.lines != nil {
 				s.write(&stream.Wait{ConversationID: s.run.Conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}
 		},
 		End: func(context.Context) {
-			counts.End()
+			if before != nil {
+				s.con.Progress.End()
+				s.con.IO, s.con.Progress = before.Progress("waiting for the model", term.ProgressOptions{})
+				before = nil
+			}
 			if s.lines != nil {
 				s.write(&stream.Wait{ConversationID: s.run.Conv.ID.String()})
 			}
 		},
 	}
 }
-
-// countsDown is the shortest wait for which a countdown is shown.
-const countsDown = 10 * time.Second
 
 func waitReason(r model.Retrying) string {
 	if r.Err == nil {

@@ -107,7 +107,9 @@ func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 		}
 		return u
 	}
-	spent, err := usage.Spent(context.WithoutCancel(ctx), s.run.Store.View, s.run.Conv.ID)
+	ctx, stop := convstore.Briefly(ctx)
+	defer stop()
+	spent, err := usage.Spent(ctx, s.run.Store.View, s.run.Conv.ID)
 	if err != nil {
 		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
 		u.Add(usage.Charge{Model: s.model(), Usage: out.Usage}) // makes the total unknown

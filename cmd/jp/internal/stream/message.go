@@ -1,8 +1,9 @@
 package stream
 
 import (
-	"bytes"
 	"encoding/json"
+
+	"jp/tools/jsondoc"
 )
 
 // Message is a reply of the model in the form of the Anthropic API, which other agents stream.
@@ -97,14 +98,11 @@ type ResultBlock struct {
 // NewUser returns a ToolResult for readers of other agents' streams: a message in the form of the
 // Anthropic API.
 func NewUser(r *ToolResult) *User {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(struct { // every field can be encoded
+	b, _ := jsondoc.Encode(struct { // every field can be encoded
 		Role    string        `json:"role"`
 		Content []ResultBlock `json:"content"`
 	}{"user", []ResultBlock{{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError}}})
-	return &User{Message: bytes.TrimSpace(b.Bytes())}
+	return &User{Message: b}
 }
 
 // NewReplay repeats the message of a client.

@@ -31,6 +31,8 @@ import (
 	"io"
 	"strconv"
 	"sync"
+
+	"jp/tools/jsondoc"
 )
 
 // Line is one of *Init, *Partial, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Compaction,
@@ -313,15 +315,11 @@ func Encode(l Line, session *string) ([]byte, error) {
 		return nil, fmt.Errorf("stream line %s: %w", l.kind(), err)
 	}
 	head[len(head)-1] = ',' // in place of the "}"
-	var b bytes.Buffer
-	b.Write(head)
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(l); err != nil {
+	b, err := jsondoc.Encode(l)
+	if err != nil {
 		return nil, fmt.Errorf("stream line %s: %w", l.kind(), err)
 	}
-	out := b.Bytes()
-	return append(out[:len(head)], out[len(head)+1:]...), nil // drop the second "{"
+	return append(append(head, b[1:]...), '\n'), nil // without the second "{"
 }
 
 // envelope begins every line.

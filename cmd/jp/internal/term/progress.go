@@ -96,9 +96,9 @@ func (p *Progress) draw() {
 	}
 	took := p.now().Sub(p.begun)
 	if !p.until.IsZero() {
-		took = max(p.until.Sub(p.now().Round(0)), 0)
+		took = max(p.until.Sub(p.now().Round(0))+time.Second-1, 0)
 	}
-	text, end := "jp: "+p.label, ": "+Elapsed(took.Truncate(time.Second))
+	text, end := "jp: "+p.label, ": "+seconds(took)
 	if !p.until.IsZero() {
 		end += " left"
 	}
@@ -110,6 +110,14 @@ func (p *Progress) draw() {
 	}
 	fmt.Fprint(p.err, "\r"+text+"\x1b[K")
 	p.drawn = true
+}
+
+// seconds is Elapsed in whole seconds.
+func seconds(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	}
+	return Elapsed(d)
 }
 
 func (p *Progress) clear() {

@@ -39,7 +39,7 @@ func TestProgress(t *testing.T) {
 	}
 	fmt.Fprint(s.Out, "the answer\n")
 	p.End()
-	want := "\rjp: conver...: 3.0s\x1b[K" + "\r\x1b[K" + "a note\n" + "\rjp: conve...: 1m03s\x1b[K" + "\r\x1b[K"
+	want := "\rjp: conversa...: 3s\x1b[K" + "\r\x1b[K" + "a note\n" + "\rjp: conve...: 1m03s\x1b[K" + "\r\x1b[K"
 	if got := err.b.String(); got != want {
 		t.Errorf("stderr %q, want %q", got, want)
 	}
@@ -57,13 +57,13 @@ func TestCountdown(t *testing.T) {
 	now := time.Unix(100, 0)
 	tick := make(chan time.Time)
 	_, p := (&IO{Out: &bytes.Buffer{}, Err: err, ErrTTY: true}).Countdown("waiting", 6*time.Hour, ProgressOptions{Now: func() time.Time { return now }, Tick: tick})
-	for _, later := range []time.Duration{time.Minute, 5*time.Hour + 58*time.Minute, time.Hour} {
+	for _, later := range []time.Duration{time.Minute, 5*time.Hour + 58*time.Minute, 55500 * time.Millisecond, time.Hour} {
 		now = now.Add(later)
 		tick <- now
 		<-err.wrote
 	}
 	p.End()
-	want := "\rjp: waiting: 5h59m left\x1b[K" + "\rjp: waiting: 1m00s left\x1b[K" + "\rjp: waiting: 0.0s left\x1b[K" + "\r\x1b[K"
+	want := "\rjp: waiting: 5h59m left\x1b[K" + "\rjp: waiting: 1m00s left\x1b[K" + "\rjp: waiting: 5s left\x1b[K" + "\rjp: waiting: 0s left\x1b[K" + "\r\x1b[K"
 	if got := err.b.String(); got != want {
 		t.Errorf("stderr %q, want %q", got, want)
 	}
@@ -81,7 +81,7 @@ func TestProgressBehindFile(t *testing.T) {
 		if file {
 			tick <- time.Time{}
 			<-err.wrote
-			want = "\rjp: export: 0.0s\x1b[K" + "\r\x1b[K"
+			want = "\rjp: export: 0s\x1b[K" + "\r\x1b[K"
 		}
 		p.End()
 		if got := err.b.String(); got != want {

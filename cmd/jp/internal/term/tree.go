@@ -131,7 +131,7 @@ func (t *Tree) Around(f func()) {
 }
 
 // Above returns s in the form to use while the tree is drawn: what is written to stderr appears
-// above it.
+// above it. A nil *Tree changes nothing.
 func (t *Tree) Above(s *IO) *IO {
 	with := *s
 	with.Err = above{s.Err, t}
@@ -162,6 +162,7 @@ func (t *Tree) Close() {
 	t.closed = true
 	if t.io.draws() && (len(t.order) > 0 || t.status != nil && t.stop != nil) {
 		t.draw(true)
+		t.region = region{} // the lines stay, and what comes is written below them
 	}
 	stop := t.stop
 	t.mu.Unlock()

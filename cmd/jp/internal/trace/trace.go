@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools/brief"
 )
@@ -62,7 +63,7 @@ type Span struct {
 	ParentID     string          `json:"parent_id"` // "" at the top
 	Kind         string          `json:"kind"`
 	Name         string          `json:"name"`            // the turn, the model, the tool or the profile
-	Conversation convstore.ID    `json:"conversation_id"` // that it happened in; of a delegation, the child
+	Conversation convstore.ID    `json:"conversation_id"` // conversation in which it happened; the child of a delegation
 	TurnNumber   int             `json:"turn"`
 	State        string          `json:"state"` // a terminal state, or what the conversation is doing
 	Reason       string          `json:"reason"`
@@ -216,6 +217,7 @@ type reading struct {
 	convstore.Conversation
 	holder  *Span            // the turn, or the delegation that runs it
 	said    []byte           // since the last model call
+	broken  *Span            // model call whose reply broke off just before; nil = it did not
 	pending map[string]*Span // calls without a result, by id
 }
 
@@ -226,7 +228,7 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 	}
 	switch body := ev.Body.(type) {
 	case convstore.TurnStart:
-		at.holder, at.said, at.pending = b.open(at.Conversation, ev), nil, map[string]*Span{}
+		at.holder, at.said, at.broken, at.pending = b.open(at.Conversation, ev), nil, nil, map[string]*Span{}
 		return
 	case convstore.UserMessage:
 		if at.holder != nil {
@@ -245,6 +247,7 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 	case convstore.ModelCall:
 		s := b.add(at.holder, at.Conversation, ev, Span{Kind: ModelCall, Name: body.Model, Stop: body.Stop})
 		s.State, s.Reason = modelState(body.Stop)
+		at.next(s)
 		s.Start = ev.Time.Add(-max(0, body.Duration))
 		if at.holder != nil && s.Start.Before(at.holder.Start) {
 			s.Start = at.holder.Start
@@ -331,6 +334,20 @@ func (s *Span) began() time.Time {
 	return s.called
 }
 
+// stopBroken is the stop reason of an attempt that failed and was repeated (agent.StopBroken).
+const stopBroken = "broken"
+
+// next takes the next model call of the turn. It says on the one before, if that broke off, who
+// answered instead.
+func (at *reading) next(s *Span) {
+	if b := at.broken; b != nil {
+		b.Reason += wording.Either(s.Name == b.Name, ", and was asked for again", "; "+s.Name+" took over")
+	}
+	if at.broken = nil; s.Stop == stopBroken {
+		at.broken = s
+	}
+}
+
 // modelState returns the state of a call by its stop reason, and what that means if it is not ok. A
 // call that was lost with its process was charged in full.
 func modelState(stop string) (state, reason string) {
@@ -339,8 +356,8 @@ func modelState(stop string) (state, reason string) {
 		return string(convstore.StateLost), "its process ended before the reply did"
 	case "cut":
 		return string(convstore.StateError), "the reply was cut off"
-	case "broken":
-		return string(convstore.StateError), "the reply broke off, and was asked for again"
+	case stopBroken:
+		return string(convstore.StateError), "the reply broke off"
 	}
 	return string(convstore.StateOK), ""
 }

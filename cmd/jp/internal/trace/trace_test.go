@@ -275,6 +275,21 @@ func TestModelState(t *testing.T) {
 	}
 }
 
+// TestBroken: what a broken reply says names who answered instead, and nobody where nobody did.
+func TestBroken(t *testing.T) {
+	spans := []*Span{{Name: "a", Stop: "broken"}, {Name: "a", Stop: "broken"}, {Name: "b", Stop: "end_turn"}, {Name: "b", Stop: "broken"}}
+	at := reading{}
+	for _, s := range spans {
+		_, s.Reason = modelState(s.Stop)
+		at.next(s)
+	}
+	for i, want := range []string{"the reply broke off, and was asked for again", "the reply broke off; b took over", "", "the reply broke off"} {
+		if got := spans[i].Reason; got != want {
+			t.Errorf("call %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		text  string

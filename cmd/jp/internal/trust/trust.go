@@ -37,13 +37,16 @@ type Gate struct {
 	// what it shows. Nil shows nothing.
 	Page pageFunc
 
+	// Diff is what such a person sees of the changes since the last trust. Nil shows nothing.
+	Diff func(ctx context.Context, j Judgement, width int) (string, error)
+
 	Delegated bool // process of a sub-agent, whose caller has passed the gate and has the store: see Tools
 	TakesNone bool // the refused command would run with --cfg NONE
 
 	mu     sync.Mutex
 	passed *Files // nil = nothing did
 	shown  *Shown // what was shown of passed; nil = all of it may run
-	state  string // that the workspace had, see Judgement.state
+	state  string // state of the workspace, see Judgement.state
 	err    error  // the refusal
 }
 
@@ -250,20 +253,13 @@ func (g *Gate) Passed() *Files {
 	return g.passed
 }
 
-// MCPServers returns the bytes of .mcp.json in the workspace at root, if they may be used, or else
-// nil.
-func (g *Gate) MCPServers(root string) ([]byte, error) {
+// MCPServers returns the bytes of .mcp.json, nil where they may not be used.
+func (g *Gate) MCPServers() []byte {
 	passed := g.Passed()
-	if passed == nil && g.Delegated && !g.WithheldByEnv() {
-		passed = &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
-		if err := passed.tree(root, "", MCPFile); err != nil {
-			return nil, err
-		}
-	}
 	if passed == nil {
-		return nil, nil
+		return nil
 	}
-	return passed.Data[MCPFile], nil
+	return passed.Data[MCPFile]
 }
 
 // DefinedTools names the file of each definition in .jp/tools, for a workspace that is trusted
@@ -291,7 +287,11 @@ func (g *Gate) Ask(ctx context.Context, j *Judgement) error {
 	if err != nil {
 		return err
 	}
-	yes, err := console.Confirm(ctx, tty, text, "Trust this workspace?")
+	var diff func() (string, error)
+	if j.Record != nil && g.Diff != nil {
+		diff = func() (string, error) { return g.Diff(ctx, *j, tty.Width()) }
+	}
+	yes, err := console.Confirm(ctx, tty, text, "Trust this workspace?", diff)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,14 +40,15 @@ func (g *Gate) Send(copied bool) (s Sent, err error) {
 		s.Stamps = passed.Stamps
 		return s, nil
 	}
+	s.Files = maps.Clone(passed.Data)
+	delete(s.Files, MCPFile) // it may have tokens in it, and servers are called from here
 	size := 0
-	for _, data := range passed.Data {
+	for _, data := range s.Files {
 		size += len(data)
 	}
 	if size > maxSent {
 		return s, exit.Refusedf("workspace %s: %d MiB of trusted files: at most %d are sent to another machine", s.Root, size>>20, maxSent>>20)
 	}
-	s.Files = passed.Data
 	return s, nil
 }
 

@@ -3,7 +3,9 @@ package turns
 import (
 	"bufio"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
@@ -84,7 +86,7 @@ func (p *Printer) Event(e convstore.Event) error {
 		}
 	case convstore.Note:
 		if p.shows(Brief) {
-			p.line("note: " + b.Text)
+			p.line("note: " + joined(b.Text))
 		}
 	case convstore.Compaction:
 		switch {
@@ -148,9 +150,24 @@ func resultSummary(r convstore.ToolResult) string {
 	if !r.IsError {
 		return term.Count(int64(len(r.Text))) + " bytes"
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
-	return "error: " + strings.TrimPrefix(first, "error: ")
+	return "error: " + strings.TrimPrefix(Failed(r.Text), "error: ")
 }
+
+// Failed returns the line of a failed result that says what is wrong. Of the end of a sub-agent, which
+// is written for a model, that is the conversation, how it ended and why.
+func Failed(text string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	m := ended().FindStringSubmatch(first)
+	if m == nil {
+		return first
+	}
+	reason := strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(m[3])
+	return m[1] + ": " + m[2] + wording.Either(reason == "", "", ", "+reason)
+}
+
+var ended = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^<response conversation_id="(jp-c[0-9]+)" status="([a-z]+)"(?: reason="([^"]*)")?`)
+})
 
 func (p *Printer) Heading(level, text string) {
 	text = level + term.Line(text)
@@ -199,6 +216,18 @@ func (p *Printer) line(text string) {
 	}
 	fmt.Fprintln(p.W, wording.Either(p.lines, "- ", "\n- ")+text)
 	p.lines = true
+}
+
+// joined returns the lines of a note as one, with a stop between two of them.
+func joined(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines[:len(lines)-1] {
+		if line = strings.TrimSpace(line); line != "" && !strings.ContainsAny(line[len(line)-1:], ".:;,!?") {
+			line += "."
+		}
+		lines[i] = line
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Compacted prints what a compaction has done.

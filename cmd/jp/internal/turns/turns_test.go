@@ -20,3 +20,17 @@ func TestParseTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestFailed: the end of a sub-agent is said in words, whatever else failed as it says itself.
+func TestFailed(t *testing.T) {
+	for text, want := range map[string]string{
+		"<response conversation_id=\"jp-c7\" status=\"lost\" reason=\"a &lt;b&gt; c\" tokens=\"1\" calls=\"1\">\n</response>": "jp-c7: lost, a <b> c",
+		"<response conversation_id=\"jp-c7\" status=\"empty\" tokens=\"1\" calls=\"1\">\n</response>":                         "jp-c7: empty",
+		"error: no such file\nmore": "error: no such file",
+		"<response>":                "<response>",
+	} {
+		if got := Failed(text); got != want {
+			t.Errorf("Failed(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -28,6 +28,9 @@ func (c *Conn) Ask(ctx context.Context, r model.Request) iter.Seq2[model.Part, e
 		pass := func(list parts) bool {
 			r.Name(list.ID, list.Model)
 			for _, p := range list.Parts {
+				if p.Usage != nil {
+					p.Attempt = n
+				}
 				if !yield(p, nil) {
 					return false
 				}
@@ -86,7 +89,7 @@ func (c *Conn) question(r model.Request, a *asked) (uint64, error) {
 	r.CallIDs = nil                           // the owner has stored the calls
 	c.asking.Lock()
 	defer c.asking.Unlock()
-	q := question{Request: r}
+	q := question{Request: r, Learned: r.Learned}
 	for q.Keep < min(len(r.Messages), len(c.sent.Messages)) && reflect.DeepEqual(r.Messages[q.Keep], c.sent.Messages[q.Keep]) {
 		q.Keep++
 	}
@@ -104,7 +107,7 @@ func (c *Conn) question(r model.Request, a *asked) (uint64, error) {
 // inflow has the parts of a reply that nobody has taken yet. The owner sends no more than a window
 // of them.
 type inflow struct {
-	ready chan struct{} // has a value where there may be parts
+	ready chan struct{} // full where there may be parts
 
 	mu   sync.Mutex
 	list []parts

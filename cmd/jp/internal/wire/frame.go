@@ -1,9 +1,9 @@
-// Package wire is how a sub-agent reaches what it has no access to: the store, its model, its
-// sub-agents, and the conversations below it. The process that started it, its owner, has all that
-// and keeps it, keys included.
+// Package wire is how a sub-agent reaches what it has no access to: the store, its model, its MCP
+// servers, its sub-agents, and the conversations below it. The process that started it, its owner,
+// has all that and keeps it, keys included.
 //
 //	owner (Serve)                                  sub-agent (Join)
-//	   start: conversation, config, limits ──────►
+//	   start: conversation, config, limits, tools of MCP servers ──►
 //	                                     ◄────────── append: the events of one step
 //	   answer, when they are durable     ────────►
 //	                                     ◄────────── begin: events, and the most that a call of the model may use
@@ -12,6 +12,8 @@
 //	   answer: how the reply has ended   ────────►
 //	                                     ◄────────── admit, call, release: delegation and conversation tools
 //	   step: what a delegation has come to ──────►
+//	   answer: the result                ────────►
+//	                                     ◄────────── serve: a call of a tool of an MCP server
 //	   answer: the result                ────────►
 //	                                     ◄────────── command: that of a jp inside a tool
 //	   want: its stdin is read           ────────►
@@ -27,8 +29,9 @@
 //
 // The owner trusts nothing that a sub-agent says: a frame cannot name another conversation, a call
 // must be one that the model made, of a tool that the owner itself has found the conversation to
-// hold, the model is asked once for each begin, and what is stored must be a turn that a run could
-// take; see turn. A frame that breaks these rules ends the connection, and the run is an error.
+// hold, an MCP server is called once for each call, with its stored arguments, the model is asked
+// once for each begin, and what is stored must be a turn that a run could take; see turn. A frame
+// that breaks these rules ends the connection, and the run is an error.
 package wire
 
 import (
@@ -47,7 +50,7 @@ import (
 )
 
 // Protocol is the version of the frames. Both sides must have the same.
-const Protocol = 2
+const Protocol = 4
 
 // Bounds.
 const (
@@ -57,6 +60,8 @@ const (
 	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet
 	maxSaid   = 1 << 30      // bytes of the frames whose events are stored, in one run
 	maxPlace  = 16 << 10     // bytes of the place of a call
+	maxKept   = 16 << 20     // bytes of the arguments of calls that MCP servers have not had yet
+	MaxReason = 4 << 10      // bytes of the reason why a run ended
 	batchSize = 1 << 20      // bytes of events in one answer, about
 	chunkSize = 64 << 10     // bytes of stdin in one frame
 )
@@ -78,6 +83,7 @@ type Start struct {
 	Account      convstore.Account      `json:"account"`
 	Models       []Known                `json:"models"`
 	WaitLimit    time.Duration          `json:"wait_limit,omitempty"` // longest wait for a reset; 0 = the usual one
+	Pins         []Pin                  `json:"pins,omitempty"`       // tools of MCP servers that it holds
 }
 
 // conversation is a Conversation with all its fields. Its own JSON is that of listings.
@@ -111,7 +117,7 @@ type answer struct {
 	Stale         bool               `json:"stale,omitempty"`   // of begin: the account was another one; no call was recorded
 	Open          bool               `json:"open,omitempty"`    // of begin: the rate gate need not be asked for the next attempt
 
-	Result   *tools.Result `json:"result,omitempty"` // of call
+	Result   *tools.Result `json:"result,omitempty"` // of call and serve
 	Recalled bool          `json:"recalled,omitempty"`
 	Calls    int           `json:"calls,omitempty"` // of release: delegations that were reserved so far
 
@@ -143,6 +149,7 @@ type fromChild struct {
 	Admit    []Call     `json:"admit,omitempty"`
 	Await    []string   `json:"await,omitempty"`
 	Call     *Call      `json:"call,omitempty"`
+	Serve    *served    `json:"serve,omitempty"`
 	Release  bool       `json:"release,omitempty"`
 	Command  *Command   `json:"command,omitempty"`
 	Ended    string     `json:"ended,omitempty"` // id of a tool call whose commands are over

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,8 +83,9 @@ const (
 
 // question is one attempt of a call. Of a thread only what the attempt before did not have is sent.
 type question struct {
-	Keep    int           `json:"keep,omitempty"` // number of messages of the one before that this one begins with
-	Same    bool          `json:"same,omitempty"` // whether its system prompt and tools are those of the one before
+	Keep    int           `json:"keep,omitempty"`    // number of messages of the one before that this one begins with
+	Same    bool          `json:"same,omitempty"`    // whether its system prompt and tools are those of the one before
+	Learned uint64        `json:"learned,omitempty"` // number of the ask whose count its bound was computed from; 0 = of none
 	Request model.Request `json:"request"`
 }
 
@@ -123,16 +125,18 @@ type attempts struct {
 	thread model.Request // latest one that was asked; only the goroutine that reads has it
 
 	mu      sync.Mutex
-	Model                        // model of the latest call
-	call    *convstore.Call      // call that was begun; nil = none, or it was asked
-	capped  bool                 // whether its output counts against a limit
-	cancel  context.CancelFunc   // ends the attempt that runs; nil = none does
-	ended   chan struct{}        // closed when the latest attempt has ended; nil = there was none
-	heard   *convstore.ModelCall // record of the latest attempt; nil = it used nothing, or its record is stored
-	placed  bool                 // whether that record is among the events that are being stored
-	pass    *model.Pass          // permission of the model's gate for the next attempt; nil = none
-	latest  model.Pass           // permission of the latest one
-	limited bool                 // whether that met a limit, of this model
+	counts  map[string][]model.Meter // what the models have counted of its requests, by their ids; the latest are last
+	Model                            // model of the latest call
+	call    *convstore.Call          // call that was begun; nil = none, or it was asked
+	capped  bool                     // whether its output counts against a limit
+	cancel  context.CancelFunc       // ends the attempt that runs; nil = none does
+	ended   chan struct{}            // closed when the latest attempt has ended; nil = there was none
+	heard   *convstore.ModelCall     // record of the latest attempt; nil = it used nothing, or its record is stored
+	placed  bool                     // whether that record is among the events that are being stored
+	pass    *model.Pass              // permission of the model's gate for the next attempt; nil = none
+	latest  model.Pass               // permission of the latest one
+	limited bool                     // whether that met a limit, of this model
+	broken  int                      // attempts that the sub-agent has broken off
 }
 
 var (
@@ -144,7 +148,7 @@ var (
 // begin opens a call, with what is left in the account. It reports whether the gate is open for its
 // first attempt.
 func (t *attempts) begin(c *convstore.Call, left convstore.Budget) (open bool) {
-	m := t.of(c)
+	m := t.of(c.Model)
 	if m == nil {
 		m = &Model{}
 	}
@@ -165,10 +169,10 @@ func (t *attempts) begin(c *convstore.Call, left convstore.Budget) (open bool) {
 	return open
 }
 
-// of returns the model of a call; nil = the sub-agent does not have it.
-func (t *attempts) of(c *convstore.Call) *Model {
+// of returns the model with an id; nil = the sub-agent does not have it.
+func (t *attempts) of(id string) *Model {
 	for i := range t.models {
-		if t.models[i].Info.ID == c.Model {
+		if t.models[i].Info.ID == id {
 			return &t.models[i]
 		}
 	}
@@ -186,14 +190,47 @@ func (m *Model) cost(in, out int64) int64 {
 
 // cheap reports whether a call costs less than its tokens.
 func (t *attempts) cheap(c *convstore.Call) bool {
-	m := t.of(c)
+	m := t.of(c.Model)
 	return m != nil && m.Stream != nil && c.CostNano != nil && *c.CostNano < m.cost(c.Usage.Input, c.Usage.Output)
 }
 
-// beyond reports whether a request may use more than the call that was begun; t.mu is held.
-func (t *attempts) beyond(r model.Request) bool {
-	out := int64(t.Info.Output(r.MaxTokens))
-	return r.MaxTokens < 0 || r.MaxTokens == 0 && t.capped || out > t.call.Usage.Output || model.LeastBound(r) > t.call.Usage.Input
+// keptCounts is how many counts of a model are kept. A sub-agent computes its next request from the
+// latest one of its turn; a summary or a title may come between.
+const keptCounts = 4
+
+// meter returns the one that has learned from an attempt of the latest call's model, and makes its
+// count the last that is forgotten. One that has learned nothing stands for all others: it bounds each
+// request by no less. t.mu is held.
+func (t *attempts) meter(attempt uint64) model.Meter {
+	list := t.counts[t.Info.ID]
+	at := slices.IndexFunc(list, func(m model.Meter) bool { return m.Learned() == attempt })
+	if attempt == 0 || at < 0 {
+		return model.Meter{}
+	}
+	m := list[at]
+	t.counts[t.Info.ID] = append(slices.Delete(list, at, at+1), m)
+	return m
+}
+
+// learn keeps what the attempt n of a model has counted. m has bounded its request. t.mu is held.
+func (t *attempts) learn(id string, m model.Meter, r model.Request, used convstore.Usage, n uint64) {
+	m.Learn(r, used, n)
+	list := append(t.counts[id], m)
+	if t.counts == nil {
+		t.counts = map[string][]model.Meter{}
+	}
+	t.counts[id] = slices.Delete(list, 0, max(0, len(list)-keptCounts))
+}
+
+// beyond reports whether a request may use more than the call that was begun. t.mu is held.
+func (t *attempts) beyond(r model.Request, m *model.Meter) bool {
+	in, out := m.Bound(r), int64(t.Info.Output(r.MaxTokens))
+	switch begun := t.call; {
+	case r.MaxTokens < 0, r.MaxTokens == 0 && t.capped, out > begun.Usage.Output, in.Tokens > begun.Usage.Input:
+		return true
+	default:
+		return begun.CostNano != nil && t.Info.Price != nil && t.Info.Price.Most(in, out) > *begun.CostNano
+	}
 }
 
 // close closes the call that is open. It returns when no attempt of it runs.
@@ -275,12 +312,14 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 		t.server.work.Go(func() { answered(answer{}, errNotBegun) })
 		return nil
 	}
-	if t.beyond(r) {
+	meter := t.meter(q.Learned)
+	if t.beyond(r, &meter) {
 		t.server.work.Go(func() { answered(answer{}, errBeyond) })
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	ended := make(chan struct{})
+	begun := *t.call
 	t.call, t.cancel, t.ended, t.limited = nil, func() { cancel(errClosed) }, ended, false
 	pass, m := t.pass, t.Model
 	t.pass = nil
@@ -290,13 +329,41 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	t.server.work.Go(func() {
 		heard, a, err := t.attempt(ctx, m, r, pass, out, cancel)
 		t.mu.Lock()
+		if heard != nil && err != nil && t.breaks(context.Cause(ctx)) {
+			m.charge(heard, begun)
+		}
 		t.cancel, t.heard = nil, heard
+		if heard != nil && !heard.Estimated && err == nil && a.Failed == nil {
+			t.learn(m.Info.ID, meter, r, heard.Usage, n)
+		}
 		t.mu.Unlock()
 		close(ended)
 		cancel(nil)
 		answered(a, err)
 	})
 	return nil
+}
+
+// fewBreaks is how many attempts a sub-agent may break off in one run for what is known of their use. A
+// run has to do it when its time for work is up, and when all of its time is.
+const fewBreaks = 2
+
+// breaks notes why an attempt that was sent has ended, and reports whether the sub-agent has broken off
+// one too many: nobody knows what a model has thought by then, and bills. t.mu is held.
+func (t *attempts) breaks(cause error) bool {
+	if cause != context.Canceled && cause != errClosed {
+		return false
+	}
+	t.broken++
+	return t.broken > fewBreaks
+}
+
+// charge makes the record of an attempt one of the most that it may have used.
+func (m *Model) charge(c *convstore.ModelCall, most convstore.Call) {
+	if most.Usage.Tokens() > c.Usage.Tokens() {
+		c.Usage, c.Estimated = most.Usage, true
+		c.CostNano = cmp.Or(most.CostNano, m.Info.Price.Charged(c.Usage, c.CostNano))
+	}
 }
 
 // attempt makes one attempt by m and returns its record, nil where it used nothing, and the end of the

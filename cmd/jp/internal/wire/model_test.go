@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,7 +131,9 @@ func TestAsk(t *testing.T) {
 	first.CallIDs = map[string]bool{"said": true}
 	first.Named = func(id, name string) { named = id + " " + name }
 	text, others, err := hear(c.Ask(t.Context(), first))
-	if want := reply[2:]; err != nil || text != "one two" || named != "id name" || !reflect.DeepEqual(others, want) {
+	want := slices.Clone(reply[2:])
+	want[4].Attempt = others[4].Attempt
+	if err != nil || text != "one two" || named != "id name" || !reflect.DeepEqual(others, want) {
 		t.Errorf("the reply = %q %+v, %v, of %q", text, others, err, named)
 	}
 	next := r
@@ -238,6 +241,142 @@ func TestAskWithinLimits(t *testing.T) {
 			for f := r.read(); f.Answer == nil || f.Answer.Error != nil; f = r.read() {
 			}
 			no(t, r.close())
+		})
+	}
+}
+
+// TestAskBeyond: a request has as much input as was begun at most, by what the model has counted of
+// earlier ones.
+func TestAskBeyond(t *testing.T) {
+	long := strings.Repeat("7", 4000)      // has at most 4,000 tokens
+	words := strings.Repeat("words ", 700) // has fewer than 3,000, for all that can be known at most 4,200
+	asks := func(texts ...string) (r model.Request) {
+		for _, text := range texts {
+			r.Messages = append(r.Messages, model.Message{Role: model.User, Content: []model.Content{{Text: text}}})
+		}
+		return r
+	}
+	hidden := asks("hi") // no provider is sent the reasoning of another
+	hidden.Messages = append(hidden.Messages, model.Message{Role: model.Assistant, Content: []model.Content{
+		{Reasoning: &model.Reasoning{Signature: long, Provider: "other"}}, {Text: "hi"},
+	}})
+	type step struct {
+		model  string
+		r      model.Request
+		most   int64 // tokens of input that are begun
+		cost   int64 // nano-dollars that are begun; 0 = none
+		of     int   // reply that the bound was computed from, from 1; 0 = none
+		beyond bool  // whether it is refused
+	}
+	for name, steps := range map[string][]step{
+		"a first one":                  {{r: asks(long), most: 4008}},
+		"more than that":               {{r: asks(long), most: 4007, beyond: true}},
+		"a first one of a learner":     {{r: asks(long), most: 600, beyond: true}},
+		"after a count":                {{r: asks(long), most: 4008}, {r: asks(long, "77"), most: 1010, of: 1}},
+		"more than the count":          {{r: asks(long), most: 4008}, {r: asks(long, "77"), most: 1009, of: 1, beyond: true}},
+		"a count that it does not say": {{r: asks(long), most: 4008}, {r: asks(long, "77"), most: 1010, beyond: true}},
+		"a count that never was":       {{r: asks(long), most: 4008}, {r: asks(long, "77"), most: 1010, of: 9, beyond: true}},
+		"something else":               {{r: asks("hi"), most: 4008}, {r: asks(long), most: 1010, of: 1, beyond: true}},
+		"of another model":             {{r: asks(long), most: 4008}, {model: "m/other", r: asks(long, "77"), most: 1010, of: 1, beyond: true}},
+		"after a summary":              {{r: asks(long), most: 4008}, {r: asks("sum up"), most: 4008}, {r: asks(long, "77"), most: 1010, of: 1}},
+		"forgotten": {
+			{r: asks(long), most: 4008}, {r: asks("a"), most: 4008}, {r: asks("a"), most: 4008}, {r: asks("a"), most: 4008}, {r: asks("a"), most: 4008},
+			{r: asks(long, "77"), most: 4018, of: 1},
+		},
+		"what was not sent":          {{r: hidden, most: 8000}, {r: asks(long), most: 1010, of: 1, beyond: true}},
+		"the price of a long prompt": {{model: "m/dear", r: asks(words), most: 3000, cost: 3000 + 32<<10, beyond: true}},
+		"what it can cost":           {{model: "m/dear", r: asks(words), most: 3000, cost: 10 * (3000 + 32<<10)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{})
+			count := says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 1000, Output: 1}}, model.Part{Stop: model.StopEnd})
+			o := f.modelled(count, nil)
+			o.Models = append(o.Models, Model{Info: model.Info{ID: "m/other"}, Stream: count}, Model{Stream: count, Info: model.Info{ID: "m/dear", Price: &model.Price{
+				Input: 1, Output: 1, Long: &model.LongPrice{Above: 4000, Input: 10, Output: 10},
+			}}})
+			l := serve(t, o)
+			c := l.join()
+			said := []uint64{0}
+			events := at("e", convstore.TurnStart{})
+			for i, s := range steps {
+				id := cmp.Or(s.model, "m/child")
+				no(t, c.Begin(t.Context(), func(convstore.Account) *convstore.Call {
+					call := &convstore.Call{Model: id, Usage: convstore.Usage{Input: s.most, Output: 32 << 10}}
+					if s.cost > 0 {
+						call.CostNano = &s.cost
+					}
+					return call
+				}, events...))
+				if s.r.Learned = 99; s.of < len(said) {
+					s.r.Learned = said[s.of]
+				}
+				_, parts, err := hear(c.Ask(t.Context(), s.r))
+				if refused := err != nil && strings.Contains(err.Error(), errBeyond.Error()); refused != s.beyond {
+					t.Errorf("request %d: %v", i+1, err)
+				}
+				if s.beyond {
+					broken(t, l.end(), errBeyond.Error())
+					return
+				}
+				said = append(said, parts[0].Attempt)
+				events = at(fmt.Sprintf("m%d", i), convstore.ModelCall{Model: id})
+			}
+			no(t, l.close())
+		})
+	}
+}
+
+// TestAskBrokenOff: a sub-agent that breaks off one request after the other is charged the most that
+// these may use: what a model has thought in silence is billed, and nobody has heard it.
+func TestAskBrokenOff(t *testing.T) {
+	for _, how := range []string{"cancelled", "closed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{Tokens: new(int64(2300))})
+			o := f.modelled(func(ctx context.Context, _ model.Request) iter.Seq2[model.Part, error] {
+				return func(yield func(model.Part, error) bool) {
+					if !yield(model.Part{ReasoningDelta: "hm"}, nil) {
+						return
+					}
+					<-ctx.Done()
+					if yield(model.Part{Usage: &convstore.Usage{Input: 3}, Estimated: true}, nil) {
+						yield(model.Part{}, context.Cause(ctx))
+					}
+				}
+			}, nil)
+			price := int64(2)
+			o.Models[0].Info.Price = &model.Price{Input: price, Output: price}
+			l := serve(t, o)
+			c := l.join()
+			events := at("e", convstore.TurnStart{})
+			var used []int64
+			for i := range 4 {
+				no(t, c.Begin(t.Context(), func(convstore.Account) *convstore.Call {
+					return &convstore.Call{Model: "m/child", Usage: convstore.Usage{Input: 100, Output: 1000}, CostNano: new(1100 * price)}
+				}, events...))
+				events = at(fmt.Sprint("m", i), convstore.ModelCall{Model: "m/child", CostNano: new(int64)})
+				ctx, cancel := context.WithCancel(t.Context())
+				for range c.Ask(ctx, model.Request{MaxTokens: 1000}) {
+					if how == "cancelled" {
+						cancel()
+					} else {
+						no(t, c.Append(t.Context(), events...))
+					}
+				}
+				cancel()
+				no(t, c.Append(t.Context(), events...))
+				own := f.account(t).Own
+				used = append(used, own.Usage.Tokens())
+				if own.CostNano != own.Usage.Tokens()*price {
+					t.Errorf("%d tokens cost %d", own.Usage.Tokens(), own.CostNano)
+				}
+				events = nil
+			}
+			if want := []int64{3, 6, 1106, 2206}; !slices.Equal(used, want) {
+				t.Errorf("charged in all after each request: %d, want %d", used, want)
+			}
+			no(t, l.close())
 		})
 	}
 }
@@ -357,7 +496,7 @@ func TestAskCancelled(t *testing.T) {
 			cancel(nil)
 			switch how {
 			case "cancelled":
-				if !errors.Is(err, why) || !reflect.DeepEqual(others, []model.Part{used}) {
+				if !errors.Is(err, why) || len(others) != 1 || others[0].Usage == nil || *others[0].Usage != *used.Usage {
 					t.Errorf("the end = %+v, %v", others, err)
 				}
 			case "left":

@@ -29,7 +29,10 @@ type Owner struct {
 	// Subagents returns what its delegation and conversation tools do. It is called for the first
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
-	Models    []Model // that it may ask
+	Models    []Model // models that it may ask
+	// Serve carries out a call of a tool of Start.Pins. It is called from several goroutines. nil = there
+	// is no such tool.
+	Serve func(context.Context, tools.Call) tools.Result
 }
 
 // Subagents is what a sub-agent does through its delegation and conversation tools. The methods are
@@ -244,17 +247,21 @@ func (s *server) begin(f fromChild, size int) error {
 		s.breaks(err)
 	}
 	inOrder := func(do func() (answer, error)) { s.steps <- func() { answered(do()) } }
-	beside := func(do func(context.Context, Subagents) (answer, error)) {
+	cancellable := func(do func(context.Context) (answer, error)) {
 		ctx, cancel := context.WithCancel(s.running)
 		o.cancel = cancel
 		s.work.Go(func() {
 			defer cancel()
+			answered(do(ctx))
+		})
+	}
+	beside := func(do func(context.Context, Subagents) (answer, error)) {
+		cancellable(func(ctx context.Context) (answer, error) {
 			subs, err := s.owner.Subagents(ctx)
 			if err != nil {
-				answered(answer{}, err)
-				return
+				return answer{}, err
 			}
-			answered(do(ctx, subs))
+			return do(ctx, subs)
 		})
 	}
 	switch {
@@ -312,6 +319,17 @@ func (s *server) begin(f fromChild, size int) error {
 				_ = s.line.write(fromOwner{Step: &step{N: f.N, Step: json}})
 			})
 			return answer{Result: &r, Recalled: recalled}, err
+		})
+	case f.Serve != nil:
+		c, err := s.callOf(*f.Serve)
+		if err != nil {
+			return err
+		}
+		cancellable(func(ctx context.Context) (answer, error) {
+			r := s.owner.Serve(ctx, c)
+			err := s.hold(o, len(r.Text)) // until it is read
+			s.breaks(err)                 // now: the answer may wait behind others, which nobody reads
+			return answer{Result: &r}, err
 		})
 	case f.Ask != nil:
 		return s.attempts.ask(f.N, *f.Ask, o, answered)

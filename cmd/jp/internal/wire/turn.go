@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/convstore"
+	"jp/tools/brief"
 )
 
 // turn is the turn that a sub-agent takes, as its owner has stored it: the one place that says what
@@ -44,16 +46,24 @@ type turn struct {
 	call     *convstore.Call // call of a model that has no event yet; nil = none
 	failed   error           // why nothing more is stored; nil = it is
 
-	mu    sync.Mutex        // for the fields below, which those who carry out calls read
-	open  bool              // whether the turn is in the store, and its end not
-	tools map[string]string // names of tools by the ids of their calls, which are in the store
-	early map[string]bool   // ids of calls that the sub-agent has read of earlier turns
+	mu    sync.Mutex           // for the fields below, which those who carry out calls read
+	open  bool                 // whether the turn is in the store, and its end not
+	calls map[string]*toolCall // by their ids; they are in the store
+	kept  int                  // bytes of the arguments of calls
+	early map[string]bool      // ids of calls that the sub-agent has read of earlier turns
+}
+
+// toolCall is a call of a tool.
+type toolCall struct {
+	tool      string
+	arguments json.RawMessage // as they are stored, of a tool that the owner serves
+	done      bool            // whether it was served, or has a result
 }
 
 func newTurn(o *Owner, a *attempts) *turn {
 	return &turn{
 		owner: o, model: a, began: time.Now(),
-		seen: map[string]bool{}, made: map[string]bool{}, tools: map[string]string{}, early: map[string]bool{},
+		seen: map[string]bool{}, made: map[string]bool{}, calls: map[string]*toolCall{}, early: map[string]bool{},
 	}
 }
 
@@ -69,7 +79,7 @@ func (t *turn) callIDs() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ids := maps.Clone(t.early)
-	for id := range t.tools {
+	for id := range t.calls {
 		ids[id] = true
 	}
 	return ids
@@ -115,7 +125,7 @@ func (t *turn) take(ctx context.Context, said []convstore.Event) ([]convstore.Ev
 			body = t.model.charge(b)
 		case convstore.TurnEnd:
 			list = append(list, t.model.unsaid()...)
-			b.Personal = t.personal
+			b.Personal, b.Reason = t.personal, brief.Prefix(b.Reason, MaxReason)
 			body = b
 		case convstore.ConfigDelta:
 			own, err := t.change(ctx)
@@ -197,6 +207,7 @@ func (t *turn) follow(body convstore.Body) string {
 			return "a call of a tool under the id of another one"
 		}
 		t.made[b.ID] = true
+		return t.keep(b)
 	case convstore.ModelCall:
 		return t.charge(b)
 	case convstore.TurnEnd:
@@ -229,6 +240,8 @@ func (t *turn) charge(m convstore.ModelCall) string {
 		return "a call of a model that is replayed, and was not, or the other way round"
 	case call == nil && (m.Usage != convstore.Usage{} || m.CostNano != nil && *m.CostNano != 0):
 		return "a call of a model that was not begun"
+	case call == nil && !m.Replayed && t.model.of(m.Model) == nil:
+		return "a call of a model that the sub-agent does not have"
 	case call != nil && m.Model != call.Model:
 		return "a call of another model than was begun"
 	case call != nil && call.CostNano != nil && m.CostNano == nil:
@@ -270,7 +283,13 @@ func (t *turn) stored(events []convstore.Event) {
 		case convstore.TurnStart:
 			t.open = !t.ended
 		case convstore.ToolCall:
-			t.tools[b.ID] = b.Name
+			c := &toolCall{tool: b.Name}
+			if t.owner.serves(b.Name) {
+				c.arguments = b.Arguments
+			}
+			t.calls[b.ID] = c
+		case convstore.ToolResult:
+			t.finish(t.calls[b.ID])
 		}
 	}
 }
@@ -279,8 +298,46 @@ func (t *turn) stored(events []convstore.Event) {
 func (t *turn) called(id, tool string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if name, ok := t.tools[id]; !t.open || !ok || name != tool {
+	if c := t.calls[id]; !t.open || c == nil || c.tool != tool {
 		return &FrameError{fmt.Sprintf("call %.64q of the tool %.64q: was not made in this turn", id, tool)}
 	}
 	return nil
+}
+
+// keep makes room for the arguments of a call that the owner serves, and returns why there is none.
+func (t *turn) keep(c convstore.ToolCall) string {
+	if !t.owner.serves(c.Name) {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept += len(c.Arguments); t.kept > maxKept {
+		return fmt.Sprintf("arguments of more than %d MiB for MCP servers", maxKept>>20)
+	}
+	return ""
+}
+
+// finish forgets the arguments of a call, nil for none. t.mu is held.
+func (t *turn) finish(c *toolCall) {
+	if c != nil {
+		t.kept -= len(c.arguments)
+		c.arguments, c.done = nil, true
+	}
+}
+
+// serve returns the arguments of a call of a tool that the owner serves, once. The error is that of
+// called.
+func (t *turn) serve(id, tool string) (json.RawMessage, error) {
+	if err := t.called(id, tool); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.calls[id]
+	if c.done {
+		return nil, &FrameError{fmt.Sprintf("call %.64q of the tool %.64q: was made before", id, tool)}
+	}
+	args := c.arguments
+	t.finish(c)
+	return args, nil
 }

@@ -396,10 +396,10 @@ func TestBadFrames(t *testing.T) {
 func TestJoin(t *testing.T) {
 	for name, tt := range map[string]struct{ says, want string }{
 		"nothing":  {"", ErrGone.Error()},
-		"cut":      {`{"start":{"protocol":2`, ErrGone.Error()},
+		"cut":      {`{"start":{"protocol":4`, ErrGone.Error()},
 		"noise":    {"Welcome to gpu1\n", "wire: a frame that cannot be read"},
-		"other":    {`{"start":{"protocol":1}}` + "\n", "wire: protocol 1, and this jp knows 2"},
-		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows 2"},
+		"other":    {`{"start":{"protocol":1}}` + "\n", "wire: protocol 1, and this jp knows 4"},
+		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows 4"},
 		"an other": {`{"answer":{"n":1}}` + "\n", "wire: the first frame is not a start"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -454,7 +454,7 @@ func TestOwnerDies(t *testing.T) {
 				no(t, err)
 				own, err := pollable(theirs)
 				no(t, err)
-				_, err = own.WriteString(`{"start":{"protocol":2}}` + "\n")
+				_, err = own.WriteString(`{"start":{"protocol":4}}` + "\n")
 				no(t, err)
 				c, err := Join(ours, nil)
 				no(t, err)
@@ -796,7 +796,8 @@ func TestTurn(t *testing.T) {
 		"two calls":       {bodies{convstore.TurnStart{}}, true, bodies{with(func(c *convstore.ModelCall) { c.CostNano = new(int64(3)) }), call}, "not begun"},
 		"no call":         {bodies{convstore.TurnStart{}}, false, bodies{call}, "not begun"},
 		"only money":      {bodies{convstore.TurnStart{}}, false, bodies{convstore.ModelCall{Model: "m", CostNano: new(int64(1))}}, "not begun"},
-		"nothing used":    {bodies{convstore.TurnStart{}}, false, bodies{convstore.ModelCall{Model: "m", CostNano: new(int64)}}, ""},
+		"nothing used":    {bodies{convstore.TurnStart{}}, false, bodies{convstore.ModelCall{Model: "m/child", CostNano: new(int64)}}, ""},
+		"of no model":     {bodies{convstore.TurnStart{}}, false, bodies{convstore.ModelCall{Model: "m/strong", CostNano: new(int64)}}, "does not have"},
 		"other model":     {bodies{convstore.TurnStart{}}, true, bodies{with(func(c *convstore.ModelCall) { c.Model = "m/other" })}, "another model"},
 		"without cost":    {bodies{convstore.TurnStart{}}, true, bodies{call}, "without a cost"},
 		"gives back":      {bodies{convstore.TurnStart{}}, true, bodies{with(func(c *convstore.ModelCall) { c.Usage.Input = -500 })}, "less than nothing"},
@@ -814,7 +815,7 @@ func TestTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFamily(t, convstore.Budget{Tokens: new(int64(100))})
-			r := serve(t, f.owner(nil)).raw()
+			r := serve(t, f.modelled(nil, nil)).raw()
 			send := func(prefix string, list bodies) answer {
 				said := make([]string, len(list))
 				for i, b := range list {
@@ -893,8 +894,16 @@ func TestTurnIsPlaced(t *testing.T) {
 	if a := r.ask(appending(event("s", convstore.TurnStart{}))); a.Error != nil {
 		t.Errorf("the second turn was refused: %+v", a.Error)
 	}
+	// Of a long reason the beginning is stored.
+	if a := r.ask(appending(event("e", convstore.TurnEnd{State: convstore.StateError, Reason: strings.Repeat("é", MaxReason)}))); a.Error != nil {
+		t.Errorf("the end was refused: %+v", a.Error)
+	}
 	no(t, r.close())
 	if c, err := f.store.Get(t.Context(), f.res.Child.ID); err != nil || c.Turns != 2 {
 		t.Errorf("%d turns are stored, %v", c.Turns, err)
+	}
+	all := f.events(t)
+	if end, ok := all[len(all)-1].Body.(convstore.TurnEnd); !ok || end.Reason != strings.Repeat("é", MaxReason/2) {
+		t.Errorf("the turn ends with %T and a reason of %d bytes", all[len(all)-1].Body, len(end.Reason))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools/proc"
@@ -63,6 +63,7 @@ func init() {
 		"old-wire":   fake(func(h *hello) { h.Wire = 7 }, nil),
 		"nonce":      fake(func(h *hello) { h.Nonce = "another" }, nil),
 		"lacks":      fake(func(h *hello) { h.Lacks = []string{"a sandbox\x1b[2J"} }, nil),
+		"nameless":   fake(func(h *hello) { h.Host = " " }, func(*lines) { _, _ = io.WriteString(os.Stdout, exitLine) }),
 		"ok":         raw(exitLine),
 		"again":      raw("1 alive 0 1\n1 alive 0 1\n2 exit 1 {\"code\":0,\"duration\":1}\n2 exit 1 {}\n"),
 		"second":     raw("\njp-worker {\"protocol\":1}\n"),
@@ -141,7 +142,7 @@ func TestNodeBreaksRules(t *testing.T) {
 		want     string // reason; "" = the job ends with 0
 	}{
 		{"old", convstore.StateError, "launcher gpu: the worker on gpu1 speaks protocol 7, and this jp 1"},
-		{"old-wire", convstore.StateError, "launcher gpu: the sub-agents on gpu1 speak protocol 7, and this jp 2"},
+		{"old-wire", convstore.StateError, "launcher gpu: the sub-agents on gpu1 speak protocol 7, and this jp 4"},
 		{"nonce", convstore.StateError, "launcher gpu: the worker on gpu1 answers another jp"},
 		{"lacks", convstore.StateRefused, `launcher gpu: gpu1: its sandbox cannot enforce a sandbox\x1b[2J`},
 		{"ok", "", ""},
@@ -182,7 +183,7 @@ func TestNodeBreaksRules(t *testing.T) {
 			if tt.state == convstore.StateError && !strings.HasPrefix(want, "launcher") {
 				want = "the worker on gpu1 broke the protocol: " + want
 			}
-			var end *delegate.EndError
+			var end *subprocess.EndError
 			if !errors.As(err, &end) || exit.Code != -1 || end.State != tt.state || end.Reason != want || end.Hold != 0 {
 				t.Errorf("Run = %+v, %v, want %s: %s", exit, err, tt.state, want)
 			}
@@ -198,7 +199,7 @@ func TestNodeNeverEnds(t *testing.T) {
 	why := errors.New("Ctrl-C")
 	time.AfterFunc(100*time.Millisecond, func() { cancel(why) }) // either before it was opened or later
 	exit, err := p.Run(ctx, newJob(t, "echo").Job)
-	var end *delegate.EndError
+	var end *subprocess.EndError
 	if errors.As(err, &end) && end.State != convstore.StateLost || exit.Cause != why {
 		t.Errorf("Run = %+v, %v", exit, err)
 	}
@@ -224,7 +225,7 @@ func TestNodeReadsNothing(t *testing.T) {
 			most = max(most, runtime.NumGoroutine())
 			continue
 		case err := <-ended:
-			var end *delegate.EndError
+			var end *subprocess.EndError
 			if !errors.As(err, &end) || end.State != convstore.StateLost {
 				t.Errorf("Run = %v", err)
 			}
@@ -239,7 +240,7 @@ func TestNodeReadsNothing(t *testing.T) {
 		o.Launcher.Queue, o.Workspace.Copied, o.Workspace.Files = 500*time.Millisecond, true, map[string][]byte{".jp/config.toml": make([]byte, 1<<20)}
 	})
 	_, err := p.Run(t.Context(), newJob(t, "echo").Job)
-	var end *delegate.EndError
+	var end *subprocess.EndError
 	if !errors.As(err, &end) || end.State != convstore.StateError {
 		t.Errorf("Run = %v", err)
 	}
@@ -301,7 +302,7 @@ func TestHostKilled(t *testing.T) {
 	j := newJob(t, "deaf")
 	j.Stdout = onText("waits\n", p.Host.Kill)
 	exit, err := p.Run(t.Context(), j.Job)
-	var end *delegate.EndError
+	var end *subprocess.EndError
 	if !errors.As(err, &end) || end.State != convstore.StateLost || end.Hold != time.Hour+slack || exit.Cause == nil {
 		t.Errorf("Run = %+v, %v", exit, err)
 	}

@@ -50,7 +50,7 @@ type start struct {
 type hello struct {
 	Protocol int      `json:"protocol"`
 	Wire     int      `json:"wire"`
-	Nonce    string   `json:"nonce"` // that of the start
+	Nonce    string   `json:"nonce"` // nonce of the start
 	Build    string   `json:"build"`
 	Host     string   `json:"host"`
 	Refused  string   `json:"refused,omitempty"` // why nothing can run here; "" = it can

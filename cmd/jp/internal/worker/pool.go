@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/trust"
 	"jp/convstore"
 	"jp/profiles"
@@ -29,13 +29,13 @@ type Options struct {
 }
 
 // Pool runs jobs on other machines. It starts launchers when jobs come, spreads the jobs among them,
-// and keeps each launcher until Close. It is the delegate.Runner of a launcher. Safe for concurrent
+// and keeps each launcher until Close. It is the subprocess.Runner of a launcher. Safe for concurrent
 // use.
 type Pool struct {
 	Options
 	life     context.Context // of launches
 	end      context.CancelFunc
-	starting chan struct{} // has an element for each launch that has not led to a node
+	starting chan struct{} // one element for each launch that has not led to a node
 	stopWait time.Duration // from the word to stop to the end of a process
 	clock    func() time.Duration
 
@@ -47,7 +47,7 @@ type Pool struct {
 	again time.Duration // by clock
 }
 
-var _ delegate.Runner = (*Pool)(nil)
+var _ subprocess.Runner = (*Pool)(nil)
 
 // NewPool returns a Pool. It starts nothing.
 func NewPool(o Options) *Pool {
@@ -64,8 +64,8 @@ func (p *Pool) lease() time.Duration { return p.Launcher.Lease + slack }
 
 // Run runs a job on a node. It returns when the process has ended with everything below it, as far
 // as that can be known: as its node says, or when a node that says nothing must have ended it. The
-// error is then a *delegate.EndError.
-func (p *Pool) Run(ctx context.Context, job delegate.Job) (proc.Exit, error) {
+// error is then a *subprocess.EndError.
+func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	stopped := func() (proc.Exit, error) {
 		return proc.Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
 	}
@@ -213,5 +213,5 @@ var (
 
 // failed is the end of jobs for which there is no connection.
 func (p *Pool) failed(state convstore.State, format string, args ...any) error {
-	return &delegate.EndError{State: state, Reason: fmt.Sprintf("launcher %s: ", p.Name) + fmt.Sprintf(format, args...)}
+	return &subprocess.EndError{State: state, Reason: fmt.Sprintf("launcher %s: ", p.Name) + fmt.Sprintf(format, args...)}
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/convstore"
 	"jp/tools/proc"
 )
@@ -19,14 +19,14 @@ type Step string
 // The steps, in their order.
 const (
 	StepStart     Step = "start"      // the launcher leads to a worker
-	StepProtocol  Step = "protocol"   // which speaks the same protocols
-	StepWorkspace Step = "workspace"  // and has the workspace
-	StepSandbox   Step = "sandbox"    // and a sandbox that can do what the one here can
+	StepProtocol  Step = "protocol"   // the worker speaks the same protocols
+	StepWorkspace Step = "workspace"  // it has the workspace
+	StepSandbox   Step = "sandbox"    // its sandbox can do what the one here can
 	StepProcess   Step = "process"    // a process of a sub-agent begins and ends there
 	StepRoundTrip Step = "round trip" // a line and its answer
 )
 
-// StepError is a launch that has failed. It wraps a *delegate.EndError.
+// StepError is a launch that has failed. It wraps a *subprocess.EndError.
 type StepError struct {
 	Step  Step
 	Host  string // of the node; "" = none has answered
@@ -87,7 +87,7 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 	defer ours.Close()
 	begun = proc.SinceBoot()
 	var said bytes.Buffer
-	exit, err := c.run(ctx, delegate.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: &said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
+	exit, err := c.run(ctx, subprocess.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: &said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
 	if err == nil && (exit.Code != 0 || exit.Cause != nil) {
 		err = fmt.Errorf("a jp there %w: %s", &ExitError{exit}, plain(said.String(), maxText))
 	}

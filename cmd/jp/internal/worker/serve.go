@@ -176,7 +176,7 @@ func (s *serving) begin(dir string) error {
 	case first.Lease <= 0:
 		return broken("a lease of %v", first.Lease)
 	}
-	host, _ := os.Hostname() // "" is shown as such
+	host, _ := os.Hostname() // in the place of "" the name of the launcher is shown
 	h := hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: first.Nonce, Build: s.Build, Host: host, Lacks: proc.Enforceable().Missing}
 	if first.Protocol == Protocol && first.Wire == wire.Protocol { // else the owner ends it
 		if s.root, s.environ, err = first.Workspace.Lay(dir); err != nil {

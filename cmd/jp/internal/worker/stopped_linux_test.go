@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/convstore"
 )
 
@@ -50,7 +50,7 @@ func TestStopped(t *testing.T) {
 			})
 			j.Stdout = io.MultiWriter(&j.stdout, out)
 			exit, err := p.Run(t.Context(), j.Job)
-			var end *delegate.EndError
+			var end *subprocess.EndError
 			if !errors.As(err, &end) || end.State != convstore.StateLost || exit.Cause != nil || end.Hold != 0 {
 				t.Errorf("Run = %+v, %v", exit, err)
 			}
@@ -59,9 +59,11 @@ func TestStopped(t *testing.T) {
 					_ = syscall.Kill(pid, syscall.SIGCONT)
 				}
 				fds := []unix.PollFd{{Fd: int32(ended), Events: unix.POLLIN}}
-				_, _ = unix.Poll(fds, -1)
+				for _, err := unix.Poll(fds, -1); err == unix.EINTR; {
+					_, err = unix.Poll(fds, -1)
+				}
 			}
-			if err := unix.PidfdSendSignal(ended, 0, nil, 0); err != unix.ESRCH && !zombie(all[tool]) {
+			if err := unix.PidfdSendSignal(ended, 0, nil, 0); err != unix.ESRCH && !over(all[tool]) {
 				t.Errorf("the tool goes on: %v", err)
 			}
 			_ = unix.Close(ended)
@@ -70,8 +72,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// zombie reports whether a process has ended and nobody has collected it.
-func zombie(pid int) bool {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	return strings.Contains(string(b), "\nState:\tZ")
+// over reports whether a process has ended, though nobody may have collected it.
+func over(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err != nil || strings.Contains(string(b), "\nState:\tZ")
 }

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/trust"
 	"jp/convstore"
 	"jp/profiles"
@@ -184,7 +184,7 @@ func pool(t *testing.T, launcher string, change func(*Options)) *Pool {
 
 // job is a job and what comes of it.
 type job struct {
-	delegate.Job
+	subprocess.Job
 	wire           net.Conn // our end
 	stdout, stderr bytes.Buffer
 	host           string
@@ -204,7 +204,7 @@ func newJob(t testing.TB, args ...string) *job {
 	ours.Close()
 	t.Cleanup(func() { conn.Close() })
 	j := &job{wire: conn, started: make(chan int, 1)}
-	j.Job = delegate.Job{
+	j.Job = subprocess.Job{
 		Args: append([]string{"jp", "query"}, args...), Stdout: &j.stdout, Stderr: &j.stderr, Wire: theirs,
 		Away:    func(host string, _ time.Duration) error { j.host = host; return nil },
 		Started: func(host string, pid int) { j.started <- pid },
@@ -363,7 +363,7 @@ func TestLaunchFails(t *testing.T) {
 		for range 2 {
 			j := newJob(t, "echo")
 			exit, err := p.Run(t.Context(), j.Job)
-			var end *delegate.EndError
+			var end *subprocess.EndError
 			host, _ := os.Hostname()
 			if want := strings.ReplaceAll(tt.want, "HOST", host); !errors.As(err, &end) || exit.Code != -1 || end.State != tt.state || !strings.HasPrefix(end.Reason, want) || end.Hold != 0 {
 				t.Errorf("%s: Run = %+v, %v, want %s: %s", tt.launcher, exit, err, tt.state, want)
@@ -413,6 +413,9 @@ func TestProbe(t *testing.T) {
 	f := pool(t, "noisy", nil).Probe(t.Context())
 	if f.Err != nil || f.Host != host || f.Build != "test" || f.Start <= 0 || f.Process <= 0 || f.RoundTrip <= 0 {
 		t.Errorf("Probe = %+v", f)
+	}
+	if f := pool(t, "nameless", nil).Probe(t.Context()); f.Host != "gpu" {
+		t.Errorf("a node without a name is called %q, want the launcher's name", f.Host)
 	}
 	var ended *ExitError
 	f = pool(t, "failing", nil).Probe(t.Context())

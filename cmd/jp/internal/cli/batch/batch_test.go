@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 )
 
@@ -87,14 +88,14 @@ func FuzzRead(f *testing.F) {
 		for _, it := range items {
 			l := query{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Label: it.Label, Schema: it.Schema, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Attach: it.Attach, Reuse: &it.Reuse}
 			for _, o := range it.Overrides {
-				if model, ok := strings.CutPrefix(o, delegate.OverrideModel); ok {
+				if model, ok := strings.CutPrefix(o, rule.OverrideModel); ok {
 					l.Model = model
 				} else {
-					l.Reasoning = strings.TrimPrefix(o, delegate.OverrideReasoning)
+					l.Reasoning = strings.TrimPrefix(o, rule.OverrideReasoning)
 				}
 			}
 			want, err := l.item()
-			if want.Config = it.Config; err != nil || !reflect.DeepEqual(it, want) {
+			if want.Config, want.Mark = it.Config, markOf(it); err != nil || !reflect.DeepEqual(it, want) {
 				t.Fatalf("readAll(%q): an item holds more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {

@@ -31,7 +31,10 @@ func inTool(ctx context.Context, env *run.Env, g *run.Guest, o options) (err err
 			return err
 		}
 	}
-	b := &batch{env: env, o: o, left: -1, parallel: 4}
+	b := &batch{env: env, view: g.Scope.View, o: o, left: -1, parallel: 4}
+	if b.what, err = o.reduction(); err != nil {
+		return err
+	}
 	if o.parallel.Set {
 		b.parallel = min(o.parallel.Value, maxInTool)
 	}
@@ -53,6 +56,9 @@ func inTool(ctx context.Context, env *run.Env, g *run.Guest, o options) (err err
 			return nil, exit.Refusedf("not for a jp inside a tool")
 		},
 	}, b.row)
+	if failed == nil && b.what != nil {
+		failed = b.last(g.In.Reduce(ctx, *b.what, b.inputs, b.parallel, o.reuse))
+	}
 	if failed = b.finish(failed); failed != nil {
 		return failed
 	}

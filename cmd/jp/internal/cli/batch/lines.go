@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles/effort"
@@ -192,6 +193,13 @@ func sumOf(first delegate.Item, shard string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
+// markOf returns a name for all that a line asks. What only bounds or names it is not in it.
+func markOf(it delegate.Item) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %q %q %q %q\n", it.Config, it.Query, it.ID, it.Context, it.Schema, it.Overrides, fmt.Sprint(it.Attach))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
 // maxLine bounds a line, in bytes.
 const maxLine = 16 << 20
 
@@ -277,10 +285,10 @@ func (l *query) item() (it delegate.Item, err error) {
 		it.Reuse = *l.Reuse
 	}
 	if l.Model != "" {
-		it.Overrides = append(it.Overrides, delegate.OverrideModel+l.Model)
+		it.Overrides = append(it.Overrides, rule.OverrideModel+l.Model)
 	}
 	if l.Reasoning != "" {
-		it.Overrides = append(it.Overrides, delegate.OverrideReasoning+l.Reasoning)
+		it.Overrides = append(it.Overrides, rule.OverrideReasoning+l.Reasoning)
 	}
 	switch {
 	case strings.TrimSpace(l.Query) == "":
@@ -356,6 +364,7 @@ func (s *scanner) complete(l query) (it delegate.Item, err error) {
 			return it, s.bad("id: %v", err)
 		}
 	}
+	it.Mark = markOf(it)
 	return it, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -15,22 +16,28 @@ import (
 // progress counts what a batch has done, for the line below its tree. Safe for concurrent use.
 type progress struct {
 	mu           sync.Mutex
-	done, failed int
+	done, failed int   // lines that ran to their end, and those of them that are not ok
 	queued       int   // lines that were not begun, because their model cannot be asked
+	stopped      int   // lines that were cancelled
 	cost         int64 // in nano-dollars
 	unknown      bool  // whether the cost of a line is not known
 }
 
-// add counts the row of a line.
+// add counts the end of a line.
 func (p *progress) add(r delegate.Row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r.Code == delegate.CodeProvider {
+	if r.Code == rule.CodeProvider {
 		p.queued++
 		return
 	}
-	p.done++
-	if r.Status != string(convstore.StateOK) {
+	switch convstore.State(r.Status) {
+	case convstore.StateCancelled:
+		p.stopped++
+	case convstore.StateOK:
+		p.done++
+	default:
+		p.done++
 		p.failed++
 	}
 	if r.CostUSD == nil {
@@ -61,10 +68,13 @@ func (p *progress) line(took time.Duration, all int, between string) string {
 	if p.queued > 0 {
 		parts = append(parts, fmt.Sprintf("%d queued", p.queued))
 	}
+	if p.stopped > 0 {
+		parts = append(parts, fmt.Sprintf("%d cancelled", p.stopped))
+	}
 	if p.cost > 0 || p.unknown {
 		parts = append(parts, wording.Either(p.unknown, "at least ", "")+wording.Dollars(&p.cost))
 	}
-	if more := all - p.done - p.queued; p.done > 0 && more > 0 {
+	if more := all - p.done - p.queued - p.stopped; p.done > 0 && more > 0 {
 		left := time.Duration(float64(took) / float64(p.done) * float64(more))
 		parts = append(parts, term.Elapsed(left)+" left")
 	}

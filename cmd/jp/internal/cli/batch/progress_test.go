@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 )
 
@@ -20,7 +21,8 @@ func TestProgress(t *testing.T) {
 		{delegate.Row{Status: "error", CostUSD: &cost}, 50, "2/50 · 1 failed · $0.0003 · 24s left"},
 		{delegate.Row{Status: "ok", CostUSD: &cost}, -1, "3 done · 1 failed · $0.0006"},
 		{delegate.Row{Status: "ok"}, 4, "4/4 · 1 failed · at least $0.0006"},
-		{delegate.Row{Status: "queued", Code: delegate.CodeProvider}, 5, "4/5 · 1 failed · 1 queued · at least $0.0006"},
+		{delegate.Row{Status: "queued", Code: rule.CodeProvider}, 5, "4/5 · 1 failed · 1 queued · at least $0.0006"},
+		{delegate.Row{Status: "cancelled"}, 6, "4/6 · 1 failed · 1 queued · 1 cancelled · at least $0.0006"},
 	} {
 		p.add(tt.add)
 		if got := p.line(time.Second, tt.all, " · "); got != tt.want {

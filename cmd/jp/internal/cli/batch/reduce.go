@@ -66,7 +66,7 @@ func (b *batch) answer(ctx context.Context, id string, turn, size int) (string, 
 	if err != nil {
 		return "", err
 	}
-	return delegate.AnswerOf(ctx, b.session.Store.View, conv, turn, size)
+	return delegate.AnswerOf(ctx, b.view, conv, turn, size)
 }
 
 // keepEarlier does that for a row of the file of an earlier run, which was ok.
@@ -100,9 +100,8 @@ func (b *batch) unreduced() bool {
 	return b.reduced != "" && b.reduced != convstore.StateOK && b.reduced != convstore.StatePartial
 }
 
-// reduceAll writes the last row: the answer that is made of those of all queries.
-func (b *batch) reduceAll(ctx context.Context, d *delegate.Delegator, call string, purse *delegate.Purse) error {
-	row, err := d.Reduce(ctx, call, *b.what, b.inputs, b.parallel, purse, b.o.reuse)
+// last writes the last row: the answer that was made of those of all queries.
+func (b *batch) last(row delegate.Row, err error) error {
 	b.reduced = convstore.State(row.Status)
 	if row.Reused {
 		b.reused = append(b.reused, *row.ConversationID)

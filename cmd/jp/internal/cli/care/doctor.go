@@ -266,7 +266,7 @@ func (g *Group) writeExamined(e examined) error {
 		return g.Con.Document(e)
 	}
 	return g.Con.Text(func(w *bufio.Writer) error {
-		row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, term.Line(text)) }
+		row := func(name, text string) { g.Con.Field(w, fmt.Sprintf("%-9s  ", name), term.Line(text), 11) }
 		row("system", e.OS)
 		row("files", wording.Either(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))
 		row("network", wording.Either(e.Sandbox.Seccomp, "system call filter", "no system call filter"))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
@@ -66,11 +65,6 @@ func (g *Group) runDoctorLauncher(ctx context.Context, name string) error {
 		return err
 	}
 	d := launched{Launcher: name, Command: l.Line("{run}"), Host: found.Host, Steps: steps(name, l, found)}
-	tools, err := g.toolsElsewhere(ctx, name)
-	if err != nil {
-		return err
-	}
-	d.Steps = append(d.Steps, tools)
 	if err := g.writeLaunched(d); err != nil {
 		return err
 	}
@@ -142,41 +136,12 @@ func cure(name string, l *profiles.Launcher, err *worker.StepError) string {
 	return hand
 }
 
-// toolsElsewhere finds tools of profiles that name the launcher which no other machine can run.
-func (g *Group) toolsElsewhere(ctx context.Context, name string) (step, error) {
-	s := step{Name: "tools", State: "ok", Text: "no profile that names this launcher has tools which run here only"}
-	src, files, err := g.Review.Sources(ctx)
-	if err != nil {
-		return s, err
-	}
-	found, err := profiles.Names(src)
-	if err != nil {
-		return s, err
-	}
-	var bad []string
-	for _, p := range found {
-		r, defs, err := g.Review.Resolve(src, files, run.UnderNone(p.Arg))
-		if p.Shadowed || err != nil || r.Config.Launcher != name { // `jp check` says what is wrong
-			continue
-		}
-		for _, d := range defs {
-			if server, ok := d.MCP(); ok {
-				bad = append(bad, fmt.Sprintf("%s of %s is of the MCP server %s", d.Name, p.Name, server))
-			}
-		}
-	}
-	if len(bad) > 0 {
-		s.State, s.Text, s.Cure = "broken", strings.Join(bad, ", ")+", which runs here only", "take it from the profile"
-	}
-	return s, nil
-}
-
 func (g *Group) writeLaunched(d launched) error {
 	if g.Con.JSON() {
 		return g.Con.Document(d)
 	}
 	return g.Con.Text(func(w *bufio.Writer) error {
-		row := func(name, text string) { fmt.Fprintf(w, "%-10s  %s\n", name, term.Line(text)) }
+		row := func(name, text string) { g.Con.Field(w, fmt.Sprintf("%-10s  ", name), term.Line(text), 12) }
 		row("launcher", strings.Join(d.Command, " "))
 		for _, s := range d.Steps {
 			took := ""

@@ -323,7 +323,7 @@ func namedTable(title, none string, list []named) term.Table {
 }
 
 func (g *Group) writeUsage(w *bufio.Writer, u usageJSON) error {
-	fmt.Fprintln(w, term.Line(strings.TrimSpace(u.ID.String()+"  "+u.Title)))
+	g.Con.Field(w, "", term.Line(strings.TrimSpace(u.ID.String()+"  "+u.Title)), 2)
 	if u.Ledger != u.ID {
 		fmt.Fprintf(w, "below %s\n", u.Ledger)
 	}
@@ -344,22 +344,28 @@ func (g *Group) writeUsage(w *bufio.Writer, u usageJSON) error {
 		}
 	}
 	if u.Life.Total.Unpriced > 0 {
-		fmt.Fprintf(w, "\ncost unknown: %s without a price; [providers.llm.prices] can name it\n", wording.Plural(u.Life.Total.Unpriced, "call"))
+		g.remark(w, "cost unknown: "+wording.Plural(u.Life.Total.Unpriced, "call")+" without a price; [providers.llm.prices] can name it")
 	}
-	writeLost(w, u.Life.Total)
+	g.writeLost(w, u.Life.Total)
 	if u.Removed > 0 {
-		fmt.Fprintf(w, "\n%s of removed conversations: counted from their records, without calls and time\n", wording.Plural(u.Removed, "run"))
+		g.remark(w, wording.Plural(u.Removed, "run")+" of removed conversations: counted from their records, without calls and time")
 	}
 	return nil
 }
 
+// remark writes a line below the tables.
+func (g *Group) remark(w *bufio.Writer, text string) {
+	fmt.Fprintln(w)
+	g.Con.Field(w, "", text, 0)
+}
+
 // writeLost writes which calls are estimates, and which cost nothing.
-func writeLost(w *bufio.Writer, t tally) {
+func (g *Group) writeLost(w *bufio.Writer, t tally) {
 	if t.Replayed > 0 {
-		fmt.Fprintf(w, "\n%s of replays: they cost nothing\n", wording.Plural(t.Replayed, "call"))
+		g.remark(w, wording.Plural(t.Replayed, "call")+" of replays: they cost nothing")
 	}
 	if t.Lost > 0 {
-		fmt.Fprintf(w, "\n%s of processes that died: counted with the most that they may have used\n", wording.Plural(t.Lost, "call"))
+		g.remark(w, wording.Plural(t.Lost, "call")+" of processes that died: counted with the most that they may have used")
 	}
 }
 
@@ -432,7 +438,7 @@ func runUsageAll(ctx context.Context, g *Group, o usageOptions) error {
 				return err
 			}
 		}
-		writeLost(w, u.Total)
+		g.writeLost(w, u.Total)
 		return nil
 	})
 }

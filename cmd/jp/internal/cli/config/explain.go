@@ -101,6 +101,15 @@ func (g *Group) writeSettings(list []profiles.Setting) error {
 		}
 		rows[i] = []string{s.Key, s.Kind, def, s.Doc + wording.Either(s.Machine, " (only your own config.toml, the environment and flags)", "")}
 	}
+	if width := g.Con.IO.Width; g.Con.Pretty() && width > 0 && width < 60 { // too narrow for columns
+		return g.Con.Text(func(w *bufio.Writer) error {
+			for _, r := range rows {
+				fmt.Fprintln(w, r[0])
+				g.Con.Field(w, "    ", r[3], 4)
+			}
+			return nil
+		})
+	}
 	return g.Con.Table([]term.Column{{Title: "key"}, {Title: "values", Drop: 1}, {Title: "default", Drop: 2}, {Title: "meaning", Flex: true}}, rows)
 }
 

@@ -61,8 +61,8 @@ func runModelList(ctx context.Context, g *Group, args []string) error {
 		}
 		rows[i] = []string{s.ID, s.Status, countText(s.Window), countText(s.MaxOutput), in, out, strings.Join(s.Aliases, " ")}
 	}
-	if err := g.Con.Table([]term.Column{{Title: "model", Flex: true}, {Title: "status"}, {Title: "window", Right: true}, {Title: "output", Right: true, Drop: 2},
-		{Title: "$ in", Right: true}, {Title: "$ out", Right: true}, {Title: "aliases", Drop: 1}}, rows); err != nil {
+	if err := g.Con.Table([]term.Column{{Title: "model"}, {Title: "status", Drop: 1}, {Title: "window", Right: true, Drop: 4}, {Title: "output", Right: true, Drop: 5},
+		{Title: "$ in", Right: true, Drop: 3}, {Title: "$ out", Right: true, Drop: 2}, {Title: "aliases", Drop: 6}}, rows); err != nil {
 		return err
 	}
 	if g.Con.Pretty() {
@@ -85,6 +85,6 @@ func (c *modelCatalog) noModels(provider string) error {
 		}
 		return f.WithHint("there are %s, and what [providers.llm.<name>] adds", strings.Join(names, ", "))
 	}
-	return exit.NotFoundf("provider %s: jp knows none of its models", provider).
+	return exit.NotFoundf("provider %s: none of its models is known", provider).
 		WithHint("you can use any of its models: --model %s/<the provider's own id>; a server on this machine is listed only while it runs", provider)
 }

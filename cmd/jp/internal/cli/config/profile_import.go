@@ -188,7 +188,7 @@ func (g *Group) writeImported(list []imported, check bool) error {
 		return g.Con.Document(list)
 	}
 	if g.Con.Pretty() && !check {
-		defer g.Con.Note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
+		defer g.Con.Note("delegation.profiles says which an agent may start; try one: jp query --new --cfg %s \"...\"", list[0].Profile)
 	}
 	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, im := range list {

@@ -78,35 +78,39 @@ func runProfileShow(ctx context.Context, g *Group, name string) error {
 }
 
 func (g *Group) writeProfile(w *bufio.Writer, s profileShown) error {
-	fmt.Fprintf(w, "profile  %s (%s)\nfile     %s\nsha256   %s\nmodel    %s\n",
-		unseen.Spell(s.Name), s.Source, unseen.Spell(s.Arg), s.SHA256, wording.Either(s.Model == "", "none", unseen.Spell(s.Model)))
+	row := func(name, text string) { g.Con.Field(w, fmt.Sprintf("%-7s  ", name), text, 9) }
+	row("profile", fmt.Sprintf("%s (%s)", unseen.Spell(s.Name), s.Source))
+	row("file", unseen.Spell(s.Arg))
+	row("sha256", s.SHA256)
+	row("model", wording.Either(s.Model == "", "none", unseen.Spell(s.Model)))
 	fmt.Fprintf(w, "\ntools:\n")
 	if len(s.Tools) == 0 {
 		fmt.Fprintf(w, "  none\n")
 	}
 	for _, t := range s.Tools {
-		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, unseen.Spell(g.WS.Relative(t.Origin)))
+		more := func(format string, args ...any) { g.Con.Field(w, "    ", fmt.Sprintf(format, args...), 6) }
+		g.Con.Field(w, "  "+t.Name+"  ", fmt.Sprintf("%s, run %s, set at %s", t.Source, t.Run, unseen.Spell(g.WS.Relative(t.Origin))), 4)
 		if t.Run == string(tools.RunAsk) {
-			fmt.Fprintf(w, "    if nobody can be asked: %s\n", t.Detached)
+			more("if nobody can be asked: %s", t.Detached)
 		}
 		for _, rule := range t.Access {
-			fmt.Fprintf(w, "    access %s\n", unseen.Spell(rule))
+			more("access %s", unseen.Spell(rule))
 		}
 		if t.Sandbox == "" {
 			continue
 		}
 		if t.Sandbox == string(tools.SandboxOff) {
-			fmt.Fprintf(w, "    %s\n", servers.Unconfined)
+			more("%s", servers.Unconfined)
 		}
 		if t.Command != "" {
-			fmt.Fprintf(w, "    runs %s\n", unseen.Spell(t.Command))
+			more("runs %s", unseen.Spell(t.Command))
 		}
 		if len(t.JP) > 0 {
-			fmt.Fprintf(w, "    runs jp %s, for the conversation that calls it\n", strings.Join(t.JP, " "))
+			more("runs jp %s, for the conversation that calls it", strings.Join(t.JP, " "))
 		}
-		fmt.Fprintf(w, "    network %s, sandbox %s, timeout %s, variables %s\n", t.Network, t.Sandbox, t.Timeout, cmp.Or(strings.Join(t.Env, " "), "none"))
+		more("network %s, sandbox %s, timeout %s, variables %s", t.Network, t.Sandbox, t.Timeout, cmp.Or(strings.Join(t.Env, " "), "none"))
 		if t.Defined != "" {
-			fmt.Fprintf(w, "    defined in %s\n", unseen.Spell(t.Defined))
+			more("defined in %s", unseen.Spell(t.Defined))
 		}
 	}
 	if len(s.Profiles) > 0 {

@@ -70,6 +70,10 @@ func runShow(ctx context.Context, g *Group, o configOptions) error {
 	})
 }
 
+// valueMin is the least that is seen of a value on a screen; else where it is set goes below it, and it
+// below its key.
+const valueMin = 12
+
 // writeValue writes one setting: key = value, origin. Values are written as JSON, so that each is
 // on one line.
 func (g *Group) writeValue(w *bufio.Writer, v profiles.Value) {
@@ -83,10 +87,18 @@ func (g *Group) writeValue(w *bufio.Writer, v profiles.Value) {
 	if !v.Default {
 		origin = g.WS.Relative(v.Origin.String())
 	}
-	line := unseen.Spell(fmt.Sprintf("%s = %s", v.Key, text))
+	line := unseen.Spell(v.Key + " = " + text)
 	comment := "  # " + unseen.Spell(origin)
 	if g.Con.Pretty() && g.Con.IO.Width > 0 {
-		line = term.Cut(line, max(g.Con.IO.Width-term.Width(comment), 20), g.Con.IO.UTF8)
+		width, room, key := g.Con.IO.Width, g.Con.IO.Width-term.Width(comment), unseen.Spell(v.Key)+" = "
+		switch least := min(term.Width(line), term.Width(key)+valueMin); {
+		case least <= room:
+			line = term.Cut(line, room, g.Con.IO.UTF8)
+		case least <= width:
+			line, comment = term.Cut(line, width, g.Con.IO.UTF8), "\n"+comment
+		default:
+			line, comment = strings.TrimSuffix(key, " ")+"\n  "+term.Cut(unseen.Spell(text), max(width-2, valueMin), g.Con.IO.UTF8), "\n"+comment
+		}
 	}
 	fmt.Fprintln(w, line+comment)
 }

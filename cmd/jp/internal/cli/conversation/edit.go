@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -130,8 +130,8 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 			return exit.Usagef("--no-label: %q", name).WithHint("--no-label takes the name of a label that --label does not set")
 		}
 	}
-	if _, given := labels[delegate.LabelSpecialization]; given || slices.Contains(o.noLabels, delegate.LabelSpecialization) {
-		return exit.Usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization continues", wording.Either(given, "", "no-"), delegate.LabelSpecialization)
+	if _, given := labels[rule.LabelSpecialization]; given || slices.Contains(o.noLabels, rule.LabelSpecialization) {
+		return exit.Usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization continues", wording.Either(given, "", "no-"), rule.LabelSpecialization)
 	}
 	st, ids, err := g.openStore(ctx, words)
 	if err != nil {

@@ -125,7 +125,7 @@ func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convst
 	case c.Children > 0 && o.promote:
 		text += fmt.Sprintf(", keeping its %s", wording.Either(c.Children == 1, "child", fmt.Sprintf("%d children", c.Children)))
 	}
-	yes, err := console.Confirm(ctx, tty, "", "jp: "+term.Line(text)+"?")
+	yes, err := console.Confirm(ctx, tty, "", "jp: "+term.Line(text)+"?", nil)
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func accountOf(a convstore.Account, delegated bool) account {
 func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) error {
 	row := func(key, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%-10s %s\n", key, term.Line(value))
+			g.Con.Field(w, fmt.Sprintf("%-10s ", key), term.Line(value), 11)
 		}
 	}
 	local := func(t time.Time) string {
@@ -240,7 +240,7 @@ func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) e
 		row("delegated", fmt.Sprintf("%s, %d open; %s, %s", wording.Plural(s.Ledger.Calls, "run"), s.Ledger.Open, console.UsageText(s.Ledger.Usage),
 			wording.Either(s.Ledger.CostUSD == nil, "cost unknown", wording.Dollars((*int64)(s.Ledger.CostUSD)))))
 		t := term.Table{Columns: []term.Column{
-			{Title: "turn", Right: true}, {Title: "child"}, {Title: "state"}, {Title: "profile", Drop: 1}, {Title: "tokens", Right: true}, {Title: "reason", Flex: true},
+			{Title: "turn", Right: true, Drop: 1}, {Title: "child"}, {Title: "state"}, {Title: "profile", Drop: 3}, {Title: "tokens", Right: true, Drop: 2}, {Title: "reason", Flex: true},
 		}}
 		for _, d := range s.Delegations {
 			t.Rows = append(t.Rows, []string{strconv.Itoa(d.Turn), d.Child.String(), d.State, d.Profile,
@@ -254,7 +254,11 @@ func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) e
 	if len(s.ChildList) > 0 {
 		fmt.Fprintf(w, "\nchildren:\n")
 		for _, child := range s.ChildList {
-			fmt.Fprintf(w, "  %s\n", treeText(child))
+			line := "  " + treeText(child)
+			if g.Con.Pretty() && g.Con.IO.Width > 0 {
+				line = term.Cut(line, g.Con.IO.Width, g.Con.IO.UTF8)
+			}
+			fmt.Fprintln(w, line)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func (g *Group) askApproval(ctx context.Context, name, text, question string) er
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	yes, err := console.Confirm(ctx, tty, laidOut(text, tty.Width()), question)
+	yes, err := console.Confirm(ctx, tty, laidOut(text, tty.Width()), question, nil)
 	if err == nil && !yes {
 		err = refusal
 	}

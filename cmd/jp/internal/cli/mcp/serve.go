@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/stream"
@@ -34,6 +36,7 @@ import (
 type serveOptions struct {
 	rootID command.Maybe[string]
 	title  command.Maybe[string]
+	wait   command.Maybe[time.Duration]
 }
 
 func newServe(g *Group) *cli.Command {
@@ -49,6 +52,7 @@ func newServe(g *Group) *cli.Command {
 		Flags: []*command.Option{
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
 			command.String(&o.title, "title", "TEXT", "title of the new conversation"),
+			run.WaitFlag(&o.wait),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{"jp mcp serve", "jp mcp serve --root-id jp-c17543982411"},
@@ -66,6 +70,7 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 	if o.rootID.Set && o.title.Set {
 		return command.ErrMixed("--root-id", "--title")
 	}
+	g.Env.WaitFor(o.wait.Value)
 	g.Env.Con.Globals.NonInteractive = true // the client has stdin and stdout
 	return g.Env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
 		serving := &service{env: g.Env, session: s, telling: map[string]func(string){}}
@@ -108,7 +113,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		return exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	names := []string{"jp_query", "jp_batch_query"}
-	caller := delegate.Caller{Tools: names, Limits: s.env.LimitsOf(cfg)}
+	caller := rule.Caller{Tools: names, Limits: s.env.LimitsOf(cfg)}
 	var scope convstore.Scope
 	if o.rootID.Set {
 		root, err := s.env.WS.Target(ctx, o.rootID.Value)
@@ -149,7 +154,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 
 // armed returns the tools of the service: those of the caller that delegate, and those that read
 // conversations.
-func armed(caller delegate.Caller, funcs delegate.Funcs) (tools.Set, error) {
+func armed(caller rule.Caller, funcs delegate.Funcs) (tools.Set, error) {
 	var set []tools.Tool
 	for _, name := range []string{"jp_query", "jp_batch_query", "jp_conversation_list", "jp_conversation_print", "jp_conversation_grep"} {
 		def, ok := tools.Embedded(name)

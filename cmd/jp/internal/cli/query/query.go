@@ -18,9 +18,9 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/term"
@@ -44,32 +44,22 @@ func New(g *Group) *cli.Command {
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",
-		About: "Asks the conversation that --id names. Without --id it asks this terminal's active " +
-			"conversation, or a new one if there is none or conversation.default is new. Text " +
-			"from a pipe is appended to the " +
-			"words. Without words, that text is the query. Without words and without a pipe, jp " +
-			"query resumes a turn that was cut off.\n\n" +
-			"A word @FILE before -- attaches that file. If it is the only word, the query is read " +
-			"from the file. @@ is a literal @.\n\n" +
-			"--attachment takes a file, a folder (its text files that .gitignore does not " +
-			"exclude), a text page over https, cmd:LINE (the output of the shell command LINE), or " +
-			"turns of another conversation. jp reads each attachment once and keeps it in the " +
-			"conversation. Write ./ in front of a file name that looks like one of the others.\n\n" +
-			"--edit starts $JP_EDITOR, else editor.cmd of the user's config, $VISUAL or $EDITOR. " +
-			"On a terminal the editor also starts when there is nothing to ask and nothing to " +
-			"resume. An empty request cancels (status 1). So does an editor that fails or saves " +
-			"nothing. jp keeps the request as a draft until it is answered. The next --edit in " +
-			"this workspace offers the draft again.\n\n" +
-			"--reuse gives the answer of an earlier run and asks no model, if that run was asked the same " +
-			"(words, attachments, schema) of the same agent (prompt, tools, model, parameters) and ended " +
-			"ok. With --id it looks in that conversation only. It does not look at what the agent would " +
-			"find now, in files for example.\n\n" +
-			"--no-persist stores nothing. A conversation that is continued is read and not " +
-			"changed. Sub-agents are refused.\n\n" +
-			"stdout holds the answer and nothing else. Progress, warnings and errors are on " +
-			"stderr. The first Ctrl-C stops the run and keeps what was said. The second kills it, " +
-			"which takes three seconds at most. `jp query --id ID` resumes it.\n\n" +
-			"Flags of other agent programs work where they mean the same: see docs/headless.md.",
+		About: "Asks the conversation that --id names, else this terminal's active one, or a new one if there " +
+			"is none or conversation.default is new. stdout has the answer and nothing else. docs/query.md " +
+			"says more; docs/headless.md has the flags of other agent programs that work here.",
+		Terms: []command.Terms{
+			{Heading: "what is asked", Of: []command.Term{
+				{Word: "WORDS", Means: "joined with spaces; text from a pipe follows them, or is the query"},
+				{Word: "@FILE", Means: "attaches the file; as the only word, it has the query; @@ is an @"},
+				{Word: "nothing", Means: "resumes a turn that was cut off; else a terminal opens the editor"},
+			}},
+			{Heading: "what it does besides", Of: []command.Term{
+				{Word: "Ctrl-C", Means: "stops the run and keeps what was said; the second kills it"},
+				{Word: "--edit", Means: "starts $JP_EDITOR, else editor.cmd of the config, $VISUAL or $EDITOR; a request is kept as a draft until it is answered"},
+				{Word: "--reuse", Means: "an earlier answer to the same question by the same agent is given again and costs nothing"},
+				{Word: "--no-persist", Means: "stores nothing and changes no conversation; sub-agents are refused"},
+			}},
+		},
 		Flags: o.flags(),
 		Max:   -1,
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Deadline, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
@@ -293,7 +283,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		req.Asker = clientAsker{client: o.client}
 	}
 	r, err := g.Env.Open(ctx, host, req)
-	if known := (*delegate.Known)(nil); errors.As(err, &known) {
+	if known := (*rule.Known)(nil); errors.As(err, &known) {
 		return g.reused(ctx, known.Answer)
 	}
 	if err != nil {

@@ -230,10 +230,10 @@ func (r *run) state() string {
 	return text
 }
 
-// table lays runs out for people. A narrow terminal keeps what a run is about.
+// table lays runs out for people. A narrow terminal keeps what a run is about, and its state.
 func table(runs []*run, utf8 bool) *term.Table {
 	t := &term.Table{Columns: []term.Column{
-		{Title: "id"}, {Title: "title", Flex: true}, {Title: "state", Flex: true, Drop: 1}, {Title: "time", Right: true},
+		{Title: "id"}, {Title: "title", Flex: true}, {Title: "state", Flex: true}, {Title: "time", Right: true, Drop: 1},
 		{Title: "tokens", Right: true, Drop: 3}, {Title: "cost", Right: true, Drop: 2}, {Title: "profile", Drop: 4}, {Title: "model", Drop: 5},
 	}}
 	far := slices.ContainsFunc(runs, func(r *run) bool { return r.Host != "" })

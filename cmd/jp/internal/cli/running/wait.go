@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/convstore"
 )
 
@@ -58,7 +58,7 @@ func runWait(ctx context.Context, g *Group, timeout command.Maybe[time.Duration]
 			return errors.Join(g.writeEnded(list), err)
 		}
 		list = append(list, ended{c.ID, c.Status, c.Reason})
-		switch s := delegate.ExitOf(convstore.State(c.Status)); {
+		switch s := subprocess.ExitOf(convstore.State(c.Status)); {
 		case s == exit.OK || s == status:
 		case status == exit.OK:
 			status = s

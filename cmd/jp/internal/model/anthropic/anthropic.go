@@ -97,7 +97,7 @@ func (r *reply) take(named model.Event, request model.Request) error {
 			r.hidden(len(named.Data))
 		}
 		return nil
-	case named.Name == "", named.Name == "ping":
+	case named.Name == "", named.Name == "ping", named.Unended:
 		return nil
 	case named.Name == "error":
 		return r.config.StreamError(named.Data)

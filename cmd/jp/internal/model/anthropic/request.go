@@ -140,13 +140,7 @@ func (p provider) reason(out *request, r model.Request) {
 // thinking, without which the API does not let the model think in the rest of it: one that was
 // asked for no thinking, or was cut off, has none.
 func (p provider) begunThinking(r model.Request) bool {
-	turn := 0
-	for i, m := range r.Messages {
-		if m.Role == model.User {
-			turn = i
-		}
-	}
-	for _, m := range r.Messages[turn:] {
+	for _, m := range r.Messages[r.LastUser():] {
 		if m.Role != model.Assistant {
 			continue
 		}

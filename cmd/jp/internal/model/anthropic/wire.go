@@ -66,7 +66,7 @@ type block struct {
 	IsError      bool            `json:"is_error,omitempty"`
 	Source       *source         `json:"source,omitempty"`
 	Signature    string          `json:"signature,omitempty"`
-	Thinking     *string         `json:"thinking,omitempty"` // may be empty
+	Thinking     *string         `json:"thinking,omitempty"` // "" is a value
 	Data         string          `json:"data,omitempty"`     // of redacted thinking
 	CacheControl *typed          `json:"cache_control,omitempty"`
 	Content      []*block        `json:"content,omitempty"` // of the result of a tool

@@ -76,6 +76,9 @@ type memory struct {
 func (r *reply) whole() bool { return r.over }
 
 func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) {
+	if e.Unended {
+		return true, nil
+	}
 	var c chunk
 	err := e.Read(&c)
 	if e.Whole { // what cannot be read says nothing

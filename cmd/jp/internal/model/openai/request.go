@@ -50,12 +50,7 @@ func (p provider) request(r model.Request) (chatRequest, error) {
 	if system := system(r); system != "" {
 		out.Messages = append(out.Messages, chatMessage{Role: "system", Content: system})
 	}
-	lastUser := 0
-	for i, m := range r.Messages {
-		if m.Role == model.User {
-			lastUser = i
-		}
-	}
+	lastUser := r.LastUser()
 	for i, m := range r.Messages {
 		out.Messages = append(out.Messages, p.message(m, i > lastUser)...)
 	}

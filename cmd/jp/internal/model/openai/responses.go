@@ -3,6 +3,7 @@ package openai
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
@@ -69,6 +70,10 @@ type response struct {
 // queued is something that waits for the end of the reply: reasoning, or the next call.
 type queued struct{ reasoning *model.Reasoning }
 
+// lastEvents end a reply. One that is whole JSON counts also without the blank line behind it: the
+// reply is complete then, and to ask again would cost it twice.
+var lastEvents = [...]string{"response.completed", "response.incomplete", "response.failed"}
+
 func (r *response) whole() bool { return r.end != "" }
 
 func (r *response) event(named model.Event, name func(id, model string)) (bool, error) {
@@ -80,7 +85,11 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 		}
 		return true, nil
 	}
-	if err := named.Read(&e); err != nil {
+	err := named.Read(&e)
+	if named.Unended && (err != nil || !slices.Contains(lastEvents[:], e.Type.Text)) {
+		return true, nil
+	}
+	if err != nil {
 		return true, err
 	}
 	if err := reported(r.config, named, e.Error); err != nil {
@@ -109,7 +118,7 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 			return r.fails(r.config.Bad(model.KindStream, "an item of the reply makes no sense")), nil
 		}
 		return r.item(e.OutputIndex.N, i, len(e.Item)), nil
-	case "response.completed", "response.incomplete", "response.failed":
+	case lastEvents[0], lastEvents[1], lastEvents[2]:
 		r.ends(e)
 	case "error":
 		return r.fails(r.config.StreamError(named.Data)), nil

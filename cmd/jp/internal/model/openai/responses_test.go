@@ -101,6 +101,30 @@ func TestResponsesEvents(t *testing.T) {
 	}
 }
 
+// TestResponsesUnended: the last event counts where its connection ended before the blank line behind
+// it, if it is whole.
+func TestResponsesUnended(t *testing.T) {
+	const usage = `usage {"input_tokens":4,"output_tokens":5,"cache_read_tokens":3,"cache_write_tokens":2}` + "\n"
+	begun := named(spoken)
+	for body, want := range map[string]string{
+		strings.TrimSuffix(named(spoken, completed), "\n"):    "text a\n" + usage + "stop end\n",
+		strings.TrimSuffix(named(spoken, completed), "\n\n"):  "text a\n" + usage + "stop end\n",
+		begun + "data: " + full:                               "text a\nstop max_tokens\n",
+		begun + "data: " + strings.TrimSuffix(completed, "}"): "text a\nopenai: stream: the reply broke off",
+		strings.TrimSuffix(named(spoken, message), "\n"):      "text a\nopenai: stream: the reply broke off",
+		strings.TrimSuffix(named(message), "\n"):              "openai: stream: the reply broke off",
+	} {
+		s, _ := respond(t, "http://127.0.0.1:1/v1/", body)
+		got, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
+		if err != nil {
+			got += err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", body, got, want)
+		}
+	}
+}
+
 // TestResponsesMemory: reasoning goes back as it came, before what followed it, to its provider
 // only, and not without that.
 func TestResponsesMemory(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 type Recorded struct {
 	Version string                   `toml:"jp"`      // of the program
 	Stopped string                   `toml:"stopped"` // why the run was stopped before its end; "" = it was not
-	Models  map[string]RecordedModel `toml:"models"`  // that were asked, by full id
+	Models  map[string]RecordedModel `toml:"models"`  // models that were asked, by full id
 }
 
 // RecordedModel is what a recording holds about a model.

@@ -46,7 +46,7 @@ func Serve(kind string) {
 	case "mute": // reads and never answers
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		}
-	case "deaf": // does not even read
+	case "deaf": // it does not even read
 		for { // as a program that is stuck
 			time.Sleep(time.Hour)
 		}

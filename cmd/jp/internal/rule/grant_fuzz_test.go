@@ -1,16 +1,13 @@
-package delegate
+package rule
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math/big"
 	"reflect"
 	"testing"
 
 	"jp/convstore"
-	"jp/tools"
 )
 
 // draws reads numbers from the bytes of a fuzzer; 0 when there are none left.
@@ -106,7 +103,7 @@ func FuzzGrants(f *testing.F) {
 		for i, v := range vs {
 			a := asks[i]
 			if v.Err != nil {
-				if !refused(v.Err) || !reflect.DeepEqual(v.Child, convstore.Child{}) {
+				if !Refused(v.Err) || !reflect.DeepEqual(v.Child, convstore.Child{}) {
 					t.Errorf("ask %d: %v with %+v", i, v.Err, v.Child)
 				}
 				continue
@@ -186,72 +183,4 @@ func shown(vs []Verdict) []string {
 		}
 	}
 	return out
-}
-
-// FuzzRefusedLeavesNothing: arguments of any kind, for a caller that may delegate nothing, make an
-// error result, and no conversation, delegation or count in the store.
-func FuzzRefusedLeavesNothing(f *testing.F) {
-	names := []string{toolQuery, toolBatch, toolLLMQuery, toolReview}
-	f.Add(uint8(0), `{"config":"agent/researcher","query":"x"}`)
-	f.Add(uint8(1), `{"queries":[{"config":"agent/researcher","query":"x"},{"config":"agent/researcher","query":"y"}],"total_budget":9}`)
-	f.Add(uint8(2), `{"query":"x"}`)
-	f.Add(uint8(3), `{"query":"x","session_id":"s"}`)
-	ctx := context.Background()
-	st, err := convstore.Open(f.TempDir()+"/store", convstore.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	conv, err := st.Create(ctx, convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	log, err := st.Lock(ctx, conv.ID)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = log.Close() })
-	set, n := specialSet(f, names...), 0
-	f.Fuzz(func(t *testing.T, tool uint8, arguments string) {
-		if !json.Valid([]byte(arguments)) { // never gets as far as a delegation
-			return
-		}
-		d, err := New(Options{
-			Scope:  log.Below(),
-			Limits: Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5, Share: 1, Profiles: []string{"agent/researcher"}},
-			Resolve: func(context.Context, string, []string) (Profile, error) {
-				p := researcher(9, "fs_read_file")
-				p.Config.JSON = []byte("{}")
-				return p, nil
-			},
-			Special: func(_ context.Context, tool string) (Special, error) {
-				p := researcher(9, "fs_read_file")
-				p.Name, p.Config.JSON = tool, []byte("{}")
-				return Special{Profile: p, Session: "s"}, nil
-			},
-		}, func(Funcs) (tools.Set, error) { return set, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-		call := tools.Call{ID: fmt.Sprint("c", n), Name: names[int(tool)%len(names)], Arguments: []byte(arguments)}
-		d.Admit(ctx, []tools.Call{call})
-		run := d.query
-		if call.Name == toolBatch {
-			run = d.batch
-		}
-		r, err := run(ctx, call)
-		if err != nil || call.Name != toolBatch && !r.IsError {
-			t.Errorf("%s(%s): %+v, %v, want an error result", call.Name, arguments, r, err)
-		}
-		d.Release(ctx)
-		if below, err := log.Below().List(ctx, convstore.Filter{Hidden: true}); err != nil || len(below) > 0 {
-			t.Errorf("%s(%s): %d conversations are left, %v", call.Name, arguments, len(below), err)
-		}
-		if all, err := st.List(ctx, convstore.Filter{Hidden: true}); err != nil || len(all) != 1 {
-			t.Errorf("%s(%s): %d conversations in the store, %v", call.Name, arguments, len(all), err)
-		}
-		if d.Calls() != 0 {
-			t.Errorf("%s(%s): %d calls are counted", call.Name, arguments, d.Calls())
-		}
-	})
 }

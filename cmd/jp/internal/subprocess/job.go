@@ -1,4 +1,14 @@
-package delegate
+// Package subprocess runs the process of one sub-agent and says how it ended.
+//
+// A Job is this program with its arguments, its wire and its run lock. A Runner runs it: Here on this
+// machine, a worker.Pool on another one. Verdict decides the one terminal state of a sub-agent from
+// its wait status, from what the store has of its turn and from its last line. Messages keeps what it
+// wrote on stderr.
+//
+// What the process says is not believed where the store or the wait status says worse. A Runner must
+// not return before the process has ended with everything below it, or else say in an EndError for how
+// long it may still run.
+package subprocess
 
 import (
 	"bytes"
@@ -45,20 +55,26 @@ type EndError struct {
 
 func (e *EndError) Error() string { return e.Reason }
 
-// here is the Runner of this machine.
-type here struct {
-	host *proc.Host
-	dir  string
+// Here is the Runner of this machine.
+type Here struct {
+	Host *proc.Host
+	Dir  string // working directory
 }
 
-func (h here) Run(ctx context.Context, job Job) (proc.Exit, error) {
-	return h.host.Run(ctx, proc.Spec{
-		Path: proc.Self(), Args: job.Args, Dir: h.dir, Env: job.Environ,
+// Run implements Runner.
+func (h Here) Run(ctx context.Context, job Job) (proc.Exit, error) {
+	return h.Host.Run(ctx, proc.Spec{
+		Path: proc.Self(), Args: job.Args, Dir: h.Dir, Env: job.Environ,
 		Stdin: bytes.NewReader(job.Stdin), Stdout: job.Stdout, Stderr: job.Stderr,
-		Lock: job.Lock, Wire: job.Wire, Kind: proc.Agent, Grace: grace,
+		Lock: job.Lock, Wire: job.Wire, Kind: proc.Agent, Grace: Grace,
 		Started: func(pid int) {
 			job.Wire.Close() // or the end of the child's side would not show
 			job.Started("", pid)
 		},
 	})
 }
+
+// Grace is how long a child may take to stop when it is asked to: as long as a tool, once for its
+// own tools and once for itself. Its sub-agents are processes of this one, which are asked to stop
+// at the same time.
+const Grace = 4 * time.Second

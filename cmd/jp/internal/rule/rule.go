@@ -1,13 +1,22 @@
-package delegate
+// Package rule decides what a sub-agent may do.
+//
+// Decide is the one rule: whether a caller, as the store knows it, may run the children that it asks
+// for, and with which tools, depth, time, tokens and money. It is pure, so that it can run inside the
+// transaction that carries out what it allows. A Refusal is its no, with the same bytes for the same
+// state. A Ceiling says which tools a conversation may hold, which a run applies to itself. An Asked
+// and what the rule has granted make the digest under which an answer is found again.
+//
+// The package starts no process, asks no model, opens no file, and reads only what the store shows it
+// of the caller, a convstore.Standing. Who delegates resolves profiles and fills in a Caller: both must
+// come from config that the caller cannot write.
+package rule
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"jp/cmd/jp/internal/attach"
 	"jp/convstore"
 	"jp/profiles/role"
 	"jp/tools"
@@ -42,109 +51,13 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("refused (%s): %s", r.Code, r.Text) }
 
-func refuse(c Code, format string, args ...any) *Refusal {
+func Refuse(c Code, format string, args ...any) *Refusal {
 	return &Refusal{Code: c, Text: fmt.Sprintf(format, args...)}
 }
 
 func (r *Refusal) withHint(hint string) *Refusal {
 	r.Hint = hint
 	return r
-}
-
-// Limits are the caller's delegation limits, from its stored config.
-type Limits struct {
-	MaxDepth    int // levels below this caller; a child without the key has 0
-	MaxPerTurn  int // delegations in one turn of the caller
-	MaxChildren int // conversations made in a session, where the store has no limit of the root
-	// sub-agents of the tree that work at the same time, where the store has no limit of the root
-	MaxParallel int
-	Share       float64 // part of what is left that one reply may hand down, 0 to 1
-	Timeout     time.Duration
-	Expire      time.Duration // how long after its last run a sub-conversation expires; 0 = never
-	Profiles    []string      // profiles of the enum
-	// whether a person says what runs, line by line: the lists of profiles and models and the time of
-	// the config do not bound that
-	Free bool
-}
-
-// allows reports whether the caller may delegate to a profile.
-func (l Limits) allows(profile string) bool {
-	return l.Free || slices.Contains(l.Profiles, profile)
-}
-
-// timeout returns how long a sub-agent may run for which so much time is asked; 0 = as the config
-// says.
-func (l Limits) timeout(asked time.Duration) time.Duration {
-	if asked > 0 && (l.Free || l.Timeout == 0 || asked < l.Timeout) {
-		return asked
-	}
-	return l.Timeout
-}
-
-// Ask is one delegation that is asked for.
-type Ask struct {
-	Call    string // tool call id: (caller, Call) identifies the delegation
-	Tool    string // tool that was called
-	ID      convstore.ID
-	Title   string
-	Profile Profile
-
-	Model    string           // override of the child's model; "" = none
-	Want     convstore.Budget // most that it shall be granted; nil = as much as the rule grants
-	Default  bool             // whether the cost in Want is a part of a limit that nobody set
-	Batch    *Batch           // batch that it is an item of; nil = a call by itself
-	Deadline time.Time        // deadline of the caller; zero = none
-	Timeout  time.Duration    // longest time that it shall run; 0 = as the caller's config says
-	// least number of calls that share what is free, for those that come later
-	Among int
-
-	Asked  Asked           // what it is asked
-	Expire time.Duration   // how long after its last run a new one expires; 0 = as Limits say
-	Refs   attach.Refs     // what it attaches, before that is read
-	Reuse  *convstore.View // view in which its answer may be, from before; nil = it is asked anew
-
-	// whether a person continues the sub-conversation ID, whatever its caller may start by itself
-	Person bool
-	Fixed  bool   // whether the tool has one profile, which a person fixed; its children are leaves
-	Sticky string // label of the caller's one child that does this; "" = a new child for each call
-}
-
-// Batch is a call of several items, which share one grant: each gets the same part of it.
-type Batch struct {
-	Want convstore.Budget // most that all items together shall be granted
-}
-
-// Profile is a resolved agent profile, as far as the rule needs it.
-type Profile struct {
-	Name     string // name in the enum
-	Arg      string // value of --cfg for the child: an absolute path or builtin:name
-	Hash     string
-	Model    string
-	Others   []string         // models that may answer in its place
-	Config   convstore.Config // resolved
-	Tools    []Tool           // tools that Config enables
-	Meaning  string           // see MeaningOf
-	Room     int64            // tokens that a first request of its agent can have beside its prompt; 0 = not known
-	MaxDepth int
-	Caps     convstore.Budget // its own token_budget and max_cost_per_session
-	Life     convstore.Budget // its own max_life_tokens and max_life_cost
-}
-
-// Tool is a tool that may be granted.
-type Tool struct {
-	Name, Source string
-	Authority    string // what it is; see tools.Definition.Authority
-	Permissions  string // what it may do without a question; see tools.Definition.Permissions
-}
-
-// Caller is the calling agent, as far as the store does not know it.
-type Caller struct {
-	Tools     []string // tools that it holds
-	Limits    Limits
-	Closing   convstore.Budget                                          // amounts set aside for its own last call; nil = none
-	Priced    func(model string) bool                                   // whether the price of a model is known; nil = of none
-	Answering func(config []byte, overrides []string) ([]string, error) // all models that may answer under a config; nil = the first alone
-	Down      func(model string) error                                  // why a model cannot be asked; nil = nothing is known against any
 }
 
 // Verdict is the answer of the rule to one ask: the child to run, or why not.
@@ -179,7 +92,7 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 		late := false
 		for i := range vs {
 			if vs[i].Err == nil && over[i] == nil {
-				vs[i].Err = spent(s.Account.Free, vs[i].Child.Grant.Budget)
+				vs[i].Err = Spent(s.Account.Free, vs[i].Child.Grant.Budget)
 				late = late || vs[i].Err != nil
 			}
 		}
@@ -201,11 +114,11 @@ func (c Caller) down(a Ask) error {
 	if a.ID != 0 {
 		return nil
 	}
-	return c.allDown(append([]string{a.Profile.Model}, a.Profile.Others...))
+	return c.AllDown(append([]string{a.Profile.Model}, a.Profile.Others...))
 }
 
-// allDown refuses a sub-agent with these models if none of them can be asked.
-func (c Caller) allDown(models []string) error {
+// AllDown refuses a sub-agent with these models if none of them can be asked.
+func (c Caller) AllDown(models []string) error {
 	if c.Down == nil || len(models) == 0 {
 		return nil
 	}
@@ -244,20 +157,22 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		}
 	}
 	if depth > deepest {
-		return convstore.Child{}, refuse(CodeDepth, "a sub-agent here would be at depth %d and at most %d is allowed; do the work with your own tools", depth, max(deepest, 0))
+		return convstore.Child{}, Refuse(CodeDepth, "a sub-agent here would be at depth %d and at most %d is allowed; do the work with your own tools", depth, max(deepest, 0))
 	}
 
 	// 2. Tool.
 	if !a.Person && (!slices.Contains(c.Tools, a.Tool) || p.Grant != nil && !slices.Contains(p.Grant.Tools, a.Tool)) {
-		return convstore.Child{}, refuse(CodeTool, "this conversation does not hold the tool %s", a.Tool)
+		return convstore.Child{}, Refuse(CodeTool, "this conversation does not hold the tool %s", a.Tool)
 	}
 
 	// 3. Profile.
-	if !a.Person && !a.Fixed && !c.Limits.allows(a.Profile.Name) {
-		return convstore.Child{}, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Profile.Name)
+	if !a.Person && !a.Fixed {
+		if err := c.Limits.Permit(a.Profile.Name); err != nil {
+			return convstore.Child{}, err
+		}
 	}
 	if a.ID != 0 && child.Profile != a.Profile.Name {
-		return convstore.Child{}, refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
+		return convstore.Child{}, Refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
 	}
 	held := a.Profile.Tools
 	ceiling, err := CeilingOf(p.Grant, roleSubagent)
@@ -355,10 +270,10 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 		case vs[i].Err != nil, a.Person:
 			continue
 		case calls >= c.Limits.MaxPerTurn:
-			over[i] = refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)
+			over[i] = Refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)
 			continue
 		case a.ID == 0 && made >= most:
-			over[i] = refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, most)
+			over[i] = Refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, most)
 			continue
 		case a.ID == 0:
 			made++
@@ -388,9 +303,9 @@ const (
 // <tool>/<session>. Only this package sets it.
 const LabelSpecialization = "specialization"
 
-// refused reports whether an error is a no of the rule or of the scope, and not a failure of the
+// Refused reports whether an error is a no of the rule or of the scope, and not a failure of the
 // store.
-func refused(err error) bool {
+func Refused(err error) bool {
 	var (
 		r  *Refusal
 		nf *convstore.NotFoundError

@@ -1,8 +1,6 @@
-package delegate
+package rule
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +8,6 @@ import (
 
 	"jp/convstore"
 	"jp/profiles/role"
-	"jp/tools"
 )
 
 const toolReview = "llm_tool_review"
@@ -110,92 +107,16 @@ func TestAskPresent(t *testing.T) {
 	}}
 	// Somebody may have put the label on another child: the profile must fit too. Of two the older
 	// one counts.
-	if a, err := review(0).present(s); err != nil || a.ID != 8 {
+	if a, err := review(0).Present(s); err != nil || a.ID != 8 {
 		t.Errorf("goes on with %v, %v, want 8", a.ID, err)
 	}
 	made = made[:1]
-	if a, err := review(0).present(s); err != nil || a.ID != 0 {
+	if a, err := review(0).Present(s); err != nil || a.ID != 0 {
 		t.Errorf("goes on with %v, %v, want a new one", a.ID, err)
 	}
-	if a, err := (Ask{ID: 3}).present(s); err != nil || a.ID != 3 {
+	if a, err := (Ask{ID: 3}).Present(s); err != nil || a.ID != 3 {
 		t.Errorf("goes on with %v, %v, want 3", a.ID, err)
 	}
-}
-
-// TestRefusedLeavesNothing: a refusal inside the reserving transaction makes no conversation and no
-// delegation.
-func TestRefusedLeavesNothing(t *testing.T) {
-	ctx := context.Background()
-	st, err := convstore.Open(t.TempDir()+"/store", convstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conv, err := st.Create(ctx, convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := st.Lock(ctx, conv.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	set := specialSet(t, toolReview, toolLLMQuery)
-	d, err := New(Options{
-		Scope: log.Below(), Limits: Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5},
-		Special: func(_ context.Context, tool string) (Special, error) {
-			p := researcher(9, "fs_read_file")
-			p.Name, p.Config.JSON = tool, []byte("{}")
-			return Special{Profile: p, Session: "s"}, nil
-		},
-	}, func(Funcs) (tools.Set, error) { return set, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, call := range []tools.Call{
-		{Name: toolReview, Arguments: []byte(`{"query":"x"}`)},
-		{Name: toolLLMQuery, Arguments: []byte(`{"query":"x"}`)},
-		{Name: toolReview, Arguments: []byte(`{"query":"  "}`)},
-		{Name: toolReview, Arguments: []byte(`{"query":"a\u0000"}`)},
-		{Name: toolReview, Arguments: []byte(`{"query":"x","id":"` + conv.ID.String() + `"}`)},
-		{Name: toolReview, Arguments: []byte(`{"query":"x","config":"agent/x","overrides":["a"]}`)},
-	} {
-		call.ID = fmt.Sprint("c", i)
-		d.Admit(ctx, []tools.Call{call})
-		r, err := d.query(ctx, call)
-		if err != nil || !r.IsError {
-			t.Errorf("%s: %+v, %v, want an error result", call.Arguments, r, err)
-		}
-		d.Release(ctx)
-	}
-	below, err := log.Below().List(ctx, convstore.Filter{Hidden: true})
-	if err != nil || len(below) > 0 {
-		t.Errorf("%d conversations are left, %v", len(below), err)
-	}
-	ds, err := log.Below().Delegations(ctx, conv.ID)
-	var scope *convstore.ScopeError
-	if len(ds) > 0 || err != nil && !errors.As(err, &scope) {
-		t.Errorf("%d delegations are left, %v", len(ds), err)
-	}
-	if d.Calls() != 0 {
-		t.Errorf("%d calls are counted", d.Calls())
-	}
-}
-
-func specialSet(t testing.TB, names ...string) tools.Set {
-	t.Helper()
-	var list []tools.Tool
-	for _, name := range names {
-		list = append(list, tools.Tool{
-			Definition: tools.Definition{Name: name, Source: tools.SourceDelegation, Run: tools.RunUnattended,
-				Schema: []byte(`{"type":"object","properties":{"query":{"type":"string","minLength":1}},"required":["query"],"additionalProperties":false}`)},
-			Func: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, nil },
-		})
-	}
-	set, err := tools.NewSet(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
 }
 
 // FuzzPolicy: whatever is asked, by whom and from where, what is forbidden is refused, what is
@@ -254,7 +175,7 @@ func FuzzPolicy(f *testing.F) {
 			t.Fatalf("the same input gives %v %v and %v %v", got, err, again, err2)
 		}
 		if err != nil {
-			if !refused(err) || !strings.HasPrefix(err.Error(), "refused (") && codeOf(err) != "scope" {
+			if !Refused(err) || !strings.HasPrefix(err.Error(), "refused (") && codeOf(err) != "scope" {
 				t.Errorf("%v is no refusal", err)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(convstore.Child{}) {

@@ -1,4 +1,4 @@
-package delegate
+package rule
 
 import (
 	"errors"
@@ -11,6 +11,10 @@ import (
 )
 
 const (
+	toolQuery    = "jp_query"
+	toolBatch    = "jp_batch_query"
+	toolLLMQuery = "llm_query"
+
 	root     = convstore.ID(1)
 	child    = convstore.ID(2)
 	stranger = convstore.ID(9)

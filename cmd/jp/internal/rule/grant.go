@@ -1,4 +1,4 @@
-package delegate
+package rule
 
 import (
 	"fmt"
@@ -71,12 +71,12 @@ func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget)
 // without a price where a limit of money must hold.
 func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) error {
 	if n := a.Want.Tokens; n != nil && *n <= 0 {
-		return refuse(CodeTokens, "nothing is left of the tokens that it may use")
+		return Refuse(CodeTokens, "nothing is left of the tokens that it may use")
 	}
 	if n := a.Want.CostNano; n != nil && *n <= 0 {
-		return refuse(CodeCost, "nothing is left of the money that it may use")
+		return Refuse(CodeCost, "nothing is left of the money that it may use")
 	}
-	if err := spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
+	if err := Spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
 		return err
 	}
 	strict := s.Account.Limits != nil && s.Account.Limits.Strict || child.Grant.Caps.CostNano != nil || a.Want.CostNano != nil && !a.Default
@@ -89,7 +89,7 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 		if err != nil {
 			return err
 		}
-		others, err := c.Answering(stored.JSON, Order{Model: a.Model}.overrides())
+		others, err := c.Answering(stored.JSON, Overrides(a.Model))
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 	}
 	for _, id := range models {
 		if c.Priced == nil || !c.Priced(id) {
-			return refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", id).
+			return Refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", id).
 				withHint("give its price in [providers.llm.prices] of the user's config.toml, or lift the limit with max_cost_per_session = \"unlimited\"")
 		}
 	}
@@ -111,23 +111,23 @@ func restOfLife(child convstore.Conversation, life convstore.Budget) (convstore.
 	rest := life.Minus(convstore.Budget{Tokens: &used, CostNano: orZero(child.CostNano)})
 	switch {
 	case rest.Tokens != nil && *rest.Tokens <= 0:
-		return rest, refuse(CodeTokens, "%s has used %d tokens, and max_life_tokens of its profile is %d; begin a new one", child.ID, used, *life.Tokens)
+		return rest, Refuse(CodeTokens, "%s has used %d tokens, and max_life_tokens of its profile is %d; begin a new one", child.ID, used, *life.Tokens)
 	case life.CostNano != nil && child.ID != 0 && child.CostNano == nil:
-		return rest, refuse(CodeCost, "what %s has cost is not known, and max_life_cost of its profile is set; begin a new one", child.ID)
+		return rest, Refuse(CodeCost, "what %s has cost is not known, and max_life_cost of its profile is set; begin a new one", child.ID)
 	case rest.CostNano != nil && *rest.CostNano <= 0:
-		return rest, refuse(CodeCost, "%s has cost %s, and max_life_cost of its profile is %s; begin a new one", child.ID, dollars(*child.CostNano), dollars(*life.CostNano))
+		return rest, Refuse(CodeCost, "%s has cost %s, and max_life_cost of its profile is %s; begin a new one", child.ID, dollars(*child.CostNano), dollars(*life.CostNano))
 	}
 	return rest, nil
 }
 
-// spent refuses a grant of nothing.
-func spent(left, grant convstore.Budget) error {
+// Spent refuses a grant of nothing.
+func Spent(left, grant convstore.Budget) error {
 	if n := grant.Tokens; n != nil && *n <= 0 {
-		return refuse(CodeTokens, "%d tokens are left for sub-agents, which comes to none for this one", max(*orZero(left.Tokens), 0)).
+		return Refuse(CodeTokens, "%d tokens are left for sub-agents, which comes to none for this one", max(*orZero(left.Tokens), 0)).
 			withHint("--max-sub-tokens sets another limit")
 	}
 	if n := grant.CostNano; n != nil && *n <= 0 {
-		return refuse(CodeCost, "%s are left for sub-agents, which comes to nothing for this one", dollars(max(*orZero(left.CostNano), 0))).
+		return Refuse(CodeCost, "%s are left for sub-agents, which comes to nothing for this one", dollars(max(*orZero(left.CostNano), 0))).
 			withHint("--max-sub-cost sets another limit")
 	}
 	return nil

@@ -1,4 +1,4 @@
-package delegate
+package rule
 
 import (
 	"crypto/sha256"
@@ -99,8 +99,8 @@ func (a Ask) known(s convstore.Standing, child *convstore.Child) (err error) {
 	return err
 }
 
-// answerIn returns the answer that an error is; false = it is another error.
-func answerIn(err error) (convstore.Answer, bool) {
+// AnswerIn returns the answer that an error is; false = it is another error.
+func AnswerIn(err error) (convstore.Answer, bool) {
 	var a *Known
 	if errors.As(err, &a) {
 		return a.Answer, true

@@ -1,0 +1,85 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/convstore"
+)
+
+// answer is the answer to the query that had an index in an earlier run: a row, or the runs of which
+// one came to it.
+type answer struct {
+	index int
+	id    convstore.ID
+	row   *earlierRow // nil = it is in no row
+	runs  []convstore.Delegation
+	good  convstore.Delegation
+}
+
+// move gives a query the answer to the same one that ran under another number, because lines were put
+// in or taken out, if no other query has it. Then the query is done.
+func (b *batch) move(ctx context.Context, it delegate.Item) (delegate.Item, error) {
+	e := b.earlier
+	if it.ID != "" || it.Mark == "" {
+		return it, nil
+	}
+	if e.others == nil {
+		e.others = e.untaken()
+	}
+	list := e.others[it.Mark]
+	at := slices.IndexFunc(list, func(a answer) bool { return e.free(a.id, a.row) })
+	if at < 0 {
+		return it, nil
+	}
+	a := list[at]
+	e.others[it.Mark], e.taken[a.id] = list[at+1:], true
+	if it.Done = true; a.row != nil {
+		e.rows[it.Number-1] = *a.row
+		return it, nil
+	}
+	var err error
+	e.answers[it.Number-1] = a.good
+	it.Earlier, err = b.used(ctx, a.runs, a.good)
+	return it, err
+}
+
+// free reports whether a query can have the answer of a conversation, which is in this row; nil = in
+// none. Another query may have it already.
+func (e *earlier) free(id convstore.ID, row *earlierRow) bool {
+	return !e.taken[id] || row != nil && row.reused
+}
+
+// asked returns those of runs that were asked what has this mark.
+func asked(runs []convstore.Delegation, mark string) []convstore.Delegation {
+	return slices.DeleteFunc(slices.Clone(runs), func(del convstore.Delegation) bool { return delegate.MarkOf(del) != mark })
+}
+
+// untaken returns the answers that no query has, by what was asked, in the order of their queries.
+func (e *earlier) untaken() map[string][]answer {
+	all := map[string][]answer{}
+	add := func(mark string, a answer) {
+		if mark != "" && e.free(a.id, a.row) {
+			all[mark] = append(all[mark], a)
+		}
+	}
+	for index, row := range e.rows {
+		if marks := e.marks[row.id]; len(marks) == 1 { // else it was asked more than this
+			add(marks[0], answer{index: index, id: row.id, row: &row})
+		}
+	}
+	for index, runs := range e.runs {
+		for _, del := range slices.Backward(runs) {
+			if row := e.rows[index]; del.State == convstore.StateOK && row.id != del.Child {
+				mark := delegate.MarkOf(del)
+				add(mark, answer{index: index, id: del.Child, runs: asked(runs, mark), good: del})
+			}
+		}
+	}
+	for _, list := range all {
+		slices.SortStableFunc(list, func(a, b answer) int { return cmp.Compare(a.index, b.index) })
+	}
+	return all
+}

@@ -1,0 +1,220 @@
+package batch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/convstore"
+)
+
+// plan returns a query with what is to be done: nothing where it has an answer, else to continue the
+// sub-conversation that was cut off, or to begin one. A query that is not the one that was run under
+// its number has the answer to the same one under another number, or begins again. If none was run
+// before, that is an error.
+func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, error) {
+	e, index := b.earlier, it.Number-1
+	if e == nil {
+		return it, nil
+	}
+	if it, ok := e.planned[index]; ok {
+		return it, nil
+	}
+	row, ran := e.rows[index]
+	if it.ID == "" && len(e.taken) > 0 { // what others have taken is not there any more
+		ran = ran && e.free(row.id, &row)
+		if runs, ok := e.runs[index]; ok {
+			e.runs[index] = slices.DeleteFunc(runs, func(del convstore.Delegation) bool { return e.taken[del.Child] })
+		}
+	}
+	if !ran && len(e.runs[index]) == 0 {
+		it, err := b.move(ctx, it)
+		if it.Done {
+			e.planned[index] = it
+			e.same++
+		}
+		return it, err
+	}
+	var why, err error // why is nil if the query was run before as it is now
+	if ran {
+		why, err = b.differs(ctx, row.id, it)
+		it.Done = why == nil
+		if it.Done && row.reused && len(e.marks[row.id]) == 0 { // of no batch: only the store can say whether all else is the same
+			it.Done, it.Reuse = false, true
+		}
+	}
+	if runs := e.runs[index]; err == nil && !it.Done && len(runs) > 0 {
+		if mine := asked(runs, it.Mark); len(mine) > 0 {
+			why = nil
+			it, err = b.planRun(ctx, it, mine)
+		} else if why == nil {
+			why, err = b.differs(ctx, runs[len(runs)-1].Child, it)
+		}
+	}
+	if err == nil && why != nil {
+		if it, err = b.move(ctx, it); it.Done {
+			why = nil
+		}
+	}
+	if err != nil {
+		return it, err
+	}
+	if good, ok := e.answers[index]; ok {
+		e.taken[good.Child] = true
+	} else if it.Done {
+		e.taken[e.rows[index].id] = true
+	}
+	e.planned[index] = it
+	if why == nil {
+		e.same++
+		return it, nil
+	}
+	e.changed, e.why = append(e.changed, it.Number), cmp.Or(e.why, why)
+	if b.in.total >= 0 {
+		return it, nil
+	}
+	if err := e.another(); err != nil {
+		return it, err
+	}
+	b.env.Con.Note("query %d is not as it was, and runs again", it.Number)
+	return it, nil
+}
+
+// differs returns why a query is not what a conversation of an earlier run was asked; nil = it is.
+func (b *batch) differs(ctx context.Context, id convstore.ID, it delegate.Item) (why, err error) {
+	marks := b.earlier.marks[id]
+	if slices.Contains(marks, it.Mark) {
+		return nil, nil
+	}
+	conv, was, err := b.asked(ctx, id, it)
+	switch {
+	case errors.As(err, new(*convstore.NotFoundError)):
+		why = err
+	case err != nil:
+		return nil, err
+	case it.ID == "" && conv.Profile != it.Config:
+		why = fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
+	case !was:
+		why = fmt.Errorf("%s was not asked query %d", id, it.Number)
+	case len(marks) > 0:
+		why = fmt.Errorf("%s was asked query %d with another model, reasoning or context_query", id, it.Number)
+	}
+	return why, nil
+}
+
+// planRun is plan for a query without a row that is ok, of the runs that were asked it.
+func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.Delegation) (delegate.Item, error) {
+	index := it.Number - 1
+	if n := len(runs); n > 0 && runs[n-1].Unstarted && runs[n-1].Fresh {
+		it.Call = runs[n-1].Call // nothing has happened: the same call runs, in the conversation made for it
+	}
+	var conv convstore.Conversation // of the latest run
+	var begun bool
+	runs = slices.DeleteFunc(runs, func(del convstore.Delegation) bool {
+		c, was, err := b.asked(ctx, del.Child, it)
+		if del.Unstarted || err != nil || c.Parent != del.Caller || !was && c.Turns > 0 {
+			return true // nothing has happened; it was removed or moved since; it goes on with something else
+		}
+		conv, begun = c, was
+		return false
+	})
+	if len(runs) == 0 {
+		return it, nil
+	}
+	last := runs[len(runs)-1]
+	if it.ID == "" {
+		runs = append(runs, b.earlier.byHand[last.Child]...)
+	}
+	for _, del := range slices.Backward(runs) {
+		if del.State == convstore.StateOK {
+			it.Done, b.earlier.answers[index] = true, del
+			break
+		}
+	}
+	var err error
+	if it.Earlier, err = b.used(ctx, runs, b.earlier.answers[index]); err != nil || it.Done || it.Call != "" {
+		return it, err
+	}
+	if it.ID != "" { // others may have asked it more since
+		it.Resume = begun && conv.Turns == last.ChildTurn
+		return it, nil
+	}
+	if b.changed(ctx, conv) {
+		if silent, err := b.silent(ctx, conv.ID); silent || err != nil {
+			return it, err
+		}
+	}
+	it.ID, it.Resume = conv.ID.String(), begun
+	return it, nil
+}
+
+// changed reports whether the profile of a conversation is another one now.
+func (b *batch) changed(ctx context.Context, conv convstore.Conversation) bool {
+	now, ok := b.earlier.hashes[conv.Profile]
+	if !ok {
+		if p, err := b.env.Profile(ctx, conv.Profile, nil); err == nil { // else the run of the query says it
+			now = p.Hash
+		}
+		b.earlier.hashes[conv.Profile] = now
+	}
+	return now != conv.ProfileHash
+}
+
+// used returns what runs have used, but for one of them.
+func (b *batch) used(ctx context.Context, runs []convstore.Delegation, but convstore.Delegation) (used delegate.Used, err error) {
+	for _, del := range runs {
+		if del.Number == but.Number {
+			continue
+		}
+		more, err := b.ofRun(ctx, del)
+		if err != nil {
+			return used, err
+		}
+		used = used.Add(more)
+	}
+	return used, nil
+}
+
+// ofRun returns what a run has used.
+func (b *batch) ofRun(ctx context.Context, del convstore.Delegation) (delegate.Used, error) {
+	scope, err := b.session.Store.Below(ctx, del.Caller)
+	if err != nil {
+		return delegate.Used{}, err
+	}
+	return delegate.UsedBy(ctx, scope, del)
+}
+
+// asked returns a conversation, and whether it was asked a query in these words, with this schema and
+// these attachments.
+func (b *batch) asked(ctx context.Context, id convstore.ID, it delegate.Item) (conv convstore.Conversation, was bool, err error) {
+	if conv, err = b.session.Store.Get(ctx, id); err != nil {
+		return conv, false, err
+	}
+	for ev, err := range b.session.Store.Events(ctx, id, convstore.Range{}) {
+		if err != nil {
+			return conv, false, err
+		}
+		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query && bytes.Equal(u.Schema, it.Schema) && it.Attach.Made(u.Attachments) {
+			return conv, true, nil
+		}
+	}
+	return conv, false, nil
+}
+
+// silent reports whether the model of a conversation has said nothing.
+func (b *batch) silent(ctx context.Context, id convstore.ID) (bool, error) {
+	for ev, err := range b.session.Store.Events(ctx, id, convstore.Range{}) {
+		if err != nil {
+			return false, err
+		}
+		switch ev.Body.(type) {
+		case convstore.AssistantMessage, convstore.ToolCall:
+			return false, nil
+		}
+	}
+	return true, nil
+}

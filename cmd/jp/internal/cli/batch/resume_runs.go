@@ -1,0 +1,232 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/run"
+	"jp/convstore"
+)
+
+// labelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
+// batch.
+const labelBatch = "batch"
+
+func (b *batch) labels() map[string]string { return map[string]string{labelBatch: b.sum} }
+
+// anyCall begins the ids of all calls of batches.
+const anyCall = "batch-"
+
+// call returns the prefix of the ids of all calls of this batch, in every run.
+func (b *batch) call() string { return anyCall + b.sum + "-" }
+
+// newCall returns the prefix of the ids of the calls of this run. It contains the prefix of the
+// run that this one resumes.
+func (b *batch) newCall() string {
+	if b.earlier != nil && b.earlier.line != "" {
+		return b.call() + b.earlier.line + "-" + convstore.NewEventID()
+	}
+	return b.call() + b.line
+}
+
+// lineOf returns the part of a call id after call() that a run shares with those that resume it.
+func (b *batch) lineOf(call string) string {
+	rest, _ := strings.CutPrefix(call, b.call())
+	if i := strings.IndexAny(rest, "-~#"); i >= 0 {
+		rest = rest[:i]
+	}
+	return rest
+}
+
+// find finds the conversation of the batch: the latest one that has answers in the rows, else the
+// latest one with the same sum. It takes the lock of that conversation, so that only one run goes on
+// with it, settles what a killed run left open, and ends its turn.
+func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
+	e := b.earlier
+	for _, id := range parents {
+		conv, err := b.session.Store.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if _, ok := conv.Labels[labelBatch]; ok {
+			e.below = max(e.below, id)
+		}
+	}
+	if e.below == 0 {
+		list, err := b.session.Store.List(ctx, convstore.Filter{Labels: b.labels(), Hidden: true, Archived: true})
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			e.below = max(e.below, c.ID)
+		}
+	}
+	if e.below == 0 {
+		return nil
+	}
+	if err := b.session.Reopen(ctx, e.below); err != nil {
+		return err
+	}
+	if err := b.await(ctx, e.below); err != nil {
+		return err
+	}
+	if err := b.session.EndTurn(ctx, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
+		return err
+	}
+	for _, id := range parents { // parts of the batch that ran apart, as with --shard
+		if id == e.below {
+			continue
+		}
+		list, err := b.session.Store.Delegations(ctx, id)
+		if err != nil {
+			return err
+		}
+		e.mark(list)
+		for _, del := range list {
+			if strings.HasPrefix(del.Call, anyCall) && del.Caller == id {
+				e.spent = e.spent.Add(del.Total)
+			}
+		}
+	}
+	list, err := b.session.Store.Delegations(ctx, e.below)
+	if err == nil {
+		b.collect(list, e.below, func(del convstore.Delegation) (int, bool) { return delegate.NumberOf(del, anyCall), true })
+	}
+	return err
+}
+
+// findFor does the same for a batch on behalf of an existing conversation.
+func (b *batch) findFor(ctx context.Context) error {
+	caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
+	if err != nil {
+		return err
+	}
+	if err := b.claim(ctx, caller, "--resume of batch "+b.sum); err != nil {
+		return err
+	}
+	all, err := b.ledger(ctx, caller)
+	if err != nil {
+		return err
+	}
+	// Other runs, which this one does not resume, may have asked the same queries on its behalf.
+	var latest time.Time
+	for _, del := range all {
+		if delegate.NumberOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
+			latest, b.earlier.line = del.Reserved, b.lineOf(del.Call)
+		}
+	}
+	if b.earlier.line == "" {
+		b.earlier.mark(all)
+		if b.earlier.file == nil {
+			b.earlier.why = fmt.Errorf("no batch on behalf of %s begins with the first of them", caller)
+			err = b.earlier.another()
+		}
+		return err
+	}
+	if err := b.claimLine(ctx, caller, b.earlier.line); err != nil {
+		return err
+	}
+	if err := b.await(ctx, caller); err != nil {
+		return err
+	}
+	if all, err = b.ledger(ctx, caller); err == nil {
+		b.collect(all, caller, func(del convstore.Delegation) (int, bool) {
+			return delegate.NumberOf(del, b.call()), strings.HasPrefix(del.Call, b.call()) && b.lineOf(del.Call) == b.earlier.line
+		})
+	}
+	return err
+}
+
+// ledger lists the delegations of the ledgers of a conversation and of those above it.
+func (b *batch) ledger(ctx context.Context, at convstore.ID) (all []convstore.Delegation, err error) {
+	for {
+		list, err := b.session.Store.Delegations(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+		conv, err := b.session.Store.Get(ctx, at)
+		if err != nil || conv.Link != convstore.DelegationLink {
+			return all, err
+		}
+		at = conv.Parent
+	}
+}
+
+// mark notes what the conversations below these were asked as lines of a batch.
+func (b *batch) mark(ctx context.Context, callers []convstore.ID) error {
+	for _, id := range callers {
+		list, err := b.session.Store.Delegations(ctx, id)
+		if err != nil {
+			return err
+		}
+		b.earlier.mark(list)
+	}
+	return nil
+}
+
+// mark does that for delegations.
+func (e *earlier) mark(list []convstore.Delegation) {
+	for _, del := range list {
+		if m := delegate.MarkOf(del); m != "" && strings.HasPrefix(del.Call, anyCall) && !slices.Contains(e.marks[del.Child], m) {
+			e.marks[del.Child] = append(e.marks[del.Child], m)
+		}
+	}
+}
+
+// claim takes a claim on a conversation, with the name what. No other batch can take it until this
+// one ends.
+func (b *batch) claim(ctx context.Context, of convstore.ID, what string) error {
+	held, err := b.session.Store.Claim(ctx, of, what)
+	if err == nil {
+		b.claims = append(b.claims, held)
+	}
+	return err
+}
+
+// claimLine claims the prefix of the calls of a run with --root-id and of those that resume it.
+// Such a run has no conversation, and so no run lock that shows that it still runs.
+func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string) error {
+	return b.claim(ctx, caller, "batch "+line)
+}
+
+// await waits until the sub-agents that earlier runs of this batch started for a caller have ended.
+// After that their answers may be in the store.
+func (b *batch) await(ctx context.Context, caller convstore.ID) error {
+	scope, err := b.session.Store.Below(ctx, caller)
+	if err != nil {
+		return err
+	}
+	mine := func(call string) bool {
+		return strings.HasPrefix(call, b.call()) && (b.earlier.line == "" || b.lineOf(call) == b.earlier.line)
+	}
+	return delegate.Await(ctx, scope, mine, func(del convstore.Delegation) { b.env.Con.Note("%s", delegate.Left(del)) })
+}
+
+// collect notes those of list that are runs for queries of this batch, and what they have used.
+// number returns the number of the query, 0 for none, and whether the delegation is of this batch, as
+// those of its reduction are.
+func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number func(convstore.Delegation) (int, bool)) {
+	e, ours := b.earlier, map[convstore.ID]bool{}
+	e.mark(list)
+	for _, del := range list {
+		if del.Caller != caller || del.State == "" {
+			continue
+		}
+		n, mine := number(del)
+		switch {
+		case mine && n > 0:
+			ours[del.Child] = true
+			e.runs[n-1] = append(e.runs[n-1], del)
+		case ours[del.Child] && run.ByHand(del):
+			e.byHand[del.Child] = append(e.byHand[del.Child], del)
+		case !mine: // of others, on behalf of the same conversation
+			continue
+		}
+		e.spent = e.spent.Add(del.Total)
+	}
+}
