@@ -45,9 +45,11 @@ type reasoningItem struct {
 	Encrypted string     `json:"encrypted_content,omitempty"`
 }
 
-// opaqueItem is model.Reasoning.Opaque of this API.
+// opaqueItem is model.Reasoning.Opaque of this API. What is read as one may come from a sub-agent or an
+// import, so only what a reasoning item has is sent back: an item of another type could name a file,
+// which costs far more than its text.
 type opaqueItem struct {
-	Item json.RawMessage `json:"response_item"`
+	Item reasoningItem `json:"response_item"`
 }
 
 // response puts one answer together.
@@ -206,11 +208,7 @@ func (r *response) reasoning(i item) bool {
 		return false
 	}
 	r.thought.Reset()
-	raw, err := json.Marshal(reasoningItem{Type: "reasoning", ID: i.ID, Summary: append([]textPart{}, i.Summary...), Content: i.Content, Encrypted: i.Encrypted})
-	if err != nil {
-		return r.fails(r.config.Bad(model.KindStream, "%v", err))
-	}
-	opaque, err := json.Marshal(opaqueItem{raw})
+	opaque, err := json.Marshal(opaqueItem{reasoningItem{Type: "reasoning", ID: i.ID, Summary: append([]textPart{}, i.Summary...), Content: i.Content, Encrypted: i.Encrypted}})
 	if err != nil {
 		return r.fails(r.config.Bad(model.KindStream, "%v", err))
 	}

@@ -72,7 +72,7 @@ func (p responder) items(m model.Message) []any {
 		switch {
 		case c.Reasoning != nil:
 			var o opaqueItem
-			if c.Reasoning.Provider == p.config.Name && json.Unmarshal(c.Reasoning.Opaque, &o) == nil && len(o.Item) > 0 {
+			if c.Reasoning.Provider == p.config.Name && json.Unmarshal(c.Reasoning.Opaque, &o) == nil && o.Item.Type == "reasoning" {
 				waiting = append(waiting, o.Item)
 			}
 		case c.Text != "":

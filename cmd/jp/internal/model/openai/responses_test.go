@@ -166,6 +166,30 @@ func TestResponsesMemory(t *testing.T) {
 	}
 }
 
+// TestResponsesReasoningOnly: what claims to be reasoning is sent as nothing else. A file or an image
+// behind an address costs far more than the bytes of the address.
+func TestResponsesReasoningOnly(t *testing.T) {
+	const file = `{"type":"message","role":"user","content":[{"type":"input_file","file_url":"https://example.com/long.pdf"}]}`
+	const dressed = `{"type":"reasoning","id":"rs","summary":[],"encrypted_content":"E","content":[{"type":"reasoning_text","text":"t","file_url":"https://example.com/long.pdf"}],"role":"user"}`
+	thinks := func(item string) model.Content {
+		return model.Content{Reasoning: &model.Reasoning{Provider: "openai", Opaque: json.RawMessage(`{"response_item":` + item + `}`)}}
+	}
+	r := modeltest.Ask("q")
+	r.Messages = append(r.Messages,
+		model.Message{Role: model.Assistant, Content: []model.Content{thinks(file), thinks(`{"type":"item_reference","id":"x"}`), thinks(`"rs"`), thinks(dressed), {Text: "a"}}},
+		model.Message{Role: model.User, Content: []model.Content{{Text: "q"}}})
+	s, tr := respond(t, "http://127.0.0.1:1/v1/", named(completed))
+	_, _ = modeltest.Read(t, t.Context(), s, r)
+	var sent struct{ Input []json.RawMessage }
+	if err := json.Unmarshal(tr.Sent, &sent); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"type":"reasoning","id":"rs","summary":[],"content":[{"type":"reasoning_text","text":"t"}],"encrypted_content":"E"}`
+	if len(sent.Input) != 4 || string(sent.Input[1]) != want {
+		t.Errorf("sent %s, want beside the messages only %s", sent.Input, want)
+	}
+}
+
 func TestResponsesParams(t *testing.T) {
 	const vendor, other = "https://api.openai.com/v1/", "http://127.0.0.1:1/v1/"
 	const always = `"model":"x","stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]}]`
