@@ -66,10 +66,12 @@ type spot struct {
 type place byte
 
 const (
-	inThread  place = iota // texts, images, arguments and results
+	inThread  place = iota // texts, images and results
+	inCalls                // arguments of calls: JSON, of which a provider may read less than its bytes say
 	inSystem               // where a blank text is left out
 	inNames                // names and ids of calls, which are cut where they are long
 	inTools                // loose where no tool may be called
+	inParams               // schemas of tools: JSON too; loose as the tools are
 	inSchema               // loose beside tools
 	inThought              // reasoning; loose in an earlier turn
 )
@@ -157,7 +159,7 @@ func (m *Meter) piecesOf(r Request) pieces {
 	for _, t := range r.Tools {
 		add(tools, toolTokens, t.Name)
 		add(tools, 0, t.Description)
-		document(tools, t.Schema)
+		document(spot{place: inParams, loose: tools.loose}, t.Schema)
 	}
 	turn := r.LastUser()
 	for i, msg := range r.Messages {
@@ -183,7 +185,7 @@ func (m *Meter) piecesOf(r Request) pieces {
 			if x := c.Call; x != nil {
 				add(names, pieceTokens, x.ID)
 				add(names, 0, x.Name)
-				add(thread, 0, string(x.Object()))
+				add(spot{place: inCalls}, 0, string(x.Object()))
 			}
 			if x := c.Result; x != nil {
 				add(names, pieceTokens, x.ID)

@@ -133,6 +133,13 @@ func TestMeterLeftOut(t *testing.T) {
 	offers := func(choice string) Request {
 		return Request{Messages: []Message{say(User, hi)}, ToolChoice: choice, Tools: []Tool{{Name: "t", Description: long, Schema: json.RawMessage("{}")}}}
 	}
+	typed := func(schema, description string) Request {
+		r := offers("")
+		r.Tools[0].Schema, r.Tools[0].Description = json.RawMessage(schema), description
+		return r
+	}
+	object := "{\"" + strings.Repeat(`\u0061`, size/6) + "\":1}" // what a provider reads of it is less
+	escaped := Content{Call: &Call{ID: "c", Name: "n", Arguments: json.RawMessage(object)}}
 	schema := Request{Messages: []Message{say(User, hi)}, Schema: json.RawMessage(long)}
 	beside := schema
 	beside.Tools = offers("").Tools[:1:1]
@@ -161,6 +168,8 @@ func TestMeterLeftOut(t *testing.T) {
 		"id that is too long":               {thread(say(Assistant, calls(long, "n")), results(long)), thread(say(Assistant, text)), size, size + 40},
 		"schema beside tools":               {beside, schema, size, size + 40},
 		"schema as a text":                  {schema, thread(say(User, text)), size, size + 40},
+		"arguments as a text":               {thread(say(Assistant, escaped), results("c")), thread(say(User, Content{Text: object})), size, size + 40},
+		"schema of a tool as a description": {typed(object, "7"), typed("{}", object), size, size + 40},
 		"tools that may not be called":      {offers("none"), offers(""), size, size + 40},
 		"tools that may not be called more": {offers(""), offers("none"), 0, 0},
 		"blank messages":                    {many(1000, Content{Text: " "}), many(1000, Content{Text: "7"}), 9000, 9000},
