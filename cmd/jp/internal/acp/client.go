@@ -44,13 +44,15 @@ const (
 var ErrUnread = errors.New("the client does not read")
 
 // Insist ends everything, with ErrUnread, if the client does not read in time what it is sent from
-// now until the prompt ends, when Insist returns. It is for a prompt that somebody else ends: Tell
-// waits for the client.
+// now until the prompt ends, when Insist returns. It is for a prompt that has to end: Tell waits for
+// the client. If the context of the prompt ends, it is called.
 func (c *Client) Insist() {
 	for {
 		select {
 		case c.conn.writing <- struct{}{}:
 			<-c.conn.writing
+		case <-c.ended:
+			return
 		case <-time.After(unreadWait):
 			c.conn.cancel(ErrUnread)
 			return

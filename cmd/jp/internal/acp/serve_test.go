@@ -76,6 +76,8 @@ func (s scriptedSession) Prompt(ctx context.Context, prompt []Block, c *Client) 
 		go c.Insist()
 		c.Tell(NewInfo("title", ""))
 		<-ctx.Done()
+	case "tell":
+		c.Tell(NewInfo("title", ""))
 	case "stopped before it tells":
 		go c.Insist()
 		time.Sleep(time.Minute)
@@ -255,12 +257,20 @@ func TestStops(t *testing.T) {
 
 // TestUnread: whoever stops a prompt does not wait for a client that reads nothing.
 func TestUnread(t *testing.T) {
-	for _, word := range []string{"stopped", "stopped before it tells"} {
-		t.Run(word, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { unread(t, word) }) })
+	const session = `"params":{"sessionId":"s/a"}}`
+	for word, stop := range map[string]string{
+		"stopped": "", "stopped before it tells": "",
+		"tell":         `{"jsonrpc":"2.0","method":"session/cancel",` + session,
+		"tell, closed": `{"jsonrpc":"2.0","id":2,"method":"session/close",` + session,
+		"tell, given":  `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
+	} {
+		t.Run(word, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { unread(t, word, stop) }) })
 	}
 }
 
-func unread(t *testing.T, word string) {
+// unread asks for a prompt, reads nothing of it, and sends the line stop.
+func unread(t *testing.T, word, stop string) {
+	word, _, _ = strings.Cut(word, ",")
 	ours, theirs := net.Pipe()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer context.AfterFunc(ctx, func() { ours.Close() })() // as a bounded stdout fails then
@@ -280,8 +290,10 @@ func unread(t *testing.T, word string) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := io.WriteString(theirs, prompt(1, word)+"\n"); err != nil {
-		t.Fatal(err)
+	for _, line := range []string{prompt(1, word), stop} {
+		if _, err := io.WriteString(theirs, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := <-done; !errors.Is(err, ErrUnread) {
 		t.Errorf("Serve = %v, want %v", err, ErrUnread)

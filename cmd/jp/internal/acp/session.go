@@ -203,6 +203,7 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 			close(done)
 			cancel(nil)
 		}()
+		defer context.AfterFunc(ctx, client.Insist)()
 		stop, err := s.Prompt(ctx, p.Prompt, client)
 		if ctx.Err() != nil { // whatever the result is
 			if err != nil {
