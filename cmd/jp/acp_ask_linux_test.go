@@ -50,7 +50,7 @@ text = "done"
 	for _, want := range []string{
 		`jp: warning: MCP server "notes" of the editor: left out: two servers have this name`,
 		`jp: warning: MCP server "env" of the editor: left out: holds ${, which jp would read as the name of a variable`,
-		`jp: warning: MCP server "a b" of the editor: left out: the name of a server has at most 64 letters, digits, - and _`,
+		`jp: warning: MCP server "a b" of the editor: left out: the name of a server has at most 64 letters, digits, _ and, not first, -`,
 		`jp: warning: MCP server "old" of the editor: left out: type "sse" is not supported`,
 	} {
 		if !slices.ContainsFunc(got, func(line string) bool { return strings.TrimPrefix(line, "thought: ") == want }) {

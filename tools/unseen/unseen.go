@@ -183,7 +183,8 @@ func Spell(s string) string {
 // Quote is a Go string literal of s in which every character shows.
 func Quote(s string) string { return Spell(strconv.Quote(s)) }
 
-// Word is s as one word of a command line: unchanged if it is plain, else as [Quote] writes it.
+// Word is s as one word of a line that a person reads, and no shell: unchanged if it is plain, else as
+// [Quote] writes it.
 func Word(s string) string {
 	plain := func(r rune) bool { return r != ' ' && Shows(r) && !strings.ContainsRune("'\"\\;", r) }
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {

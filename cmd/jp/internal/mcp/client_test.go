@@ -389,16 +389,16 @@ func TestParseFile(t *testing.T) {
 		"ok":{"command":"./x","args":["a b"],"env":{"A":"${A}"}}, "web":{"type":"http","url":"https://x/mcp","headers":{"Authorization":"Bearer ${T}"}},
 		"none":{}, "both":{"command":"x","url":"http://x"}, "sse":{"type":"sse","url":"http://x"}, "a b":{"command":"x"},
 		"jp":{"command":"x","env":{"JP_STORE":"y"}}, "open":{"command":"x","args":["${A"]}, "host":{"url":"http://x","headers":{"Host":"y"}},
-		"wrong":{"command":7}}}`), "/w")
+		"wrong":{"command":7},"--yes":{"command":"x"}}}`), "/w")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
 		"ok": "", "web": "", "none": "has neither a command nor a url", "both": "has a command and a url: one of them",
-		"sse": "type sse is not supported: it is superseded by http", "a b": "the name of a server must be letters, digits, - and _",
+		"sse": "type sse is not supported: it is superseded by http", "a b": "the name of a server must be letters, digits, _ and, not first, -",
 		"jp": `env: "JP_STORE" is no variable that it may be given`, "open": `"${A": want ${NAME} or ${NAME:-text}`,
 		"host":  `headers: "Host" is no header that can be set`,
-		"wrong": "command: want a string, not a number",
+		"wrong": "command: want a string, not a number", "--yes": "the name of a server must be letters, digits, _ and, not first, -",
 	}
 	for name, msg := range want {
 		e, ok := got[name]

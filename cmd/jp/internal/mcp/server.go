@@ -278,7 +278,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		case err != nil:
 			err = jsondoc.Explain(err)
 		case !ValidName(name):
-			err = errors.New("the name of a server must be letters, digits, - and _")
+			err = errors.New("the name of a server must be letters, digits, _ and, not first, -")
 		case e.Type == "sse":
 			err = errors.New("type sse is not supported: it is superseded by http")
 		case !slices.Contains([]string{"", "stdio", "http", "streamable-http"}, e.Type):
@@ -295,7 +295,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 
 // ValidName reports whether a server may have this name in the definitions of tools.
 func ValidName(s string) bool {
-	return s != "" && len(s) <= 64 && strings.IndexFunc(s, func(r rune) bool {
+	return s != "" && s[0] != '-' && len(s) <= 64 && strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
 	}) < 0
 }

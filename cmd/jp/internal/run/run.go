@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wire"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -234,7 +235,7 @@ func (r *Run) Again() string {
 		line += " --role " + role
 	}
 	if r.env.Con.Globals.Workspace.Set { // the person may be elsewhere
-		line += " -w '" + strings.ReplaceAll(r.Root, "'", `'\''`) + "'"
+		line += " -w " + wording.ShellWord(r.Root)
 	}
 	return line
 }

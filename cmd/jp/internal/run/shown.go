@@ -8,11 +8,11 @@ import (
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/profiles/tomldoc"
 	"jp/tools"
 	"jp/tools/period"
-	"jp/tools/unseen"
 )
 
 // unshown refuses a config if files of the workspace give it a tool, or a setting, that was not on
@@ -140,7 +140,7 @@ func (c *check) refusal(what string, at profiles.Position) error {
 		case l.Kind == profiles.ResetLayer && (l.Name == "--cfg NONE" || l.Name == "--cfg WORKSPACE"):
 			named += " " + l.Name
 		case l.Kind == profiles.FileLayer && l.Via == "":
-			named += " --cfg " + unseen.Word(c.env.WS.Relative(l.File))
+			named += " --cfg " + wording.ShellWord(c.env.WS.Relative(l.File))
 		}
 	}
 	return f.WithHint("`jp trust%s` shows it and asks", named)

@@ -4,6 +4,7 @@ package wording
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Either returns a if yes, else b.
@@ -34,4 +35,16 @@ func Dollars(nano *int64) string {
 		return "$" + strconv.FormatFloat(float64(*nano)/1e9, 'g', 2, 64)
 	}
 	return fmt.Sprintf("$%.2f", float64(*nano)/1e9)
+}
+
+// ShellWord returns s as one word of a command line that a person may paste into a shell: in single
+// quotes if it needs any, because in double quotes a shell still runs what is in `$(...)`.
+func ShellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
+	}
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -8,6 +8,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -142,19 +143,8 @@ func (b *batch) again(id convstore.ID) string {
 		case "--resume", "--record", "--replay":
 			skip = !whole
 		default:
-			line += " " + shellWord(arg)
+			line += " " + wording.ShellWord(arg)
 		}
 	}
 	return line + " --resume " + id.String()
-}
-
-// shellWord quotes a word for a shell where it needs that.
-func shellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
