@@ -50,6 +50,9 @@ func (u Used) Add(v Used) Used { return Used{u.Spend.Add(v.Spend), u.Calls + v.C
 // UsedBy returns what a delegation that has ended has used. scope is below its caller.
 func UsedBy(ctx context.Context, scope convstore.Scope, del convstore.Delegation) (Used, error) {
 	e, _, err := subtree{scope: scope}.recorded(ctx, del)
+	if gone(err) {
+		err = nil
+	}
 	return Used{e.Total, e.Calls}, err
 }
 
@@ -96,11 +99,14 @@ func personCall(call string, it Item) string {
 // caller.
 func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation, earlier Used, limit int) (Row, error) {
 	e, _, err := subtree{scope: scope}.recorded(ctx, del)
-	if err != nil {
+	if err != nil && !gone(err) {
 		return Row{}, err
 	}
 	e.count(earlier)
 	o := outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}
+	if err != nil {
+		o.denied = unreadable(err)
+	}
 	r := o.row(nil, limit)
 	r.Detail = o.detail()
 	return r, nil
@@ -351,13 +357,16 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 	}
 }
 
+// unreadable is why a run that ended has no result. It is no refusal, whatever err is.
+func unreadable(err error) error { return fmt.Errorf("its answer cannot be read: %v", err) }
+
 // reread reads the answer and the query of a run from the store.
 func (d *Delegator) reread(ctx context.Context, o *outcome, it *Item) {
 	ctx, stop := convstore.Outlast(ctx)
 	defer stop()
 	events, err := turnOf(ctx, *d.readable, o.child, o.turn)
-	if err != nil {
-		d.ledger.warn("%s: its answer cannot be read: %v", o.child, err)
+	if err != nil && o.useful() { // a row without its text is not ok
+		o.denied = unreadable(err)
 	}
 	if o.Text == "" {
 		o.Text = agent.Answer(events)

@@ -2,7 +2,6 @@ package delegate
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -73,16 +72,6 @@ func (e *ending) amend(r request, turn []convstore.Event) {
 	if _, problems := r.schema.Check([]byte(e.Text)); len(problems) > 0 {
 		e.State, e.Reason = convstore.StateError, (&agent.SchemaError{Problems: problems}).Error()
 	}
-}
-
-// noTurn reports whether a run left no turn to read: it ended before it began one, or its
-// conversation was removed.
-func noTurn(err error) bool {
-	var (
-		r *convstore.RangeError
-		s *convstore.ScopeError
-	)
-	return errors.As(err, &r) || errors.As(err, &s)
 }
 
 // response returns an ending for the model, with at most limit bytes of its text. Nothing in it can

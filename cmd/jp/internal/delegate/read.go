@@ -3,6 +3,7 @@ package delegate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,7 +19,7 @@ type subtree struct {
 	set   tools.Set // tools of the caller, which say how long a result may be
 }
 
-// turn returns the events of one turn of a descendant, nil when there is none.
+// turn returns the events of one turn of a descendant, nil when it has begun none.
 func (t subtree) turn(ctx context.Context, child convstore.ID, turn int) ([]convstore.Event, error) {
 	return turnOf(ctx, t.scope.View, child, turn)
 }
@@ -26,7 +27,7 @@ func (t subtree) turn(ctx context.Context, child convstore.ID, turn int) ([]conv
 func turnOf(ctx context.Context, v convstore.View, child convstore.ID, turn int) ([]convstore.Event, error) {
 	var events []convstore.Event
 	for ev, err := range v.Events(ctx, child, convstore.Turn(turn)) {
-		if noTurn(err) {
+		if errors.As(err, new(*convstore.RangeError)) {
 			break
 		}
 		if err != nil {
@@ -48,7 +49,13 @@ type listed struct {
 	Parent  string `json:"parent_id"`
 }
 
-// recorded returns the ending of a delegation from the store, with the events of its turn.
+// gone reports whether err says that a conversation was removed, or moved out of view.
+func gone(err error) bool {
+	return errors.As(err, new(*convstore.NotFoundError)) || errors.As(err, new(*convstore.ScopeError))
+}
+
+// recorded returns the ending of a delegation from the store, with the events of its turn. Where these
+// cannot be read, the ending has what the delegation says.
 func (t subtree) recorded(ctx context.Context, del convstore.Delegation) (ending, []convstore.Event, error) {
 	events, err := t.turn(ctx, del.Child, del.ChildTurn)
 	e := answered(events)

@@ -133,6 +133,9 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 		return outcome{denied: fmt.Errorf("%s is still being worked on by an earlier run of this call", del.Child)}, nil
 	}
 	e, events, err := d.subtree().recorded(ctx, del)
+	if gone(err) {
+		return outcome{child: del.Child, recalled: true, ending: e, denied: unreadable(err)}, nil
+	}
 	if err != nil {
 		return outcome{}, err
 	}

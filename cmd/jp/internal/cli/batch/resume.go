@@ -16,12 +16,13 @@ import (
 // file of --resume until their turn, and in the store the runs of all sub-agents. The store decides
 // where a row does not say ok, since a killed run has answers there that it has not written.
 type earlier struct {
-	path  string             // value of --resume
-	file  *os.File           // nil = it names a conversation
-	last  int                // number of rows in file
-	rows  map[int]earlierRow // those that are ok, by the index of their query
-	below convstore.ID       // conversation of the batch, which goes on; 0 = none
-	line  string             // with --root-id: prefix of the calls of the runs that it goes on with; "" = none was found
+	path  string                // value of --resume
+	file  *os.File              // nil = it names a conversation
+	last  int                   // number of rows in file
+	rows  map[int]earlierRow    // those that are ok, by the index of their query
+	below convstore.ID          // conversation of the batch, which goes on; 0 = none
+	line  string                // with --root-id: part of the calls of the runs that it goes on with; "" = none was found
+	named map[convstore.ID]bool // conversations in rows, but for those whose answers were reused
 
 	runs   map[int][]convstore.Delegation          // runs for a query, oldest first, by its index
 	byHand map[convstore.ID][]convstore.Delegation // runs that a person has added, by the sub-conversation
@@ -59,7 +60,7 @@ func (e *earlier) close() {
 // or those whose output is the file of this name.
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
-		path: value, rows: map[int]earlierRow{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
+		path: value, rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
 		marks: map[convstore.ID][]string{}, planned: map[int]delegate.Item{}, answers: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
@@ -95,7 +96,15 @@ func (b *batch) choose(ctx context.Context, id convstore.ID) error {
 		}
 		return err
 	}
-	if _, ok := conv.Labels[labelBatch]; !ok {
+	ran, err := b.ran(ctx, conv)
+	if err != nil {
+		return err
+	}
+	imported, err := b.session.Store.Imported(ctx, id)
+	if err != nil {
+		return err
+	}
+	if _, ok := conv.Labels[labelBatch]; !ok || !ran && (conv.Link != convstore.NoLink || imported != nil) {
 		return exit.Usagef("--resume %s: is not the conversation of a batch", id).WithHint("`jp conversation ls --root --label %s` lists them", labelBatch)
 	}
 	b.earlier.below = id

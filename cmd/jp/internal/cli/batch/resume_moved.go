@@ -29,21 +29,24 @@ func (b *batch) move(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	if e.others == nil {
 		e.others = e.untaken()
 	}
-	list := e.others[it.Mark]
-	at := slices.IndexFunc(list, func(a answer) bool { return e.free(a.id, a.row) })
-	if at < 0 {
-		return it, nil
+	for list := e.others[it.Mark]; len(list) > 0; {
+		a := list[0]
+		list = list[1:]
+		e.others[it.Mark] = list
+		if !e.free(a.id, a.row) {
+			continue
+		}
+		if a.row != nil {
+			it.Done, e.taken[a.id], e.rows[it.Number-1] = true, true, *a.row
+			return it, nil
+		}
+		with, err := b.planRun(ctx, it, a.runs)
+		if err != nil || with.Done {
+			e.taken[a.id] = with.Done
+			return with, err
+		}
 	}
-	a := list[at]
-	e.others[it.Mark], e.taken[a.id] = list[at+1:], true
-	if it.Done = true; a.row != nil {
-		e.rows[it.Number-1] = *a.row
-		return it, nil
-	}
-	var err error
-	e.answers[it.Number-1] = a.good
-	it.Earlier, err = b.used(ctx, a.runs, a.good)
-	return it, err
+	return it, nil
 }
 
 // free reports whether a query can have the answer of a conversation, which is in this row; nil = in

@@ -50,7 +50,9 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	if runs := e.runs[index]; err == nil && !it.Done && len(runs) > 0 {
 		if mine := asked(runs, it.Mark); len(mine) > 0 {
 			why = nil
-			it, err = b.planRun(ctx, it, mine)
+			if it, err = b.planRun(ctx, it, mine); err == nil && !it.Done && it.ID == "" && it.Call == "" { // they were removed
+				it, err = b.move(ctx, it)
+			}
 		} else if why == nil {
 			why, err = b.differs(ctx, runs[len(runs)-1].Child, it)
 		}
@@ -90,7 +92,7 @@ func (b *batch) differs(ctx context.Context, id convstore.ID, it delegate.Item) 
 	if slices.Contains(marks, it.Mark) {
 		return nil, nil
 	}
-	conv, was, err := b.asked(ctx, id, it)
+	conv, was, err := b.asked(ctx, b.session.Store.View, id, it)
 	switch {
 	case errors.As(err, new(*convstore.NotFoundError)):
 		why = err
@@ -112,18 +114,25 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 	if n := len(runs); n > 0 && runs[n-1].Unstarted && runs[n-1].Fresh {
 		it.Call = runs[n-1].Call // nothing has happened: the same call runs, in the conversation made for it
 	}
+	scope, err := b.session.Store.Below(ctx, runs[0].Caller)
+	if err != nil {
+		return it, err
+	}
 	var conv convstore.Conversation // of the latest run
 	var begun bool
 	runs = slices.DeleteFunc(runs, func(del convstore.Delegation) bool {
-		c, was, err := b.asked(ctx, del.Child, it)
-		if del.Unstarted || err != nil || c.Parent != del.Caller || !was && c.Turns > 0 {
+		c, was, failed := b.asked(ctx, scope.View, del.Child, it)
+		if gone := errors.As(failed, new(*convstore.ScopeError)); !gone {
+			err = cmp.Or(err, failed)
+		}
+		if del.Unstarted || failed != nil || !was && c.Turns > 0 {
 			return true // nothing has happened; it was removed or moved since; it goes on with something else
 		}
 		conv, begun = c, was
 		return false
 	})
-	if len(runs) == 0 {
-		return it, nil
+	if len(runs) == 0 || err != nil {
+		return it, err
 	}
 	last := runs[len(runs)-1]
 	if it.ID == "" {
@@ -135,7 +144,6 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 			break
 		}
 	}
-	var err error
 	if it.Earlier, err = b.used(ctx, runs, b.earlier.answers[index]); err != nil || it.Done || it.Call != "" {
 		return it, err
 	}
@@ -188,13 +196,13 @@ func (b *batch) ofRun(ctx context.Context, del convstore.Delegation) (delegate.U
 	return delegate.UsedBy(ctx, scope, del)
 }
 
-// asked returns a conversation, and whether it was asked a query in these words, with this schema and
-// these attachments.
-func (b *batch) asked(ctx context.Context, id convstore.ID, it delegate.Item) (conv convstore.Conversation, was bool, err error) {
-	if conv, err = b.session.Store.Get(ctx, id); err != nil {
+// asked returns a conversation in view, and whether it was asked a query in these words, with this
+// schema and these attachments.
+func (b *batch) asked(ctx context.Context, v convstore.View, id convstore.ID, it delegate.Item) (conv convstore.Conversation, was bool, err error) {
+	if conv, err = v.Get(ctx, id); err != nil {
 		return conv, false, err
 	}
-	for ev, err := range b.session.Store.Events(ctx, id, convstore.Range{}) {
+	for ev, err := range v.Events(ctx, id, convstore.Range{}) {
 		if err != nil {
 			return conv, false, err
 		}

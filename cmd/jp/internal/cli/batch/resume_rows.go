@@ -72,6 +72,9 @@ func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.
 		if err != nil && ok {
 			return nil, exit.Usagef("--resume %s: row %d: %v", path, index+1, err)
 		}
+		if err == nil && !row.Reused {
+			e.named[conv.ID] = true
+		}
 		switch {
 		case err != nil || conv.Parent == 0:
 		case row.Reused && !slices.Contains(lenders, conv.Parent):
@@ -115,7 +118,6 @@ func (b *batch) named(ctx context.Context, word *string) (convstore.Conversation
 
 // repeat writes the row of a query that is answered.
 func (b *batch) repeat(it delegate.Item) error {
-	b.ok++
 	if del, ok := b.earlier.answers[it.Number-1]; ok {
 		ctx := context.Background() // it is read even when the batch is being stopped
 		scope, err := b.session.Store.Below(ctx, del.Caller)
@@ -126,9 +128,9 @@ func (b *batch) repeat(it delegate.Item) error {
 		if err != nil {
 			return fmt.Errorf("--resume: %w", err)
 		}
-		b.keep(it, row)
-		return b.rows.Add(row.For(it))
+		return b.add(it, row.For(it))
 	}
+	b.ok++
 	row := b.earlier.rows[it.Number-1]
 	raw, err := b.earlier.raw(row)
 	if err != nil {

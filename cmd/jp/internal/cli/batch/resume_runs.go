@@ -33,13 +33,15 @@ func (b *batch) newCall() string {
 	return b.call() + b.line
 }
 
-// lineOf returns the part of a call id after call() that a run shares with those that resume it.
-func (b *batch) lineOf(call string) string {
-	rest, _ := strings.CutPrefix(call, b.call())
-	if i := strings.IndexAny(rest, "-~#"); i >= 0 {
-		rest = rest[:i]
+// lineOf returns the parts of a call id of a batch: its sum, and what a run shares with those that
+// resume it. The sum is of the first query, and changes with it.
+func lineOf(call string) (sum, line string) {
+	call, _ = strings.CutPrefix(call, anyCall)
+	sum, line, _ = strings.Cut(call, "-")
+	if i := strings.IndexAny(line, "-~#"); i >= 0 {
+		line = line[:i]
 	}
-	return rest
+	return sum, line
 }
 
 // find finds the conversation of the batch: the latest one that has answers in the rows, else the
@@ -52,7 +54,11 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		if _, ok := conv.Labels[labelBatch]; ok {
+		ran, err := b.ran(ctx, conv)
+		if err != nil {
+			return err
+		}
+		if _, ok := conv.Labels[labelBatch]; ok && ran {
 			e.below = max(e.below, id)
 		}
 	}
@@ -61,12 +67,18 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		for _, c := range list {
-			e.below = max(e.below, c.ID)
+		for _, conv := range list {
+			ran, err := b.ran(ctx, conv)
+			if err != nil {
+				return err
+			}
+			if ran {
+				e.below = max(e.below, conv.ID)
+			}
 		}
 	}
 	if e.below == 0 {
-		return nil
+		return b.apart(ctx, parents)
 	}
 	if err := b.session.Reopen(ctx, e.below); err != nil {
 		return err
@@ -77,7 +89,20 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	if err := b.session.EndTurn(ctx, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
 		return err
 	}
-	for _, id := range parents { // parts of the batch that ran apart, as with --shard
+	if err := b.apart(ctx, parents); err != nil {
+		return err
+	}
+	list, err := b.session.Store.Delegations(ctx, e.below)
+	if err == nil {
+		b.collect(list, e.below, func(del convstore.Delegation) (int, bool) { return delegate.NumberOf(del, anyCall), true })
+	}
+	return err
+}
+
+// apart notes what parts of the batch that ran apart, as with --shard, have asked and used.
+func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
+	e := b.earlier
+	for _, id := range parents {
 		if id == e.below {
 			continue
 		}
@@ -92,14 +117,20 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 			}
 		}
 	}
-	list, err := b.session.Store.Delegations(ctx, e.below)
-	if err == nil {
-		b.collect(list, e.below, func(del convstore.Delegation) (int, bool) { return delegate.NumberOf(del, anyCall), true })
-	}
-	return err
+	return nil
 }
 
-// findFor does the same for a batch on behalf of an existing conversation.
+// ran reports whether lines of a batch ran below a conversation here. A fork has the label of the
+// batch and none of its runs, and those of one that was imported are not those of this store.
+func (b *batch) ran(ctx context.Context, conv convstore.Conversation) (bool, error) {
+	list, err := b.session.Store.Delegations(ctx, conv.ID)
+	return slices.ContainsFunc(list, func(del convstore.Delegation) bool {
+		return del.Caller == conv.ID && !del.Imported && delegate.NumberOf(del, anyCall) > 0
+	}), err
+}
+
+// findFor does the same for a batch on behalf of an existing conversation: the runs that the rows
+// name, else the latest ones with the same sum.
 func (b *batch) findFor(ctx context.Context) error {
 	caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
 	if err != nil {
@@ -114,9 +145,15 @@ func (b *batch) findFor(ctx context.Context) error {
 	}
 	// Other runs, which this one does not resume, may have asked the same queries on its behalf.
 	var latest time.Time
+	named := false
 	for _, del := range all {
-		if delegate.NumberOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
-			latest, b.earlier.line = del.Reserved, b.lineOf(del.Call)
+		if del.Caller != caller || del.Imported || delegate.NumberOf(del, anyCall) == 0 {
+			continue
+		}
+		sum, line := lineOf(del.Call)
+		inRow := b.earlier.named[del.Child]
+		if inRow && !named || (inRow || !named && sum == b.sum) && del.Reserved.After(latest) {
+			latest, b.earlier.line, named = del.Reserved, line, inRow
 		}
 	}
 	if b.earlier.line == "" {
@@ -135,7 +172,7 @@ func (b *batch) findFor(ctx context.Context) error {
 	}
 	if all, err = b.ledger(ctx, caller); err == nil {
 		b.collect(all, caller, func(del convstore.Delegation) (int, bool) {
-			return delegate.NumberOf(del, b.call()), strings.HasPrefix(del.Call, b.call()) && b.lineOf(del.Call) == b.earlier.line
+			return delegate.NumberOf(del, anyCall), b.mine(del.Call)
 		})
 	}
 	return err
@@ -194,6 +231,12 @@ func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string)
 	return b.claim(ctx, caller, "batch "+line)
 }
 
+// mine reports whether a call below the conversation that find or findFor has found is of this batch.
+func (b *batch) mine(call string) bool {
+	_, line := lineOf(call)
+	return strings.HasPrefix(call, anyCall) && (b.earlier.line == "" || line == b.earlier.line)
+}
+
 // await waits until the sub-agents that earlier runs of this batch started for a caller have ended.
 // After that their answers may be in the store.
 func (b *batch) await(ctx context.Context, caller convstore.ID) error {
@@ -201,10 +244,7 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 	if err != nil {
 		return err
 	}
-	mine := func(call string) bool {
-		return strings.HasPrefix(call, b.call()) && (b.earlier.line == "" || b.lineOf(call) == b.earlier.line)
-	}
-	return delegate.Await(ctx, scope, mine, func(del convstore.Delegation) { b.env.Con.Note("%s", delegate.Left(del)) })
+	return delegate.Await(ctx, scope, b.mine, func(del convstore.Delegation) { b.env.Con.Note("%s", delegate.Left(del)) })
 }
 
 // collect notes those of list that are runs for queries of this batch, and what they have used.

@@ -57,6 +57,14 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 		}
 		return b.out.Flush()
 	}
+	if err := b.add(it, r); err != nil {
+		return err
+	}
+	return b.out.Flush()
+}
+
+// add writes and counts a row.
+func (b *batch) add(it delegate.Item, r delegate.Row) error {
 	b.keep(it, r)
 	switch s := convstore.State(r.Status); {
 	case s == convstore.StateOK:
@@ -74,10 +82,7 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 	default:
 		b.failed++
 	}
-	if err := b.rows.Add(r); err != nil {
-		return err
-	}
-	return b.out.Flush()
+	return b.rows.Add(r)
 }
 
 // cameTo returns the end of the turn that follows from the ends of all lines.
