@@ -126,6 +126,7 @@ type attempts struct {
 
 	mu      sync.Mutex
 	counts  map[string][]model.Meter // what the models have counted of its requests, by their ids; the latest are last
+	dearest map[string]int64         // highest cost of an attempt, by the model's id
 	Model                            // model of the latest call
 	call    *convstore.Call          // call that was begun; nil = none, or it was asked
 	capped  bool                     // whether its output counts against a limit
@@ -194,6 +195,18 @@ func (t *attempts) cheap(c *convstore.Call) bool {
 	return m != nil && m.Stream != nil && c.CostNano != nil && *c.CostNano < m.cost(c.Usage.Input, c.Usage.Output)
 }
 
+// dear reports whether a call may cost more than is left, where its model has no price: then it costs
+// what the dearest attempt so far has cost, and no call can say how much.
+func (t *attempts) dear(c *convstore.Call, left *int64) bool {
+	m := t.of(c.Model)
+	if m == nil || m.Stream == nil || m.Info.Price != nil || left == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.CostNano != nil || *left < t.dearest[c.Model]
+}
+
 // keptCounts is how many counts of a model are kept. A sub-agent computes its next request from the
 // latest one of its turn; a summary or a title may come between.
 const keptCounts = 4
@@ -216,9 +229,6 @@ func (t *attempts) meter(attempt uint64) model.Meter {
 func (t *attempts) learn(id string, m model.Meter, r model.Request, used convstore.Usage, n uint64) {
 	m.Learn(r, used, n)
 	list := append(t.counts[id], m)
-	if t.counts == nil {
-		t.counts = map[string][]model.Meter{}
-	}
 	t.counts[id] = slices.Delete(list, 0, max(0, len(list)-keptCounts))
 }
 
@@ -333,6 +343,9 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 			m.charge(heard, begun)
 		}
 		t.cancel, t.heard = nil, heard
+		if heard != nil && heard.CostNano != nil {
+			t.dearest[m.Info.ID] = max(t.dearest[m.Info.ID], *heard.CostNano)
+		}
 		if heard != nil && !heard.Estimated && err == nil && a.Failed == nil {
 			t.learn(m.Info.ID, meter, r, heard.Usage, n)
 		}

@@ -245,6 +245,47 @@ func TestAskWithinLimits(t *testing.T) {
 	}
 }
 
+// TestAskWithoutPrice: a model whose server reports what each reply costs is not asked when less is left
+// than its dearest reply has cost, whatever the sub-agent says that a call costs.
+func TestAskWithoutPrice(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit int64
+		cost  *int64
+		asked int
+	}{
+		"the rest is enough":     {1000, nil, 2},
+		"the rest is less":       {700, nil, 1},
+		"nothing is left":        {300, nil, 1},
+		"a cost that it invents": {1000, new(int64), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t, convstore.Budget{CostNano: &tt.limit})
+			l := serve(t, f.modelled(says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 1, Output: 1}, Cost: new(int64(400))}, model.Part{Stop: model.StopEnd}), nil))
+			c := l.join()
+			asked, events := 0, at("e", convstore.TurnStart{})
+			for asked < 2 {
+				if err := c.Begin(t.Context(), func(convstore.Account) *convstore.Call {
+					return &convstore.Call{Model: "m/child", Usage: convstore.Usage{Input: 100, Output: 10}, CostNano: tt.cost}
+				}, events...); err != nil {
+					broken(t, l.end(), "more than is left")
+					break
+				}
+				_, _, err := hear(c.Ask(t.Context(), model.Request{MaxTokens: 10}))
+				no(t, err)
+				asked++
+				events = at(fmt.Sprint("m", asked), convstore.ModelCall{Model: "m/child", CostNano: new(int64(400))})
+			}
+			if asked != tt.asked {
+				t.Errorf("it was asked %d times, want %d", asked, tt.asked)
+			}
+			if asked == 2 {
+				no(t, l.close())
+			}
+		})
+	}
+}
+
 // TestAskBeyond: a request has as much input as was begun at most, by what the model has counted of
 // earlier ones.
 func TestAskBeyond(t *testing.T) {

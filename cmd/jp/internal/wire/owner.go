@@ -10,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -66,7 +67,7 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	s.ctx, s.running = ctx, running
 	// A sub-agent that is stopped ends its own request: so it gets what the reply has used.
 	asking, hangUp := context.WithCancelCause(context.WithoutCancel(ctx))
-	s.attempts = attempts{server: s, models: o.Models, ctx: asking}
+	s.attempts = attempts{server: s, models: o.Models, ctx: asking, counts: map[string][]model.Meter{}, dearest: map[string]int64{}}
 	if len(o.Models) > 0 {
 		s.attempts.Model = o.Models[0]
 	}

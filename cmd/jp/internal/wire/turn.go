@@ -260,7 +260,8 @@ func (t *turn) fits(c *convstore.Call, a convstore.Account) string {
 		return "a call of a model that may use less than nothing"
 	case c.Replayed != t.owner.Replayed:
 		return "a call of a model that is replayed, and is not, or the other way round"
-	case left.Tokens != nil && c.Usage.Tokens() > *left.Tokens, left.CostNano != nil && c.CostNano != nil && *c.CostNano > *left.CostNano:
+	case left.Tokens != nil && c.Usage.Tokens() > *left.Tokens, left.CostNano != nil && c.CostNano != nil && *c.CostNano > *left.CostNano,
+		t.model.dear(c, left.CostNano):
 		return "a call of a model that may use more than is left"
 	case t.model.cheap(c):
 		return "a call of a model that costs less than its tokens"
