@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"jp/convstore/internal/file"
 )
@@ -52,6 +51,6 @@ func (s *Store) Claim(ctx context.Context, of ID, name string) (io.Closer, error
 	return &claim{lock}, nil
 }
 
-type claim struct{ lock *os.File }
+type claim struct{ lock *file.RunLock }
 
-func (c *claim) Close() error { return file.DropRun(c.lock) }
+func (c *claim) Close() error { return c.lock.Drop() }

@@ -137,18 +137,17 @@ type Reservation struct {
 	Child      Conversation
 	Existed    bool // the call was made before: nothing was reserved
 
-	lock *file.SharedRun
+	lock *file.RunLock
 }
 
-// LockFile returns the descriptor that holds the child's run lock. The child's process inherits it,
-// so that nobody runs the conversation before that process has ended, whatever becomes of this one.
-// The Reservation still owns the file. It is nil if the delegation existed, and after Settle or
-// Release.
-func (r *Reservation) LockFile() *os.File {
+// LockFile returns a descriptor for the child's process, which holds the child's run lock until it
+// ends: nobody runs the conversation before, whatever becomes of this process. The caller closes it
+// when the child's process has it. It fails if the delegation existed, and after Settle or Release.
+func (r *Reservation) LockFile() (*os.File, error) {
 	if r.lock == nil {
-		return nil
+		return nil, os.ErrClosed
 	}
-	return r.lock.File()
+	return r.lock.Heir()
 }
 
 // Release leaves the run lock without settling. It is for a caller
@@ -163,7 +162,7 @@ func (r *Reservation) Release() error {
 	return lock.Leave()
 }
 
-// drop frees the run lock, also for other processes with a copy of the descriptor.
+// drop frees the run lock, also for a Log of the run.
 func (r *Reservation) drop() error {
 	lock := r.lock
 	r.lock = nil

@@ -142,13 +142,13 @@ func TestRunLocks(t *testing.T) {
 	s := openStore(t)
 	mustCreate(t, s, New{})
 	held := []ID{1, 2, 3, 500, 501, 17636174891, 1<<62 + 1, 1<<63 - 1}
-	var files []*os.File
+	var locks []*file.RunLock
 	for _, id := range held {
-		file, err := s.f.TakeRun(int64(id))
+		lock, err := s.f.TakeRun(int64(id))
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, file)
+		locks = append(locks, lock)
 	}
 	free := []ID{4, 499, 502, 17636174890, 1 << 62}
 	check := func(probe *file.RunProbe, want bool, ids ...ID) {
@@ -179,8 +179,8 @@ func TestRunLocks(t *testing.T) {
 	if err := s.f.write(t.Context(), func(tx *tx) error { return tx.requireIdle([]ID{4, 499, 500, 502}) }); busyID(err) != 500 {
 		t.Errorf("requireIdle with one that is held: %v", err)
 	}
-	for _, lock := range files {
-		if err := file.DropRun(lock); err != nil {
+	for _, lock := range locks {
+		if err := lock.Drop(); err != nil {
 			t.Fatal(err)
 		}
 	}

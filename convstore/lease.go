@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 )
 
 // Lease records that the process of a reserved run is on another machine, host, where it may run on
@@ -62,7 +61,7 @@ func (s Scope) settleAway(ctx context.Context, err error) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = file.DropRun(lock) }()
+		defer func() { _ = lock.Drop() }()
 		_, err = t.takeOver(busy.ID, r)
 		return err
 	})

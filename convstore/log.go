@@ -29,7 +29,7 @@ type Log struct {
 	account Account     // account when a reserved run began; zero in other logs
 
 	mu   sync.RWMutex
-	lock *file.SharedRun // nil when closed
+	lock *file.RunLock // nil when closed
 }
 
 // ID returns the conversation's id.

@@ -582,12 +582,16 @@ func parentProgram(args []string) error {
 		}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), programVariable+"=keep")
-		cmd.ExtraFiles = []*os.File{rs[0].LockFile()}
+		lock, err := rs[0].LockFile()
+		if err != nil {
+			return err
+		}
+		cmd.ExtraFiles = []*os.File{lock}
 		cmd.Stdin, cmd.Stderr = os.NewFile(3, "input"), os.Stderr
 		if point == atEnded {
 			cmd.Stdin = nil
 		}
-		if err := cmd.Start(); err != nil {
+		if err := errors.Join(cmd.Start(), lock.Close()); err != nil {
 			return err
 		}
 		if err := child.Append(ctx, Event{Body: TurnStart{}},
@@ -702,7 +706,7 @@ func TestKilledParent(t *testing.T) {
 				madeAgain(t, s, l, rs[0], child)
 				return
 			}
-			if r := rs[0]; !r.Existed || r.LockFile() != nil || r.Child.ID != child || r.Delegation.State != test.state || r.Delegation.Own.Usage != test.usage {
+			if r := rs[0]; !r.Existed || hasLock(r) || r.Child.ID != child || r.Delegation.State != test.state || r.Delegation.Own.Usage != test.usage {
 				t.Errorf("reserved again: %+v", r)
 			}
 			if got := mustGet(t, s.View, child).Status; got != Status(test.state) {
@@ -717,7 +721,7 @@ func TestKilledParent(t *testing.T) {
 func madeAgain(t *testing.T, s *Store, l *Log, r *Reservation, child ID) {
 	t.Helper()
 	d := r.Delegation
-	if r.Existed || r.LockFile() == nil || r.Child.ID != child || d.Child != child || d.State != "" || !d.Fresh || d.Unstarted || d.Number != 1 {
+	if r.Existed || !hasLock(r) || r.Child.ID != child || d.Child != child || d.State != "" || !d.Fresh || d.Unstarted || d.Number != 1 {
 		t.Errorf("reserved again: %+v", r)
 	}
 	if got := mustGet(t, s.View, child).Status; got != StatusQueued {
@@ -737,6 +741,21 @@ func madeAgain(t *testing.T, s *Store, l *Log, r *Reservation, child ID) {
 	}
 }
 
+func mustLockFile(t *testing.T, r *Reservation) *os.File {
+	t.Helper()
+	lock, err := r.LockFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+// hasLock reports whether a reservation has the run lock of its child.
+func hasLock(r *Reservation) bool {
+	lock, err := r.LockFile()
+	return err == nil && lock.Close() == nil
+}
+
 // TestKilledChild settles a delegation whose process was killed in the middle of its turn, and one
 // whose process was never started.
 func TestKilledChild(t *testing.T) {
@@ -752,7 +771,9 @@ func TestKilledChild(t *testing.T) {
 	if got := mustGet(t, s.View, a.Child.ID).Status; got != StatusQueued {
 		t.Errorf("reserved child is %q, want queued", got)
 	}
-	p := start(t, "keep", []*os.File{a.LockFile()})
+	lock := mustLockFile(t, a)
+	p := start(t, "keep", []*os.File{lock})
+	lock.Close()
 	child, err := l.Below().Log(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)

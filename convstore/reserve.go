@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 )
 
 // Scope is the View of an agent: the strict descendants of its conversation by delegation links.
@@ -317,11 +316,8 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 }
 
 // take takes the run lock of the child.
-func (r *Reservation) take(t *tx, id ID) error {
-	lock, err := t.TakeRun(int64(id))
-	if err == nil {
-		r.lock = file.ShareRun(lock)
-	}
+func (r *Reservation) take(t *tx, id ID) (err error) {
+	r.lock, err = t.TakeRun(int64(id))
 	return err
 }
 

@@ -279,7 +279,7 @@ func TestReserve(t *testing.T) {
 	}
 	// A call that was made is not made again, however it is asked for.
 	again, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a", Title: "other"}))
-	if err != nil || !again[0].Existed || !reflect.DeepEqual(again[0].Delegation, d) || again[0].LockFile() != nil {
+	if err != nil || !again[0].Existed || !reflect.DeepEqual(again[0].Delegation, d) || hasLock(again[0]) {
 		t.Errorf("again: %+v, %v", again[0], err)
 	}
 	// The running child cannot be given another run, and nothing else happens then.

@@ -21,7 +21,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 	"jp/convstore/internal/stored"
 )
 
@@ -236,7 +235,7 @@ func startImport(t testing.TB, s *Store) {
 		if err != nil {
 			return err
 		}
-		t.Cleanup(func() { _ = file.DropRun(lock) })
+		t.Cleanup(func() { _ = lock.Drop() })
 		r := &record{CreatedAt: storeEpoch, UpdatedAt: storeEpoch}
 		e, err := EncodeEvent(Event{ID: "e1", Time: storeEpoch, Body: TurnStart{}})
 		if err == nil {

@@ -80,11 +80,11 @@ func (s Scope) Stand(stop func()) (end func() error, err error) {
 		}
 		off, err := s.f.stops.On(number, stop)
 		if err != nil {
-			return nil, errors.Join(err, file.DropRun(lock))
+			return nil, errors.Join(err, lock.Drop())
 		}
 		return func() error {
 			off()
-			return file.DropRun(lock)
+			return lock.Drop()
 		}, nil
 	}
 	return nil, &BusyError{ID: s.root}

@@ -81,7 +81,7 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLog(ctx, id, file.ShareRun(lock), false)
+	return s.newLog(ctx, id, lock, false)
 }
 
 // Log returns the Log of a run that was reserved, in the process that reserved it. It shares the run
@@ -91,7 +91,7 @@ func (s Scope) Log(ctx context.Context, r *Reservation) (*Log, error) {
 }
 
 // newLog reads the state of the conversation, whose run lock is held, and returns its Log.
-func (s *Store) newLog(ctx context.Context, id ID, lock *file.SharedRun, shared bool) (*Log, error) {
+func (s *Store) newLog(ctx context.Context, id ID, lock *file.RunLock, shared bool) (*Log, error) {
 	l := &Log{f: s.f.patiently(), id: id, lock: lock, shared: shared}
 	err := l.f.read(ctx, func(t *tx) error {
 		r, err := t.Load(id)

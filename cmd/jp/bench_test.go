@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -48,9 +49,12 @@ func newShop(b *testing.B, delay string, other ...string) *shop {
 	s.build(s.none, empty)
 	s.build(s.floor, "./internal/test/floor")
 
-	var many strings.Builder
-	for i := range 32 {
-		fmt.Fprintf(&many, "[[rule.tool_calls]]\nname = \"jp_query\"\narguments = { config = \"agent/r\", query = \"part %d\" }\n", i)
+	calls := func(n int) string {
+		var calls strings.Builder
+		for i := range n {
+			fmt.Fprintf(&calls, "[[rule.tool_calls]]\nname = \"jp_query\"\narguments = { config = \"agent/r\", query = \"part %d\" }\n", i)
+		}
+		return calls.String()
 	}
 	rules := strings.Join(other, "") + `
 [[rule]]
@@ -64,7 +68,11 @@ tool_calls = [{ name = "jp_query", arguments = { config = "agent/r", query = "pa
 [[rule]]
 query = "many"
 round = 1
-` + many.String() + `
+` + calls(32) + `
+[[rule]]
+query = "wide"
+round = 1
+` + calls(1000) + `
 [[rule]]
 text = "answer"
 `
@@ -86,8 +94,9 @@ source = "delegation"
 run = "unattended"
 [delegation]
 profiles = ["agent/r"]
-max_per_turn = 32
-max_parallel = 64
+max_per_turn = 1000
+max_children = 100000
+max_parallel = 1000
 `,
 		".jp/config/agent/r.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"anthropic/bench\"\n",
 	} {
@@ -217,6 +226,23 @@ func (s *shop) commits() (n int) {
 	return n
 }
 
+// ideal reports medians of a few runs of jp, and how many times the ideal time they take.
+func (s *shop) ideal(ideal time.Duration, args ...string) {
+	var wall, cpu []time.Duration
+	for i := 0; s.b.Loop(); i++ {
+		if i >= enough {
+			continue
+		}
+		w, use := s.run(s.jp, args...)
+		wall = append(wall, w)
+		cpu = append(cpu, time.Duration(use.Utime.Nano()+use.Stime.Nano()))
+	}
+	s.b.ReportMetric(0, "ns/op")
+	s.b.ReportMetric(ms(median(wall)), "ms")
+	s.b.ReportMetric(float64(median(wall))/float64(ideal), "x-ideal")
+	s.b.ReportMetric(ms(median(cpu)), "cpu-ms")
+}
+
 func (m *sides) report(b *testing.B, floor string) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(ms(median(m.clock)), "ms")
@@ -255,22 +281,23 @@ func Benchmark32Delegations(b *testing.B) {
 	b.ReportMetric(2, "x-floor-cpu-goal")
 }
 
+// Benchmark1000Delegations has 1,000 sub-agents of one reply, all alive at the same time.
+func Benchmark1000Delegations(b *testing.B) {
+	const delay = 10 * time.Second
+	s := newShop(b, delay.String())
+	s.ideal(delay, "query", "--new", "wide")
+	show := exec.Command(s.jp, "conversation", "show")
+	show.Dir, show.Env = s.dir, s.env
+	if out, err := show.Output(); err != nil || !bytes.Contains(out, []byte("delegated  1000 runs, 0 open; 8,900 tokens in, 2,000 out")) {
+		b.Fatalf("not all have answered: %v\n%s", err, out)
+	}
+	b.ReportMetric(2, "x-ideal-goal")
+}
+
 // Benchmark256ThroughACapOf32 is `jp batch` with 256 queries whose model takes 2 s each, 32 at a time: ideally 8 waves.
 func Benchmark256ThroughACapOf32(b *testing.B) {
 	const queries, parallel, delay = 256, 32, 2 * time.Second
 	s := newShop(b, delay.String())
 	s.stdin = strings.Repeat("\"part\"\n", queries)
-	var wall, cpu []time.Duration
-	for i := 0; b.Loop(); i++ {
-		if i >= enough {
-			continue
-		}
-		w, use := s.run(s.jp, "batch", "-q", "-c", "agent/r", "--parallel", strconv.Itoa(parallel))
-		wall = append(wall, w)
-		cpu = append(cpu, time.Duration(use.Utime.Nano()+use.Stime.Nano()))
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(ms(median(wall)), "ms")
-	b.ReportMetric(float64(median(wall))/float64(delay*queries/parallel), "x-ideal")
-	b.ReportMetric(ms(median(cpu)), "cpu-ms")
+	s.ideal(delay*queries/parallel, "batch", "-q", "-c", "agent/r", "--parallel", strconv.Itoa(parallel))
 }

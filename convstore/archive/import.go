@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -98,7 +97,7 @@ func Import(ctx context.Context, s *convstore.Store, pieces iter.Seq2[Piece, err
 		if im.lock == nil {
 			return
 		}
-		dropped := file.DropRun(im.lock)
+		dropped := im.lock.Drop()
 		if err != nil {
 			// If this fails, for example on a full disk, the next import removes it.
 			_ = in.SweepImports(context.WithoutCancel(ctx))
@@ -130,8 +129,8 @@ const (
 type importer struct {
 	in   convstore.Inside
 	o    ImportOptions
-	id   convstore.ID // id of the import; 0 = nothing written yet
-	lock *os.File     // run lock of id
+	id   convstore.ID  // id of the import; 0 = nothing written yet
+	lock *file.RunLock // run lock of id
 
 	at      map[convstore.ID]*arrival // by the ids that they came with
 	order   []*arrival

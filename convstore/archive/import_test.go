@@ -17,7 +17,6 @@ import (
 
 	"jp/convstore"
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"jp/convstore/internal/storetest"
 	"jp/convstore/usage"
@@ -367,7 +366,7 @@ func TestImportCutOff(t *testing.T) {
 	if _, err := importLines(t, s, lines, ImportOptions{}); !errors.As(err, new(*convstore.BusyError)) {
 		t.Errorf("the same beside it: %v, want a BusyError", err)
 	}
-	if err := file.DropRun(im.lock); err != nil {
+	if err := im.lock.Drop(); err != nil {
 		t.Fatal(err)
 	}
 	if res := importAll(t, s, importFile(importLine("6", "")), ImportOptions{}); len(res.Made) != 1 {
@@ -379,7 +378,7 @@ func TestImportCutOff(t *testing.T) {
 	for i := range 500 {
 		many.WriteString(importLine(fmt.Sprint(1000+i), "") + importEvents(1))
 	}
-	if im = startTaking(t, s, importFile(many.String())); file.DropRun(im.lock) != nil {
+	if im = startTaking(t, s, importFile(many.String())); im.lock.Drop() != nil {
 		t.Fatal("its lock is gone")
 	}
 	sofar := transactions(t, s)
@@ -388,7 +387,7 @@ func TestImportCutOff(t *testing.T) {
 		t.Errorf("sweeping 500 conversations took %d transactions", n)
 	}
 	nothingStaged(t, s)
-	if im = startTaking(t, s, lines); file.DropRun(im.lock) != nil {
+	if im = startTaking(t, s, lines); im.lock.Drop() != nil {
 		t.Fatal("its lock is gone")
 	}
 	if _, _, err := s.Compact(t.Context()); err != nil {

@@ -61,9 +61,9 @@ func (f *Base) Acquire(ctx context.Context, write bool) (*os.File, error) {
 }
 
 // TakeRun takes the run lock of one conversation without waiting.
-func (f *Base) TakeRun(id int64) (*os.File, error) {
-	file, err := f.Folder.TakeRun(id)
-	return file, f.busy(err)
+func (f *Base) TakeRun(id int64) (*file.RunLock, error) {
+	lock, err := f.Folder.TakeRun(id)
+	return lock, f.busy(err)
 }
 
 // Handle is the open and locked file. While a process has one, no other process can write. If it is
@@ -74,7 +74,7 @@ type Handle struct {
 }
 
 // close releases the lock and closes the file. It unlocks explicitly, for the same reason as
-// file.DropRun.
+// file.RunLock.Drop.
 func (h *Handle) close() error {
 	_ = file.Unlock(h.File) // closing unlocks too, but later
 	return h.db.Close()

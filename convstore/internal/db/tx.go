@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -63,10 +62,10 @@ func (t *Tx) undone() {
 }
 
 // TakeRun is Base.TakeRun that frees the lock again if what this run has written is not kept.
-func (t *Tx) TakeRun(id int64) (*os.File, error) {
+func (t *Tx) TakeRun(id int64) (*file.RunLock, error) {
 	lock, err := t.F.TakeRun(id)
 	if err == nil {
-		t.Undo(func() { _ = file.DropRun(lock) })
+		t.Undo(func() { _ = lock.Drop() })
 	}
 	return lock, err
 }

@@ -44,6 +44,8 @@ type Folder struct {
 	workspace string
 	fill      func(path string) error // makes the file of an empty store
 
+	runs, stops *lockSet // locks that this process holds
+
 	Patient bool          // a wait for the lock lasts until its context ends, see wait.go
 	Remark  time.Duration // time after which Notice is called about a wait
 	noticed *atomic.Bool  // Notice was called about a lost meta or a lost store
@@ -70,6 +72,7 @@ func Open(dir string, o Options) (Folder, error) {
 		return Folder{}, err
 	}
 	f := Folder{Dir: full, Deadline: o.Deadline, Notice: o.Notice, workspace: o.Workspace, fill: o.Fill,
+		runs: newLockSet(filepath.Join(full, RunsName)), stops: newLockSet(filepath.Join(full, stopsName)),
 		Remark: defaultRemark, seen: new(atomic.Bool), noticed: new(atomic.Bool), vain: new(atomic.Bool)}
 	if f.Deadline == 0 {
 		f.Deadline = DefaultDeadline

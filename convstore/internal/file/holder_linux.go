@@ -30,7 +30,6 @@ func (f *Folder) holder() (name string, reads bool) {
 // descriptors.
 func (f *Folder) RunHolder(id int64) string {
 	inode := inodeOf(f.Path(RunsName))
-	at := " " + strconv.FormatInt(id, 10) + " "
 	infos, _ := filepath.Glob("/proc/[0-9]*/fdinfo/*")
 	for _, path := range infos {
 		info, err := os.ReadFile(path)
@@ -38,8 +37,10 @@ func (f *Folder) RunHolder(id int64) string {
 			continue
 		}
 		for line := range strings.Lines(string(info)) {
-			// lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:1234 17636 17636
-			if strings.HasPrefix(line, "lock:") && strings.Contains(line, " "+inode+at) {
+			// lock:	1: OFDLCK ADVISORY  WRITE -1 fe:00:1234 17636 17638
+			_, at, ours := strings.Cut(line, " "+inode+" ")
+			var first, last int64
+			if _, err := fmt.Sscan(at, &first, &last); ours && err == nil && first <= id && id <= last {
 				pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
 				return describe(pid)
 			}

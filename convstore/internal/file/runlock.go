@@ -3,16 +3,14 @@ package file
 import (
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 )
 
 // Run locks. The process that holds the run lock of a conversation runs it, and only that process
-// may append events. The lock belongs to an open file description: a process that inherits the
-// descriptor holds the lock too, and it is free when the last copy is closed. The kernel closes the
-// copies of a process that dies. The lock files are never removed, so that no two processes lock
-// different files of one name.
+// may append events. A process that it starts can hold the lock too, by a descriptor of its own: the
+// lock is free when both have freed it or have died. The lock files are never removed, so that no two
+// processes lock different files of one name.
 
 // errHeld says that another process holds a run lock.
 var errHeld = errors.New("run lock: held")
@@ -34,57 +32,49 @@ func (e *BusyError) Error() string {
 }
 
 // TakeRun takes a run lock without waiting, or fails with a *BusyError.
-func (f *Folder) TakeRun(id int64) (*os.File, error) {
-	file, err := f.try(RunsName, id)
+func (f *Folder) TakeRun(id int64) (*RunLock, error) {
+	lock, err := f.take(f.runs, id)
 	if err == errHeld {
 		return nil, &BusyError{Run: id, Holder: f.RunHolder(id)}
 	}
-	return file, err
+	return lock, err
+}
+
+// take takes a lock of a file without waiting. If it is held, it fails with errHeld.
+func (f *Folder) take(of *lockSet, id int64) (*RunLock, error) {
+	lock, err := of.take(id)
+	switch {
+	case err == nil:
+		lock.by.Store(1)
+	case err != errHeld:
+		err = f.SystemError(err)
+	}
+	return lock, err
 }
 
 // ProbeRuns returns what reports which run locks are held.
 func (f *Folder) ProbeRuns() (*RunProbe, error) { return f.probe(RunsName) }
 
-// DropRun releases the run locks of a descriptor, of which no other process needs a copy, and
-// closes it.
-//
-// To close it is not enough. While a goroutine starts a process, that process has copies of all
-// descriptors until its exec, and so it holds the lock for an instant.
-func DropRun(file *os.File) error {
-	return errors.Join(unlockRuns(file), file.Close())
-}
-
-// SharedRun is a run lock that several values of this process hold by one descriptor: at each exec
-// the kernel looks through all locks of the file for each descriptor that is closed. The lock is
-// held until all have left it or one has dropped it.
-type SharedRun struct {
-	file *os.File
-	by   atomic.Int32 // values that hold it
-}
-
-// ShareRun returns the lock of a descriptor, held once. It owns the descriptor.
-func ShareRun(file *os.File) *SharedRun {
-	s := &SharedRun{file: file}
-	s.by.Store(1)
-	return s
+// RunLock is a run lock that this process holds, for as many values as share it. It is held until
+// all have left it or one has dropped it.
+type RunLock struct {
+	heldLock
+	by atomic.Int32 // values that hold it
 }
 
 // Share holds the lock once more.
-func (s *SharedRun) Share() *SharedRun {
-	s.by.Add(1)
-	return s
+func (l *RunLock) Share() *RunLock {
+	l.by.Add(1)
+	return l
 }
 
-// File returns the descriptor, for a process that inherits it.
-func (s *SharedRun) File() *os.File { return s.file }
-
-// Leave ends one hold, and with the last one closes the descriptor.
-func (s *SharedRun) Leave() error {
-	if s.by.Add(-1) > 0 {
+// Leave ends one hold. After the last one only a process with a descriptor of Heir holds the lock.
+func (l *RunLock) Leave() error {
+	if l.by.Add(-1) > 0 {
 		return nil
 	}
-	return s.file.Close()
+	return l.leave()
 }
 
-// Drop is Leave that releases the lock for all who hold it, as DropRun does.
-func (s *SharedRun) Drop() error { return errors.Join(unlockRuns(s.file), s.Leave()) }
+// Drop ends one hold, and frees the lock for all others in this process too.
+func (l *RunLock) Drop() error { return errors.Join(l.free(), l.Leave()) }

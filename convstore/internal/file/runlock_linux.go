@@ -7,12 +7,44 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// One file has all run locks, another one what asks for stops: the lock of a conversation is an OFD lock on one byte, at the offset
-// of its id. The file stays empty; the kernel can lock bytes beyond its end.
+// One file has all run locks, another one what asks for stops: the lock of a conversation is an OFD
+// lock on one byte, at the offset of its id. The file stays empty; the kernel can lock bytes beyond
+// its end.
+//
+// All locks that a process takes from one Folder have one descriptor. At each exec the kernel closes
+// the descriptors of the process that starts another, and for each that has a locked file it looks
+// through all locks of that file. With a descriptor for each lock, the start of a sub-agent would take
+// a time that grows with the square of the number of those that run.
+//
+// A process that is started gets a descriptor of its own, with a shared lock on the same byte. The
+// lock of the process that starts it becomes a shared one too. Others take an exclusive lock, and so
+// they find it held by either.
+
+// lockSet are the locks that this process holds in one file.
+type lockSet struct {
+	path string
+
+	mu    sync.Mutex
+	file  *os.File // nil while none is held
+	taken map[int64]*heldLock
+}
+
+func newLockSet(path string) *lockSet {
+	return &lockSet{path: path, taken: map[int64]*heldLock{}}
+}
+
+// heldLock is one lock of a lockSet.
+type heldLock struct {
+	in   *lockSet
+	id   int64
+	heir bool // a process has or had a descriptor of its own
+}
 
 func wholeByte(kind int16, id int64) *unix.Flock_t {
 	return &unix.Flock_t{Type: kind, Whence: unix.SEEK_SET, Start: id, Len: 1}
@@ -26,22 +58,92 @@ func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
 	}
 }
 
-// try takes the lock of a conversation in the file of this name without waiting. If another process
-// holds it, it returns errHeld.
-func (f *Folder) try(name string, id int64) (*os.File, error) {
-	file, err := OpenOwn(f.Path(name), os.O_RDWR|os.O_CREATE)
+// set sets the lock of a conversation in a descriptor without waiting. If another descriptor has a
+// lock that excludes it, it fails with errHeld.
+func set(file *os.File, kind int16, id int64) error {
+	switch err := ofd(file, unix.F_OFD_SETLK, wholeByte(kind, id)); err {
+	case nil:
+		return nil
+	case unix.EAGAIN, unix.EACCES:
+		return errHeld
+	default:
+		return os.NewSyscallError("fcntl", err)
+	}
+}
+
+// take takes the lock of a conversation without waiting. If it is held, it fails with errHeld.
+func (l *lockSet) take(id int64) (*RunLock, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.taken[id] != nil {
+		return nil, errHeld // to set it again would succeed
+	}
+	if l.file == nil {
+		file, err := OpenOwn(l.path, os.O_RDWR|os.O_CREATE)
+		if err != nil {
+			return nil, err
+		}
+		l.file = file
+	}
+	if err := set(l.file, unix.F_WRLCK, id); err != nil {
+		_ = l.closeIdle()
+		return nil, err
+	}
+	lock := &RunLock{heldLock: heldLock{in: l, id: id}}
+	l.taken[id] = &lock.heldLock
+	return lock, nil
+}
+
+func (l *lockSet) closeIdle() error {
+	if len(l.taken) > 0 {
+		return nil
+	}
+	file := l.file
+	l.file = nil
+	return file.Close()
+}
+
+// free frees the lock in this process. A second free does nothing.
+func (h *heldLock) free() error {
+	h.in.mu.Lock()
+	defer h.in.mu.Unlock()
+	if h.in.taken[h.id] != h {
+		return nil
+	}
+	delete(h.in.taken, h.id)
+	if h.heir { // what was started while its descriptor was open here had a copy, until its exec
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+	}
+	// To close the descriptor would not be enough. While a goroutine starts a process, that process
+	// has a copy until its exec.
+	return errors.Join(set(h.in.file, unix.F_UNLCK, h.id), h.in.closeIdle())
+}
+
+// leave is free: nobody else holds the lock by this descriptor.
+func (h *heldLock) leave() error { return h.free() }
+
+// Heir returns a descriptor for one process that is started now, and that holds the lock until it
+// ends. The caller closes it when that process has it. Meanwhile it holds the lock as well.
+func (h *heldLock) Heir() (_ *os.File, err error) {
+	h.in.mu.Lock()
+	defer h.in.mu.Unlock()
+	if h.in.taken[h.id] != h {
+		return nil, os.ErrClosed
+	}
+	file, err := OpenOwn(h.in.path, os.O_RDWR)
 	if err != nil {
-		return nil, f.SystemError(err)
+		return nil, err
 	}
-	err = ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
-	if err == nil {
-		return file, nil
+	h.heir = true
+	if err = set(h.in.file, unix.F_RDLCK, h.id); err == nil {
+		err = set(file, unix.F_RDLCK, h.id)
 	}
-	file.Close()
-	if err == unix.EAGAIN || err == unix.EACCES {
-		return nil, errHeld
+	if err != nil {
+		file.Close()
+		return nil, err
 	}
-	return nil, f.SystemError(os.NewSyscallError("fcntl", err))
+	return file, nil
 }
 
 // makeStops makes the file of stops.
@@ -51,11 +153,6 @@ func (f *Folder) makeStops() error {
 		return err
 	}
 	return file.Close()
-}
-
-// unlockRuns releases every run lock of a descriptor, also for processes that have a copy of it.
-func unlockRuns(file *os.File) error {
-	return ofd(file, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: unix.SEEK_SET})
 }
 
 // RunProbe reports which locks of conversations are held, without taking any.

@@ -22,33 +22,53 @@ import (
 // lockName returns the name of a lock's file, which is the conversation's id.
 func lockName(id int64) string { return "jp-c" + strconv.FormatInt(id, 10) }
 
-// try takes the lock of a conversation in the folder of this name without waiting. If another
-// process holds it, it returns errHeld.
-func (f *Folder) try(name string, id int64) (*os.File, error) {
-	if err := os.MkdirAll(f.Path(name), 0o700); err != nil {
-		return nil, f.SystemError(err)
+// lockSet is the folder of the locks of one name.
+type lockSet struct{ dir string }
+
+func newLockSet(dir string) *lockSet { return &lockSet{dir} }
+
+// heldLock is one lock of a lockSet.
+type heldLock struct{ file *os.File }
+
+// take takes the lock of a conversation without waiting. If it is held, it fails with errHeld.
+func (l *lockSet) take(id int64) (*RunLock, error) {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, err
 	}
-	file, err := OpenOwn(filepath.Join(f.Path(name), lockName(id)), os.O_RDWR|os.O_CREATE)
+	file, err := OpenOwn(filepath.Join(l.dir, lockName(id)), os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return nil, f.SystemError(err)
+		return nil, err
 	}
 	switch err = Flock(file, unix.LOCK_EX|unix.LOCK_NB); err {
 	case nil:
-		return file, nil
+		return &RunLock{heldLock: heldLock{file}}, nil
 	case unix.EWOULDBLOCK:
 		err = errHeld
 	default:
-		err = f.SystemError(os.NewSyscallError("flock", err))
+		err = os.NewSyscallError("flock", err)
 	}
 	file.Close()
 	return nil, err
 }
 
+// free frees the lock, also for processes that have a copy of the descriptor.
+func (h *heldLock) free() error { return Flock(h.file, unix.LOCK_UN) }
+
+// leave closes the descriptor. Copies of it still hold the lock.
+func (h *heldLock) leave() error { return h.file.Close() }
+
+// Heir returns a descriptor for one process that is started now, and that holds the lock until it
+// ends or the lock is dropped here. The caller closes it when that process has it.
+func (h *heldLock) Heir() (*os.File, error) {
+	fd, err := unix.FcntlInt(h.file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fd), h.file.Name()), nil
+}
+
 // makeStops does nothing: the folder of stops is looked into again and again.
 func (f *Folder) makeStops() error { return nil }
-
-// unlockRuns releases the run lock of a descriptor, also for processes that have a copy of it.
-func unlockRuns(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
 // RunProbe reports which locks of conversations are held.
 type RunProbe struct{ dir string }

@@ -30,6 +30,13 @@ func (s *Slots) byteAt(n int) *unix.Flock_t {
 	return &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: s.root&room*slotSpan + int64(n), Len: 1}
 }
 
+// free frees a byte of a descriptor, also for processes that have a copy of it.
+func (s *Slots) free(file *os.File, n int) error {
+	lock := s.byteAt(n)
+	lock.Type = unix.F_UNLCK
+	return ofd(file, unix.F_OFD_SETLK, lock)
+}
+
 func (f *Folder) openSlots() (*os.File, error) {
 	return OpenOwn(f.Path(slotsName), os.O_RDWR|os.O_CREATE)
 }
@@ -70,9 +77,7 @@ func (h *slotLocks) lock(s *Slots) (_ int, err error) {
 func (h *slotLocks) unlock(s *Slots, n int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lock := s.byteAt(n)
-	lock.Type = unix.F_UNLCK
-	err := ofd(h.file, unix.F_OFD_SETLK, lock)
+	err := s.free(h.file, n)
 	delete(h.taken, n)
 	h.closeIdle()
 	return err
@@ -93,7 +98,7 @@ func (s *Slots) head(ctx context.Context, wait func()) (done func(), err error) 
 		return nil, err
 	}
 	unlock := func() {
-		_ = unlockRuns(file)
+		_ = s.free(file, 0)
 		file.Close()
 	}
 	switch err := ofd(file, unix.F_OFD_SETLK, s.byteAt(0)); err {

@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"os"
 	"sync"
 	"time"
 )
@@ -97,10 +96,10 @@ func (s *Stops) pass(r *stoppable, requests *RunProbe) {
 func (f *Folder) Stop(ctx context.Context, id int64, within time.Duration) (ran bool, err error) {
 	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	var request *os.File
+	var request *RunLock
 	defer func() {
 		if request != nil {
-			_ = DropRun(request)
+			_ = request.Drop()
 		}
 	}()
 	err = f.awaitRun(limit, id, func() error {
@@ -109,7 +108,7 @@ func (f *Folder) Stop(ctx context.Context, id int64, within time.Duration) (ran 
 			return nil
 		}
 		var err error
-		if request, err = f.try(stopsName, id); err == errHeld { // somebody else asks for it, now
+		if request, err = f.take(f.stops, id); err == errHeld { // somebody else asks for it, now
 			return nil
 		}
 		return err

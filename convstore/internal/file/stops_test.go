@@ -24,7 +24,7 @@ func TestStops(t *testing.T) {
 		}
 		stops := f.NewStops()
 		listen := func() {
-			off, err := stops.On(id, func() { _ = DropRun(run) })
+			off, err := stops.On(id, func() { _ = run.Drop() })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,6 +65,6 @@ func TestStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		off()
-		_ = DropRun(again)
+		_ = again.Drop()
 	}
 }

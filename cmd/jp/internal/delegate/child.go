@@ -183,7 +183,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	end.exit, end.err = runner.Run(served.ctx, subprocess.Job{
 		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Depth: del.Depth, Environ: environ,
-		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile(), Wire: served.theirs,
+		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile, Wire: served.theirs,
 		Away: func(host string, lease time.Duration) error {
 			f.host = host
 			return p.ledger.scope.Lease(timed, res, host, lease)

@@ -69,7 +69,7 @@ func TestUnsettledFreesLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		end(&Run{site: site{Store: store, env: &Env{Con: &console.Console{IO: &term.IO{Err: io.Discard}}}}, scope: scope, hand: res[0], Conv: res[0].Child}, t.Context())
-		if res[0].LockFile() != nil {
+		if _, err := res[0].LockFile(); err == nil {
 			t.Errorf("%s: the lock is held", name)
 		}
 	}

@@ -36,7 +36,8 @@ type Job struct {
 	Stdin          []byte
 	Stdout, Stderr io.Writer
 	Wire           *os.File // end of its wire; Run closes it when the process has it, at the latest when it returns
-	Lock           *os.File // run lock, which the process may keep too; it stays open here
+	// Lock returns a descriptor of the run lock for a process of this machine. Run closes it.
+	Lock func() (*os.File, error)
 	// Away is called before the process starts on another machine, where it may run for so long after
 	// this process. If it fails, nothing is started there and Run returns its error. If nothing could
 	// be started there, it may be called again with another machine.
@@ -63,12 +64,19 @@ type Here struct {
 
 // Run implements Runner.
 func (h Here) Run(ctx context.Context, job Job) (proc.Exit, error) {
+	lock, err := job.Lock()
+	if err != nil {
+		job.Wire.Close()
+		return proc.Exit{Code: -1}, err
+	}
+	defer lock.Close()
 	return h.Host.Run(ctx, proc.Spec{
 		Path: proc.Self(), Args: job.Args, Dir: h.Dir, Env: job.Environ,
 		Stdin: bytes.NewReader(job.Stdin), Stdout: job.Stdout, Stderr: job.Stderr,
-		Lock: job.Lock, Wire: job.Wire, Kind: proc.Agent, Grace: Grace,
+		Lock: lock, Wire: job.Wire, Kind: proc.Agent, Grace: Grace,
 		Started: func(pid int) {
 			job.Wire.Close() // or the end of the child's side would not show
+			lock.Close()
 			job.Started("", pid)
 		},
 	})
