@@ -25,6 +25,7 @@ type opens []openDelegation
 type openDelegation struct {
 	number uint64
 	caller ID
+	entry  []byte      // stored bytes, valid until the transaction writes
 	d      *Delegation // only its fields that are in the entry; nil = not read yet
 }
 
@@ -45,15 +46,27 @@ func (d Delegation) openEntry() []byte {
 	return b
 }
 
-// parseOpen is the reverse of openEntry. k is the key of the delegation.
-func (t *tx) parseOpen(k, v []byte) (openDelegation, error) {
-	o := openDelegation{number: db.Num(k[8:]), caller: idAt(v, 8)}
-	switch len(v) {
-	case 16:
-		return o, nil
-	case 50:
-	default:
-		return o, t.Damaged("open delegation %d of %s: malformed entry", o.number, idAt(k, 0))
+func (t *tx) opens(ledger ID) (open opens, err error) {
+	err = t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
+		number := db.Num(k[8:])
+		if len(v) != 16 && len(v) != 50 {
+			return t.Damaged("open delegation %d of %s: malformed entry", number, ledger)
+		}
+		open = append(open, openDelegation{number: number, caller: idAt(v, 8), entry: v})
+		return nil
+	})
+	return open, err
+}
+
+// read returns the delegation of an entry.
+func (o *openDelegation) read(t *tx, ledger ID) (*Delegation, error) {
+	if o.d != nil {
+		return o.d, nil
+	}
+	if len(o.entry) == 16 {
+		d, err := t.delegation(ledger, o.number)
+		o.d = &d
+		return o.d, err
 	}
 	order := binary.BigEndian
 	amount := func(b []byte) *int64 {
@@ -63,20 +76,11 @@ func (t *tx) parseOpen(k, v []byte) (openDelegation, error) {
 		return new(int64(order.Uint64(b[1:])))
 	}
 	o.d = &Delegation{
-		Root: idAt(k, 0), Number: o.number, Child: idAt(v, 0), Caller: o.caller,
-		Turn: int(order.Uint32(v[16:])), Session: int(order.Uint32(v[20:])), Within: order.Uint64(v[24:]),
-		Grant: Grant{Budget: Budget{Tokens: amount(v[32:]), CostNano: amount(v[41:])}},
+		Root: ledger, Number: o.number, Child: idAt(o.entry, 0), Caller: o.caller,
+		Turn: int(order.Uint32(o.entry[16:])), Session: int(order.Uint32(o.entry[20:])), Within: order.Uint64(o.entry[24:]),
+		Grant: Grant{Budget: Budget{Tokens: amount(o.entry[32:]), CostNano: amount(o.entry[41:])}},
 	}
-	return o, nil
-}
-
-func (t *tx) opens(ledger ID) (open opens, err error) {
-	err = t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
-		o, err := t.parseOpen(k, v)
-		open = append(open, o)
-		return err
-	})
-	return open, err
+	return o.d, nil
 }
 
 func (o opens) has(number uint64) bool {
@@ -95,14 +99,11 @@ func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, se
 		if open[i].caller == ledger && id != ledger {
 			continue // the root made it: no other delegation is above it
 		}
-		if open[i].d == nil {
-			d, err := t.delegation(ledger, open[i].number)
-			if err != nil {
-				return sum, err
-			}
-			open[i].d = &d
+		d, err := open[i].read(t, ledger)
+		if err != nil {
+			return sum, err
 		}
-		for d, at := *open[i].d, *open[i].d; ; {
+		for at := *d; ; {
 			if belongs(at, d.Session) {
 				sum = sum.Plus(d.Grant.Budget)
 				break
@@ -110,7 +111,6 @@ func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, se
 			if at.Within == 0 || open.has(at.Within) {
 				break
 			}
-			var err error
 			if at, err = t.delegation(at.Root, at.Within); err != nil {
 				return sum, err
 			}
