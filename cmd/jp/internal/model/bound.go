@@ -161,12 +161,21 @@ func (m *Meter) piecesOf(r Request) pieces {
 		add(tools, 0, t.Description)
 		document(spot{place: inParams, loose: tools.loose}, t.Schema)
 	}
-	turn := r.LastUser()
+	turn, words := r.LastUser(), 0 // of a turn that begins with blank words only some providers know
+	for i, msg := range r.Messages {
+		if msg.Role == User && !msg.blank() {
+			words = i
+		}
+	}
 	for i, msg := range r.Messages {
 		at := spot{loose: msg.blank()}
 		if msg.thinks() {
 			whole, _ := json.Marshal(msg) // it is JSON, or cannot be sent
-			at = spot{inThought, i <= turn, sha256.Sum256(append(whole, r.Reasoning...))}
+			whole = append(whole, r.Reasoning...)
+			if i > words && i <= turn {
+				whole = append(whole, ' ')
+			}
+			at = spot{inThought, i <= turn, sha256.Sum256(whole)}
 		}
 		thread, names := spot{place: inThread}, spot{place: inNames}
 		add(at, messageTokens, "")

@@ -146,6 +146,7 @@ func TestMeterLeftOut(t *testing.T) {
 	beside.Tools[0].Description = ""
 	late := thread(say(Assistant, thinks("p", long, ""), calls("c", "n")), results("c"))
 	past := thread(late.Messages[1], late.Messages[2], say(User, hi))
+	blank := thread(late.Messages[1], late.Messages[2], say(User, Content{Text: " "}))
 	many := func(n int, list ...Content) (r Request) {
 		for range n {
 			r.Messages = append(r.Messages, say(User, list...))
@@ -162,6 +163,7 @@ func TestMeterLeftOut(t *testing.T) {
 		"reasoning of another provider":     {thread(say(Assistant, thinks("other", long, ""), hi)), thread(say(Assistant, thinks("p", long, ""), hi)), size, size + 40},
 		"reasoning alone":                   {thread(say(Assistant, thinks("p", long, ""))), thread(say(Assistant, thinks("p", long, ""), hi)), size, size + 40},
 		"reasoning of an earlier turn":      {past, late, size, size + 40},
+		"reasoning before blank words":      {past, blank, size, size + 60},
 		"reasoning that is of one now":      {late, past, 0, 40},
 		"reasoning, once sent":              {late, thread(late.Messages[1], late.Messages[1]), size, size + 60},
 		"end of a long name":                {thread(say(Assistant, calls("c", long)), results("c")), thread(say(Assistant, text)), size, size + 40},
