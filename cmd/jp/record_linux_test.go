@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,11 +33,26 @@ func (s *site) files(prefixes ...string) (list []string) {
 	return list
 }
 
-// TestRecordKilled: a run that was killed leaves no recording, whole or half, and nothing for good.
+// TestRecordKilled: a recording that others make meanwhile takes nothing of one that runs, however old its folder looks. A run that
+// was killed leaves no recording, whole or half, and nothing for the next one.
 func TestRecordKilled(t *testing.T) {
 	s := killSite(t)
 	cmd, _ := s.start(nil, "jp", "query", "--new", "--record", "rec.toml", "child")
 	s.loose()
+	at := s.tapes()
+	if len(at) != 1 {
+		t.Fatalf("tapes = %q, want one", at)
+	}
+	old := time.Now().Add(-80 * 24 * time.Hour)
+	if err := os.Chtimes(at[0], old, old); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.jp("query", "--new", "--record", "beside.toml", "plain"); code != 0 || !strings.Contains(out, "jp: recorded 1 reply of 1 run in beside.toml\n") {
+		t.Errorf("beside it: %d %s", code, out)
+	}
+	if got := s.tapes(); !slices.Equal(got, at) {
+		t.Errorf("tapes = %q, want %q: it is at work", got, at)
+	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -45,25 +61,14 @@ func TestRecordKilled(t *testing.T) {
 	if got := s.files("rec.toml", ".rec.toml"); len(got) > 0 {
 		t.Errorf("there is %q", got)
 	}
-	left := s.tapes()
-	if len(left) != 1 {
-		t.Fatalf("tapes = %q, want one", left)
-	}
-	if out, code := s.jp("query", "--new", "--record", "rec.toml", "plain"); code != 0 || !strings.Contains(out, "jp: recorded 1 reply of 1 run in rec.toml\n") {
+	if out, code := s.jp("query", "--new", "--record", "rec.toml", "plain"); code != 0 {
 		t.Errorf("the next one: %d %s", code, out)
-	}
-	if got := s.tapes(); len(got) != 1 || got[0] != left[0] {
-		t.Errorf("tapes = %q, want %q: it may be at work", got, left)
-	}
-	old := time.Now().Add(-8 * 24 * time.Hour)
-	if err := os.Chtimes(left[0], old, old); err != nil {
-		t.Fatal(err)
-	}
-	if out, code := s.jp("query", "--new", "--replay", "rec.toml", "plain"); code != 0 {
-		t.Errorf("replay: %d %s", code, out)
 	}
 	if got := s.tapes(); len(got) > 0 {
 		t.Errorf("tapes = %q, want none", got)
+	}
+	if out, code := s.jp("query", "--new", "--replay", "rec.toml", "plain"); code != 0 {
+		t.Errorf("replay: %d %s", code, out)
 	}
 }
 

@@ -15,12 +15,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/vanishing"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/tools/files"
@@ -43,11 +43,12 @@ type Tape struct {
 	replay *script.Script // recording that is replayed; nil = this run is recorded
 	above  *Tape          // tape that has the part for what is recorded here; nil = this one
 
-	main   bool     // whether this is the first run
-	record string   // file to make; "" = none
-	into   *os.Root // its folder, open from the beginning; nil = none
-	named  string   // file to make or to replay, as the person named it
-	data   []byte   // recording to replay
+	main   bool           // whether this is the first run
+	own    *vanishing.Dir // dir of the first run; nil = not begun
+	record string         // file to make; "" = none
+	into   *os.Root       // its folder, open from the beginning; nil = none
+	named  string         // file to make or to replay, as the person named it
+	data   []byte         // recording to replay
 
 	mu     sync.Mutex
 	part   *os.File                    // nil until the first line
@@ -67,7 +68,11 @@ const (
 	replaying = "replay"
 )
 
-const recordingName = "recording.toml"
+const (
+	folderName    = "tape-"
+	partName      = "part-"
+	recordingName = "recording.toml"
+)
 
 // Open returns a tape that records to one file or replays another; nil without either. End makes
 // the recording. Open finds mistakes in the files, so that they cost nothing.
@@ -99,10 +104,11 @@ func (t *Tape) Begin() (err error) {
 	if err = os.MkdirAll(top, 0o700); err != nil {
 		return err
 	}
-	dropOld(top)
-	if t.dir, err = os.MkdirTemp(top, "tape-"); err != nil { // 0700
+	vanishing.Sweep(top, folderName)
+	if t.own, err = vanishing.Make(top, folderName); err != nil {
 		return err
 	}
+	t.dir = t.own.Path
 	if t.data != nil {
 		err = os.WriteFile(filepath.Join(t.dir, recordingName), t.data, 0o600)
 	}
@@ -154,19 +160,6 @@ func Join(con *console.Console, ws *workspace.Workspace) (_ *Tape, err error) {
 		return nil, fmt.Errorf("$%s: %q is neither %s nor %s", tapeVariable, what, taping, replaying)
 	}
 	return t, nil
-}
-
-// dropOld removes folders that killed runs left a week ago or earlier.
-func dropOld(top string) {
-	entries, err := os.ReadDir(top)
-	if err != nil {
-		return // nothing depends on it
-	}
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 7*24*time.Hour {
-			_ = os.RemoveAll(filepath.Join(top, e.Name()))
-		}
-	}
 }
 
 // Model returns the model of this run as the tape records or replays it. lookup finds what is known
@@ -365,7 +358,7 @@ func (t *Tape) writeLine(v any) error {
 	case t.dir == "":
 		return errors.New("a recording whose folder is not known")
 	case t.part == nil:
-		if t.part, err = os.CreateTemp(t.dir, "part-"); err != nil {
+		if t.part, err = os.CreateTemp(t.dir, partName); err != nil {
 			return err
 		}
 	}
@@ -386,8 +379,8 @@ func (t *Tape) Remove() {
 	if t.into != nil {
 		_ = t.into.Close()
 	}
-	if t.main && t.dir != "" {
-		if err := os.RemoveAll(t.dir); err != nil {
+	if t.own != nil {
+		if err := t.own.Remove(); err != nil {
 			t.con.Warn("%v", err)
 		}
 	}

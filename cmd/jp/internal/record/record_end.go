@@ -136,12 +136,15 @@ func parts[T any](t *Tape) (all []T, err error) {
 	if t.dir == "" {
 		return nil, nil
 	}
-	files, err := filepath.Glob(filepath.Join(t.dir, "part-*"))
+	entries, err := os.ReadDir(t.dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range files {
-		f, err := os.Open(name)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), partName) {
+			continue
+		}
+		f, err := os.Open(filepath.Join(t.dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trust"
@@ -129,6 +130,7 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 			return err
 		}
+		files.RemoveUnfinished(f.path, time.Now().Add(-time.Minute))
 		if f.key == "" {
 			return files.Replace(f.path, data, f.mode)
 		}
