@@ -26,6 +26,7 @@ type Log struct {
 	calling atomic.Bool // the open call in the record is this process's own
 	blank   atomic.Bool // no events; nobody else can append any
 	taken   Config      // config when the lock was taken
+	foreign uint64      // record.Foreign
 	account Account     // account when a reserved run began; zero in other logs
 
 	mu   sync.RWMutex
@@ -43,6 +44,10 @@ func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().G
 // Taken returns the config that the conversation had when its run lock was taken. It must not be
 // changed.
 func (l *Log) Taken() Config { return l.taken }
+
+// Foreign returns the number of the last event that came by an import, 0 for none. No run of this store
+// has said what is in the events up to it.
+func (l *Log) Foreign() uint64 { return l.foreign }
 
 // Account returns the account that the conversation had when its reserved run began, with all of the
 // grant left where that run begins a turn. It is zero in a Log that Store.Lock returned.

@@ -74,6 +74,9 @@ type record struct {
 	// Number of the last delegation at the time when the conversation was imported. Delegations up
 	// to it belong to a removed conversation of the same id and count in no account of this one.
 	After uint64 `json:"after,omitzero"`
+
+	// Number of the last event that came by an import, also where it was copied since.
+	Foreign uint64 `json:"foreign,omitzero"`
 }
 
 // spend returns what its own calls used in all its turns.

@@ -99,6 +99,7 @@ func (s *Store) newLog(ctx context.Context, id ID, lock *file.RunLock, shared bo
 			return err
 		}
 		l.blank.Store(r.Events == 0 && r.Call == nil)
+		l.foreign = r.Foreign
 		if l.taken, err = t.Config(id); err != nil || !shared {
 			return err
 		}

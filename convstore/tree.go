@@ -256,6 +256,9 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 			if _, err := t.Append(id, r, &e, body); err != nil {
 				return err
 			}
+			if s.Seq <= from.Foreign {
+				r.Foreign = r.LastSeq
+			}
 		}
 	}
 	r.UpdatedAt = r.CreatedAt

@@ -76,6 +76,7 @@ type Loop struct {
 	Repeat   func(tool string) bool
 	Await    func(ctx context.Context, calls []string) error
 	Recalled func(call string) bool
+	Foreign  uint64 // number of the last event that came by an import; no call up to it is made again
 
 	Asked    convstore.Digest // of what Send is given; zero = its answer is not found again
 	Personal func() bool      // reports whether a person's word is part of how the turn went; nil = it is not
@@ -246,8 +247,14 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 	if calls := pending(h.current()); len(calls) > 0 && !t.spent() {
 		var again []convstore.ToolCall
 		var lost []convstore.Body
+		foreign := map[string]bool{} // ids of calls that no model made here
+		for _, ev := range h.current() {
+			if c, ok := ev.Body.(convstore.ToolCall); ok && ev.Seq <= l.Foreign {
+				foreign[c.ID] = true
+			}
+		}
 		for _, c := range calls {
-			if l.Repeat != nil && l.Repeat(c.Name) {
+			if l.Repeat != nil && l.Repeat(c.Name) && !foreign[c.ID] {
 				again = append(again, c)
 			} else {
 				lost = append(lost, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})

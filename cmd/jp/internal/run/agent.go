@@ -151,6 +151,9 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	}
 	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, r.req.prompts())
 	loop.Compact = ag.compaction(cfg)
+	if r.locked != nil {
+		loop.Foreign = r.locked.Foreign()
+	}
 	ag.Loop = loop
 	return ag, nil
 }
