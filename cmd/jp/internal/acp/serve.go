@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
@@ -361,7 +362,12 @@ func (c *conn) send(m any) {
 	}
 }
 
-func (c *conn) refuse(id json.RawMessage, e *Error) { c.send(failure{"2.0", id, e}) }
+// refuse answers with an error. It is called by the reader too, which has to see what the client cancels,
+// and its end: so everything ends, with ErrUnread, if the client does not read that in time.
+func (c *conn) refuse(id json.RawMessage, e *Error) {
+	defer time.AfterFunc(unreadWait, func() { c.cancel(ErrUnread) }).Stop()
+	c.send(failure{"2.0", id, e})
+}
 
 // tell sends an update, in a form that the client knows.
 func (c *conn) tell(id string, u Update) {

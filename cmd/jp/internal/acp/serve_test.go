@@ -255,7 +255,7 @@ func TestStops(t *testing.T) {
 	p.end()
 }
 
-// TestUnread: whoever stops a prompt does not wait for a client that reads nothing.
+// TestUnread: neither who stops a prompt nor who reads waits for a client that reads nothing.
 func TestUnread(t *testing.T) {
 	const session = `"params":{"sessionId":"s/a"}}`
 	for word, stop := range map[string]string{
@@ -263,6 +263,7 @@ func TestUnread(t *testing.T) {
 		"tell":         `{"jsonrpc":"2.0","method":"session/cancel",` + session,
 		"tell, closed": `{"jsonrpc":"2.0","id":2,"method":"session/close",` + session,
 		"tell, given":  `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
+		"no, refused":  "garbage",
 	} {
 		t.Run(word, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { unread(t, word, stop) }) })
 	}

@@ -165,12 +165,10 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	v.run = r
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
-	defer r.OnStop(func(cause error) {
-		abandon(cause)
-		client.Insist()
-	})()
+	defer r.OnStop(abandon)()
 	ctx, cancel, _ := r.WithDeadline(ctx)
 	defer cancel()
+	defer context.AfterFunc(ctx, client.Insist)()
 	defer func() {
 		if s.options.learn(context.WithoutCancel(ctx), own, r.Conv, r.Resolved) {
 			client.Tell(acp.NewChosen(s.Options()))
