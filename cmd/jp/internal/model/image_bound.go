@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"encoding/binary"
 	"image"
 	"image/gif"
 	"image/jpeg"
@@ -81,7 +82,38 @@ func imagePixels(i *Image) image.Point {
 	if err != nil || c.Width <= 0 || c.Height <= 0 {
 		return image.Point{}
 	}
-	return image.Pt(c.Width, c.Height)
+	size := image.Pt(c.Width, c.Height)
+	if i.MediaType == "image/gif" {
+		frame := gifFrame(i.Data)
+		if frame == (image.Point{}) {
+			return frame
+		}
+		size = image.Pt(max(size.X, frame.X), max(size.Y, frame.Y))
+	}
+	return size
+}
+
+// gifFrame returns the right and lower end of the first frame of a GIF, zero if there is none. Where
+// it is beyond the image that the header says, decoders enlarge the image.
+func gifFrame(data []byte) image.Point {
+	at := 13
+	if flags := data[10]; flags&0x80 != 0 {
+		at += 3 << (flags&7 + 1) // colors
+	}
+	for at+9 <= len(data) {
+		switch data[at] {
+		case ',':
+			n := func(i int) int { return int(binary.LittleEndian.Uint16(data[at+i:])) }
+			return image.Pt(n(1)+n(5), n(3)+n(7))
+		case '!': // extension
+			for at += 2; at < len(data) && data[at] != 0; at += int(data[at]) + 1 {
+			}
+			at++
+		default:
+			return image.Point{}
+		}
+	}
+	return image.Point{}
 }
 
 // tiles counts squares of 512 pixels, after an image was scaled to fit into 2048 by 2048, and then

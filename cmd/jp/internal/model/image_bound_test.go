@@ -124,3 +124,26 @@ func TestEstimateOfImages(t *testing.T) {
 		}
 	}
 }
+
+// TestGIFFrame: a frame that is larger than the image which the header says counts as it is.
+func TestGIFFrame(t *testing.T) {
+	var b bytes.Buffer
+	frame := func(w, h int) *image.Paletted {
+		return image.NewPaletted(image.Rect(0, 0, w, h), color.Palette{color.Black, color.White})
+	}
+	if err := gif.EncodeAll(&b, &gif.GIF{Image: []*image.Paletted{frame(640, 320), frame(640, 320)}, Delay: []int{1, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	i := &Image{MediaType: "image/gif", Data: b.Bytes()}
+	if got := imagePixels(i); got != image.Pt(640, 320) {
+		t.Errorf("%v as it is", got)
+	}
+	copy(i.Data[6:], []byte{1, 0, 1, 0}) // width and height
+	if got := imagePixels(i); got != image.Pt(640, 320) {
+		t.Errorf("%v with a small image", got)
+	}
+	i.Data = i.Data[:40]
+	if got := imagePixels(i); got != (image.Point{}) {
+		t.Errorf("%v without a frame", got)
+	}
+}
