@@ -56,6 +56,11 @@ type EndError struct {
 
 func (e *EndError) Error() string { return e.Reason }
 
+// NodeError is the cause of an end on another machine that neither the caller nor a deadline asked for.
+type NodeError struct{ Reason string }
+
+func (e *NodeError) Error() string { return e.Reason }
+
 // Here is the Runner of this machine.
 type Here struct {
 	Host *proc.Host

@@ -86,7 +86,10 @@ const ByPerson = "a person stopped it"
 // fromExit returns the state that a wait status means by itself.
 func fromExit(end proc.Exit) (convstore.State, string) {
 	deadline := errors.Is(end.Cause, context.DeadlineExceeded)
+	var node *NodeError
 	switch {
+	case errors.As(end.Cause, &node) && (end.Signal != 0 || end.Code != 0):
+		return convstore.StateCancelled, node.Reason
 	case deadline && (end.Signal != 0 || end.Code != 0):
 		return convstore.StateTimeout, "the deadline passed"
 	case errors.Is(end.Cause, convstore.ErrStopped) && (end.Signal != 0 || end.Code != 0):

@@ -88,6 +88,7 @@ func TestVerdictSaysWhy(t *testing.T) {
 		{proc.Exit{Code: 6}, "refused, refused by policy: gpu1: process tree: could not be ended: 12"},
 		{proc.Exit{Code: -1, Signal: syscall.SIGKILL}, "killed, killed by signal 9 (killed): gpu1: process tree: could not be ended: 12"},
 		{proc.Exit{Code: 130, Cause: context.Canceled}, "cancelled, stopped by its caller"},
+		{proc.Exit{Code: 130, Cause: &NodeError{"the worker on gpu1 was ended: ended by SIGTERM"}}, "cancelled, the worker on gpu1 was ended: ended by SIGTERM"},
 	} {
 		if state, reason := Verdict(tt.exit, left, nil, nil, nil); string(state)+", "+reason != tt.want {
 			t.Errorf("verdict(%+v) = %s, %s, want %s", tt.exit, state, reason, tt.want)

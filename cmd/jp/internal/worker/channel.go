@@ -151,7 +151,7 @@ func (c *conn) exit(e exited, cause error) (proc.Exit, error) {
 		exit.Code = -1
 	}
 	if cause == nil && e.Stopped != "" {
-		exit.Cause = fmt.Errorf("the worker on %s was ended: %s", c.host, plain(e.Stopped, maxText))
+		exit.Cause = &subprocess.NodeError{Reason: fmt.Sprintf("the worker on %s was ended: %s", c.host, plain(e.Stopped, maxText))}
 	}
 	if e.Error != "" {
 		return exit, fmt.Errorf("%s: %s", c.host, plain(e.Error, maxText))
