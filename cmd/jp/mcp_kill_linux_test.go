@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,7 +60,7 @@ func TestMCPServerEndsWithItsAgent(t *testing.T) {
 	}
 }
 
-// calls names the tools that were called in all conversations.
+// calls names the tools that were called in all conversations, and what they returned.
 func (s *site) calls() string {
 	s.t.Helper()
 	var names []string
@@ -66,10 +69,47 @@ func (s *site) calls() string {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			if call, ok := ev.Body.(convstore.ToolCall); ok {
-				names = append(names, call.Name)
+			switch b := ev.Body.(type) {
+			case convstore.ToolCall:
+				names = append(names, b.Name)
+			case convstore.ToolResult:
+				names = append(names, "result: "+b.Text)
 			}
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+// TestMCPServersEndTogether: of a tree that is stopped no server waits for the end of one further down. Each here ends
+// only when two have been asked to. The root has one too, since it has recorded its tools.
+func TestMCPServersEndTogether(t *testing.T) {
+	const (
+		query = "[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n"
+		echo  = "[conversation.tools.echo]\nsource = \"mcp.test\"\nrun = \"unattended\"\n"
+		call  = "[[rule]]\nround = 1\ntool_calls = [{ name = \"echo\", arguments = { text = \"x\" } }]\n[[rule]]\nround = 2\n"
+		down  = "tool_calls = [{ name = \"jp_query\", arguments = { config = \"agent/%[1]s\", query = \"%[1]s\" } }]\n"
+		child = "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/%s.toml\"\n" + echo
+	)
+	s := newSite(t, map[string]string{
+		"../home/config/jp/config.toml": "[providers.mcp.test]\ncommand = \"bash\"\nargs = [\"serve.sh\"]\n",
+		"serve.sh": "trap '' INT TERM\nmcp-server plain\n[ -e armed ] || exit 0\ntouch \"asked.$$\"\n" +
+			"until set -- asked.* && [ $# -ge 2 ]; do sleep 0.01; done\ntouch \"together.$$\"\n",
+		".jp/config.toml":             "[assistant]\nmodel = \"script/main.toml\"\n" + query + "[delegation]\nprofiles = [\"agent/upper\"]\nmax_depth = 2\n",
+		".jp/config/agent/upper.toml": fmt.Sprintf(child, "upper") + query + "[delegation]\nprofiles = [\"agent/lower\"]\nmax_depth = 1\n",
+		".jp/config/agent/lower.toml": fmt.Sprintf(child, "lower"),
+		"main.toml":                   "[[rule]]\nround = 1\n" + fmt.Sprintf(down, "upper") + "[[rule]]\ntext = \"done\"\n",
+		"upper.toml":                  call + fmt.Sprintf(down, "lower"),
+		"lower.toml":                  call + "hang = true\n",
+	})
+	cmd, out := s.start(nil, "jp", "query", "--new", "go")
+	s.eventually("both results", func() bool { return strings.Count(s.calls(), "result: x") == 2 })
+	if err := os.WriteFile(filepath.Join(s.dir, "armed"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGINT, cmd.Process.Pid)
+	_ = cmd.Wait()
+	if list, _ := filepath.Glob(filepath.Join(s.dir, "together.*")); len(list) != 3 {
+		t.Errorf("%d of 3 servers ended by themselves\n%s", len(list), out)
+	}
+	s.gone()
 }

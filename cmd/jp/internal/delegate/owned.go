@@ -31,7 +31,7 @@ type Below struct {
 type Served struct {
 	Pins  []wire.Pin
 	Call  func(context.Context, tools.Call) tools.Result // as wire.Owner.Serve
-	Close func()                                         // ends the servers; no call is running
+	Close func()                                         // ends the servers, and calls that still run
 }
 
 func (v Served) close() {
@@ -89,6 +89,9 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		return serving{}, fmt.Errorf("wire: %w", err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
+	// A server may take its time to end: all those of a tree that is stopped end at the same time.
+	closeMCP := sync.OnceFunc(mcp.close)
+	context.AfterFunc(ctx, closeMCP)
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
@@ -104,12 +107,13 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 	return serving{ctx: ctx, theirs: theirs, end: func() error {
 		theirs.Close()
 		_ = ours.SetDeadline(time.Now().Add(drain))
+		go closeMCP()
 		err := <-ended
 		stop(nil)
 		if o.sub != nil {
 			o.sub.end(ctx)
 		}
-		mcp.close()
+		closeMCP()
 		_ = log.Close()
 		return err
 	}}, nil
