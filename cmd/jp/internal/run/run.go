@@ -196,7 +196,7 @@ func (s site) unmake(ctx context.Context, id convstore.ID) {
 		_, err = s.Store.Remove(ctx, id, convstore.RemoveOptions{})
 	}
 	if err != nil {
-		s.env.Con.Warn("%s: it is empty and could not be removed: %v", id, err)
+		s.env.Con.Warn("%s: it stays, even if it is empty: %v", id, err)
 	}
 }
 
