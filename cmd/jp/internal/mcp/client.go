@@ -59,12 +59,17 @@ type Client struct {
 // session is a connection to a server.
 type session struct {
 	*sdk.ClientSession
-	process *process // nil = the server has an address
-	tools   []Tool   // tools that it listed, sorted
-	unfit   []string // why further tools that it listed cannot be used
+	process *process              // nil = the server has an address
+	listed  atomic.Pointer[offer] // a new one when the list has changed, while others read the old one
 	stale   atomic.Bool
 	bounds  *bounds
 	gone    chan struct{} // closed when the connection has ended
+}
+
+// offer is what a server listed.
+type offer struct {
+	tools []Tool   // sorted
+	unfit []string // why further tools cannot be used
 }
 
 // NewClient returns the client of s. It starts nothing.
@@ -83,7 +88,8 @@ func (c *Client) List(ctx context.Context) ([]Tool, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.tools, s.unfit, nil
+	l := s.listed.Load()
+	return l.tools, l.unfit, nil
 }
 
 // Call calls a tool that was approved in the form of want. The Result is what the server answered;
@@ -93,7 +99,7 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 	if err != nil {
 		return tools.Result{}, err
 	}
-	switch at, ok := find(s.tools, want.Name); {
+	switch at, ok := find(s.listed.Load().tools, want.Name); {
 	case !ok:
 		return refused("MCP server %s: it has no tool %s any more; a person has to approve what it has now: jp mcp approve %s", c.server.Name, want.Name, c.server.Name), nil
 	case at.Digest() != want.Digest():
@@ -414,7 +420,7 @@ func (s *session) list(ctx context.Context) error {
 		}
 	}
 	slices.SortFunc(list, func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
-	s.tools, s.unfit = list, unfit
+	s.listed.Store(&offer{list, unfit})
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -422,4 +423,29 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// TestChangesBeside: a server changes its tools while others are called.
+func TestChangesBeside(t *testing.T) {
+	c := open(t, self("plain"), Options{})
+	if _, _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range 4 {
+		all.Go(func() {
+			for range 200 {
+				if r, err := c.Call(t.Context(), Tool{Name: "nothing"}, nil); err != nil || !r.Refused {
+					t.Errorf("a tool that is not there = %+v, %v", r, err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	for range 20 {
+		if got, _ := call(t, c, "change", ""); got != "changed" {
+			t.Error(got)
+		}
+	}
 }
