@@ -37,9 +37,16 @@ type Error struct {
 	Err        error         `json:"-"` // cause, may be nil
 }
 
-// Error returns "anthropic: rate_limit (429): Number of requests has exceeded ...".
+// Error returns "anthropic: rate_limit (429): Number of requests has exceeded ...". A model that is not
+// known here has a message that says so by itself.
 func (e *Error) Error() string {
 	s := string(e.Kind)
+	if e.Kind == KindUnknownModel && e.Status == 0 && e.Message != "" {
+		if e.Provider == "" {
+			return e.Message
+		}
+		return e.Provider + ": " + e.Message
+	}
 	if e.Provider != "" {
 		s = e.Provider + ": " + s
 	}
@@ -110,7 +117,7 @@ func (e *Error) withReset(limit time.Duration) *Error {
 		return e
 	}
 	late := *e
-	wait := e.RetryAfter.Round(time.Second)
+	wait := (e.RetryAfter + time.Second - 1).Truncate(time.Second)
 	late.Hint = fmt.Sprintf("the limit resets in %s: `--wait-limit %dh` waits for that", wait, int64((wait+time.Hour-1)/time.Hour))
 	return &late
 }

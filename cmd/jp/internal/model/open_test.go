@@ -91,14 +91,14 @@ func TestOpenErrors(t *testing.T) {
 		{"openai/x", nil, []string{"OPENAI_API_KEY", " "}, KindAuth, "openai: auth: no key: OPENAI_API_KEY is not set"},
 		{"openai/x", nil, []string{"OPENAI_API_KEY", "a\nb"}, KindAuth, "openai: auth: the key in OPENAI_API_KEY holds a space or a character that no key has"},
 		{"mine/x", map[string]Endpoint{"mine": {Type: "openai", BaseURL: "http://h", APIKeyEnv: "NO_SUCH"}}, nil, KindAuth, "mine: auth: no key: NO_SUCH is not set"},
-		{"gpt-5", nil, nil, KindUnknownModel, `unknown_model: model "gpt-5": no provider named`},
-		{"", nil, nil, KindUnknownModel, `unknown_model: model "": no provider named`},
-		{"/x", nil, nil, KindUnknownModel, `unknown_model: model "/x": not an id`},
-		{"openai/", nil, nil, KindUnknownModel, `unknown_model: model "openai/": not an id`},
-		{"openai/a b", nil, nil, KindUnknownModel, `unknown_model: model "openai/a b": not an id`},
-		{"openai/a\x1b[2J", nil, nil, KindUnknownModel, `unknown_model: model "openai/a\x1b[2J": not an id`},
-		{"gogle/x", map[string]Endpoint{"google": {}}, nil, KindUnknownModel, `unknown_model: provider "gogle" of model "gogle/x" is not known: there are anthropic, gemini, google, llamacpp, ollama, openai, openrouter, script`},
-		{"loop", nil, nil, KindUnknownModel, `unknown_model: alias "loop" leads in a circle`},
+		{"gpt-5", nil, nil, KindUnknownModel, `model "gpt-5": no provider named`},
+		{"", nil, nil, KindUnknownModel, `model "": no provider named`},
+		{"/x", nil, nil, KindUnknownModel, `model "/x": not an id`},
+		{"openai/", nil, nil, KindUnknownModel, `model "openai/": not an id`},
+		{"openai/a b", nil, nil, KindUnknownModel, `model "openai/a b": not an id`},
+		{"openai/a\x1b[2J", nil, nil, KindUnknownModel, `model "openai/a\x1b[2J": not an id`},
+		{"gogle/x", map[string]Endpoint{"google": {}}, nil, KindUnknownModel, `provider "gogle" of model "gogle/x" is not known: there are anthropic, gemini, google, llamacpp, ollama, openai, openrouter, script`},
+		{"loop", nil, nil, KindUnknownModel, `alias "loop" leads in a circle`},
 		{"mine/x", map[string]Endpoint{"mine": {BaseURL: "http://h"}}, nil, KindBadRequest, "mine: bad_request: providers.llm.mine: type is missing: anthropic or openai"},
 		{"mine/x", map[string]Endpoint{"mine": {Type: "gemini", BaseURL: "http://h"}}, nil, KindBadRequest, `mine: bad_request: providers.llm.mine: type "gemini": must be anthropic or openai`},
 		{"mine/x", map[string]Endpoint{"mine": {Type: "openai"}}, nil, KindBadRequest, "mine: bad_request: providers.llm.mine: base_url is missing"},
@@ -123,7 +123,7 @@ func TestOpenErrors(t *testing.T) {
 
 func TestOpenMissingFormat(t *testing.T) {
 	_, _, err := Open(t.Context(), "ollama/x", nil, Providers{})
-	if want := `ollama: unknown_model: wire format "openai" is not part of this program`; message(err) != want {
+	if want := `ollama: wire format "openai" is not part of this program`; message(err) != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -289,8 +289,8 @@ func (g *Group) writeExamined(e examined) error {
 		if e.Query != "" {
 			row("query", wording.Either(e.Query == "starts", "would start", "would not start: "+e.Query))
 		}
-		row("config", cmp.Or(strings.Join(e.Config, " "), "none of your own"))
-		row("model", cmp.Or(e.Model, "none of your own"))
+		row("config", cmp.Or(strings.Join(e.Config, " "), "none"))
+		row("model", cmp.Or(e.Model, "none: `jp init` sets one"))
 		row("keys", cmp.Or(strings.Join(e.Keys, " "), "none set"))
 		for _, p := range e.Providers {
 			row("provider", p.Name+": "+wording.Either(p.Variable == "", map[string]string{"withheld": "key withheld"}[p.Key], p.Variable+" is "+p.Key)+wording.Either(p.Key == "none", "no key needed", ""))

@@ -114,7 +114,8 @@ func (g *Group) modelQuestion(proposal string, found []model.Candidate) string {
 	case proposal != "":
 		return "Model [" + proposal + "]: "
 	case len(found) == 0:
-		return "No key and no model server was found here. Name the model to use as provider/model, such as\n" + model.Examples + ".\nModel: "
+		text := "No key and no model server was found here. Name the model to use as provider/model, such as " + model.Examples + "."
+		return strings.Join(term.Hang("", text, cmp.Or(g.Con.IO.Width, 80), 0), "\n") + "\nModel: "
 	}
 	text := "Models for which this machine has a key or a server:\n\n"
 	listed := found[:min(len(found), candidatesListed)]

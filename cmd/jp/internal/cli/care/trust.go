@@ -28,7 +28,7 @@ func NewTrust(g *Group) *cli.Command {
 		About: "A workspace is code: its config gives commands to tools and lets them run. jp loads " +
 			"nothing of it before you trust it: neither .jp with everything in it, nor skills, " +
 			"AGENTS.md, CLAUDE.md or .mcp.json. You trust these files as they are now. If one " +
-			"changes, jp shows what differs and asks again. No workspace can set machine " +
+			"changes, jp shows what differs and asks again; `d` shows the changed lines. No workspace can set machine " +
 			"settings (keys, addresses, the store), trusted or not.\n\n" +
 			"JP_TRUST_WORKSPACE=1 trusts everything that is there without a question, for CI.",
 		Flags: []*command.Option{

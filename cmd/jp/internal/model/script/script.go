@@ -83,7 +83,8 @@ func New(c model.Config) (model.Stream, error) {
 	data, err := readIn(c.Dir, name)
 	if err != nil {
 		return nil, &model.Error{Provider: c.Name, Kind: model.KindUnknownModel, Final: true, Model: c.Model.ID,
-			Message: fmt.Sprintf("%s: %v", cmp.Or(name, c.Model.Name), err), Err: err}
+			Message: fmt.Sprintf("%s: %v", cmp.Or(name, c.Model.Name), err), Err: err,
+			Hint: "script/FILE is a model that follows the rules of a TOML file; FILE is its path below the workspace"}
 	}
 	s, err := Parse(name, data)
 	if err != nil {
