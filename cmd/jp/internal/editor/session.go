@@ -170,7 +170,9 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	defer cancel()
 	defer context.AfterFunc(ctx, client.Insist)()
 	defer func() {
-		if s.options.learn(context.WithoutCancel(ctx), own, r.Conv, r.Resolved) {
+		ctx, stop := convstore.Briefly(ctx)
+		defer stop()
+		if s.options.learn(ctx, own, r.Conv, r.Resolved) {
 			client.Tell(acp.NewChosen(s.Options()))
 		}
 	}()
