@@ -43,24 +43,28 @@ func Hang(head, text string, width, indent int) []string {
 	return rows
 }
 
-// units returns the words of a text. What is between two backquotes is one, unless it is wider than
-// limit.
+// units returns the words of a text. What is between two backquotes is one, with its spaces, unless it
+// is wider than limit.
 func units(text string, limit int) (list []string) {
-	var open []string
-	for _, word := range strings.Fields(text) {
-		open = append(open, word)
-		whole := strings.Join(open, " ")
-		switch {
-		case strings.Count(whole, "`")%2 == 1:
-			continue
-		case Width(whole) > limit:
-			list = append(list, open...)
-		default:
-			list = append(list, whole)
+	add := func(unit string) {
+		if Width(unit) > limit || strings.Count(unit, "`")%2 == 1 {
+			list = append(list, strings.Fields(unit)...)
+		} else if unit != "" {
+			list = append(list, unit)
 		}
-		open = nil
 	}
-	return append(list, open...)
+	quoted, from := false, 0
+	for i, r := range text {
+		switch {
+		case r == '`':
+			quoted = !quoted
+		case r == ' ' && !quoted:
+			add(text[from:i])
+			from = i + 1
+		}
+	}
+	add(text[from:])
+	return list
 }
 
 // shellWords returns the words of a command as a shell parts them, with their quotes. Spaces inside of

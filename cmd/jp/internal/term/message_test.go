@@ -17,6 +17,7 @@ func TestMessage(t *testing.T) {
 			"jp: stopped; resume with:\njp query --id jp-c17000000001 -w \\\n'/home/ada/it'\\''s  here' --title \\\n'a'\\''b c d e f' \"it's so\"\n"},
 		{35, "hint: `jp conversation ls --hidden` lists what there is", "hint:\n`jp conversation ls --hidden`\nlists what there is\n"},
 		{20, "hint: `jp conversation ls --hidden`", "hint: `jp\nconversation ls\n--hidden`\n"},
+		{40, "hint: it is there: `jp trust --cfg 'a  b.toml'` shows it", "hint: it is there:\n`jp trust --cfg 'a  b.toml'` shows it\n"},
 		{20, "jp: a-word-that-is-wider-than-all and on", "jp:\na-word-that-is-wider-than-all\nand on\n"},
 		{20, "jp: 意味意味 意味意味 意味", "jp: 意味意味\n意味意味 意味\n"},
 		{20, "jp: one ` alone in a long text", "jp: one ` alone in\na long text\n"},
