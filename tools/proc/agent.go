@@ -30,9 +30,6 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 		given += fmt.Sprintf(",%s=%d", name, len(files))
 		files = append(files, fd)
 	}
-	if spec.Lock != nil {
-		hand("lock", spec.Lock.Fd())
-	}
 	if spec.Wire != nil {
 		hand("wire", spec.Wire.Fd())
 	}
@@ -42,7 +39,17 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 		hand("lease", uintptr(lease))
 	}
 	r := newRun()
+	// Lock is called when no other start can copy the file. To wait for syscall.ForkLock would not do:
+	// an exec may still have to close its copies then.
 	c, err := family.start(func() (int, error) {
+		if spec.Lock != nil {
+			lock, err := spec.Lock()
+			if err != nil {
+				return 0, err
+			}
+			defer lock.Close()
+			hand("lock", lock.Fd())
+		}
 		return syscall.ForkExec(spec.Path, spec.Args, &syscall.ProcAttr{
 			Dir:   spec.Dir,
 			Env:   Environ(spec.Env, "*", given),

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -18,17 +19,14 @@ import (
 // TestInherit lets an agent print what it was given.
 func TestInherit(t *testing.T) {
 	h := host(t)
-	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
-	if err != nil {
+	path := filepath.Join(t.TempDir(), "lock")
+	if err := os.WriteFile(path, []byte("held"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close()
-	if _, err := lock.WriteString("held"); err != nil {
-		t.Fatal(err)
-	}
+	lock := func() (*os.File, error) { return os.Open(path) }
 	env, _ := mark(t)
 	for _, tt := range []struct {
-		lock *os.File
+		lock func() (*os.File, error)
 		wire bool
 		want string
 	}{
@@ -59,8 +57,9 @@ func TestInherit(t *testing.T) {
 		ours.Close()
 		theirs.Close()
 	}
-	if _, err := lock.Stat(); err != nil {
-		t.Errorf("the lock was closed: %v", err)
+	refused := errors.New("refused")
+	if _, err := h.Run(t.Context(), Spec{Kind: Agent, Env: env, Lock: func() (*os.File, error) { return nil, refused }}); err != refused {
+		t.Errorf("a lock that does not open: %v", err)
 	}
 }
 
@@ -84,8 +83,7 @@ func TestInterruptBeforeItsOwnGroup(t *testing.T) {
 	}
 }
 
-// TestLockOutlivesParent takes an OFD lock here, hands it to an agent and lets go of it: the agent
-// holds it to its end.
+// TestLockOutlivesParent gives an agent an OFD lock, which nobody here has any more: the agent holds it to its end.
 func TestLockOutlivesParent(t *testing.T) {
 	h := host(t)
 	path := filepath.Join(t.TempDir(), "lock")
@@ -96,11 +94,12 @@ func TestLockOutlivesParent(t *testing.T) {
 		}
 		return f
 	}
-	held, probe := open(), open()
+	probe := open()
 	defer probe.Close()
 	whole := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(held.Fd(), unix.F_OFD_SETLK, &whole); err != nil {
-		t.Fatal(err)
+	lock := func() (*os.File, error) {
+		held := open()
+		return held, unix.FcntlFlock(held.Fd(), unix.F_OFD_SETLK, &whole)
 	}
 	taken := func() bool {
 		l := whole
@@ -111,8 +110,7 @@ func TestLockOutlivesParent(t *testing.T) {
 	}
 	env, _ := mark(t)
 	during := make(chan bool, 1)
-	spec := Spec{Kind: Agent, Args: []string{"jp", "as-tree", "0", "echo ready; sleep 0.05"}, Env: env, Lock: held}
-	spec.Started = func(int) { held.Close() }
+	spec := Spec{Kind: Agent, Args: []string{"jp", "as-tree", "0", "echo ready; sleep 0.05"}, Env: env, Lock: lock}
 	spec.Stdout = onText("ready\n", func() { during <- taken() })
 	if exit, err := h.Run(t.Context(), spec); err != nil || exit.Code != 0 {
 		t.Errorf("Run() = %+v, %v", exit, err)
@@ -121,6 +119,44 @@ func TestLockOutlivesParent(t *testing.T) {
 		t.Error("the lock is not held by the agent, and by it alone")
 	}
 }
+
+// TestLockEndsWithAgent: once an agent has ended, nothing holds its lock that was started beside it.
+func TestLockEndsWithAgent(t *testing.T) {
+	h := host(t)
+	path := filepath.Join(t.TempDir(), "locks")
+	open := func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
+	var all sync.WaitGroup
+	for n := range int64(16) {
+		probe, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer probe.Close()
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: n, Len: 1}
+		all.Go(func() {
+			for i := range 200 {
+				exit, err := h.Run(t.Context(), Spec{Kind: Agent, Path: "/bin/true", Lock: func() (*os.File, error) {
+					file, err := open()
+					if err != nil {
+						return nil, err
+					}
+					return file, unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock)
+				}})
+				found := lock
+				if err := unix.FcntlFlock(probe.Fd(), unix.F_OFD_GETLK, &found); err != nil {
+					t.Error(err)
+				}
+				if err != nil || exit.Code != 0 || found.Type != unix.F_UNLCK {
+					t.Errorf("run %d: %+v, %v; its lock is held: %t", i, exit, err, found.Type != unix.F_UNLCK)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func noLock() (*os.File, error) { return nil, os.ErrClosed }
 
 func TestInheritRefuses(t *testing.T) {
 	env, _ := mark(t)

@@ -65,8 +65,9 @@ type Spec struct {
 	// after the program has ended, it is abandoned with its goroutine.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Lock is inherited by an Agent, which keeps it open until it ends. It stays open here.
-	Lock *os.File
+	// Lock opens a file that an Agent inherits, and keeps open until it ends. No other program gets a
+	// copy, not for a moment either. nil is none.
+	Lock func() (*os.File, error)
 	// Wire is a connected socket that an Agent inherits, as Inherited.Wire; see Pair. It stays open
 	// here until Started was called, which may close it.
 	Wire *os.File

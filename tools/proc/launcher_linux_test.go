@@ -208,7 +208,7 @@ func TestLauncherSpec(t *testing.T) {
 		{Spec{Kind: Launcher, Path: "/bin/true"}, "/bin/true: program: a launcher needs a stdin that jp can end"},
 		{Spec{Kind: Launcher, Path: "/bin/true", Stdin: os.Stdin}, "/bin/true: program: a launcher needs a stdin that jp can end"},
 		{Spec{Kind: Launcher, Path: "/bin/true", Stdin: open, Confine: &Confine{}}, "/bin/true: program: only a tool can be confined"},
-		{Spec{Kind: Launcher, Path: "/bin/true", Stdin: open, Lock: os.Stdin}, "/bin/true: program: a lock, wire or lease is for an agent"},
+		{Spec{Kind: Launcher, Path: "/bin/true", Stdin: open, Lock: noLock}, "/bin/true: program: a lock, wire or lease is for an agent"},
 		{Spec{Kind: Launcher, Path: "/bin/true", Stdin: open, Socket: os.Stdin}, "/bin/true: program: a socket is for a tool"},
 		{Spec{Kind: Launcher, Path: "/bin/true", Stdin: open, Stop: []string{"scancel"}}, "stop command: exec scancel: no such file or directory"},
 		{Spec{Path: "/bin/true", Stop: []string{"scancel"}}, "/bin/true: program: a stop command is for a launcher"},

@@ -149,7 +149,7 @@ func TestStartFails(t *testing.T) {
 		{"NUL in environment", Spec{Path: "/bin/true", Env: []string{"A=\x00"}}, syscall.EINVAL, ""},
 		{"long argument", Spec{Path: "/bin/true", Args: []string{"true", strings.Repeat("x", 1<<18)}}, syscall.E2BIG, "exec"},
 		{"very long argument", Spec{Path: "/bin/true", Args: []string{"true", strings.Repeat("x", 1<<24)}}, syscall.E2BIG, ""},
-		{"lock for a tool", Spec{Path: "/bin/true", Lock: os.Stdin}, nil, ""},
+		{"lock for a tool", Spec{Path: "/bin/true", Lock: noLock}, nil, ""},
 		{"closed stdout", Spec{Path: "/bin/true", Stdout: closedFile(t)}, os.ErrClosed, ""},
 		{"no stdin at all", Spec{Path: "/bin/true", Stdin: (*os.File)(nil)}, os.ErrClosed, ""},
 		{"agent: no such file", Spec{Kind: Agent, Path: dir + "/none"}, fs.ErrNotExist, "exec"},

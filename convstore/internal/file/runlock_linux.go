@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,9 +40,8 @@ func newLockSet(path string) *lockSet {
 
 // heldLock is one lock of a lockSet.
 type heldLock struct {
-	in   *lockSet
-	id   int64
-	heir bool // a process has or had a descriptor of its own
+	in *lockSet
+	id int64
 }
 
 func wholeByte(kind int16, id int64) *unix.Flock_t {
@@ -111,10 +109,6 @@ func (h *heldLock) free() error {
 		return nil
 	}
 	delete(h.in.taken, h.id)
-	if h.heir { // what was started while its descriptor was open here had a copy, until its exec
-		syscall.ForkLock.RLock()
-		defer syscall.ForkLock.RUnlock()
-	}
 	// To close the descriptor would not be enough. While a goroutine starts a process, that process
 	// has a copy until its exec.
 	return errors.Join(set(h.in.file, unix.F_UNLCK, h.id), h.in.closeIdle())
@@ -135,7 +129,6 @@ func (h *heldLock) Heir() (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h.heir = true
 	if err = set(h.in.file, unix.F_RDLCK, h.id); err == nil {
 		err = set(file, unix.F_RDLCK, h.id)
 	}

@@ -36,7 +36,7 @@ type Job struct {
 	Stdin          []byte
 	Stdout, Stderr io.Writer
 	Wire           *os.File // end of its wire; Run closes it when the process has it, at the latest when it returns
-	// Lock returns a descriptor of the run lock for a process of this machine. Run closes it.
+	// Lock returns a descriptor of the run lock for a process of this machine.
 	Lock func() (*os.File, error)
 	// Away is called before the process starts on another machine, where it may run for so long after
 	// this process. If it fails, nothing is started there and Run returns its error. If nothing could
@@ -69,19 +69,13 @@ type Here struct {
 
 // Run implements Runner.
 func (h Here) Run(ctx context.Context, job Job) (proc.Exit, error) {
-	lock, err := job.Lock()
-	if err != nil {
-		job.Wire.Close()
-		return proc.Exit{Code: -1}, err
-	}
-	defer lock.Close()
+	defer job.Wire.Close() // where it does not start
 	return h.Host.Run(ctx, proc.Spec{
 		Path: proc.Self(), Args: job.Args, Dir: h.Dir, Env: job.Environ,
 		Stdin: bytes.NewReader(job.Stdin), Stdout: job.Stdout, Stderr: job.Stderr,
-		Lock: lock, Wire: job.Wire, Kind: proc.Agent, Grace: Grace,
+		Lock: job.Lock, Wire: job.Wire, Kind: proc.Agent, Grace: Grace,
 		Started: func(pid int) {
 			job.Wire.Close() // or the end of the child's side would not show
-			lock.Close()
 			job.Started("", pid)
 		},
 	})
