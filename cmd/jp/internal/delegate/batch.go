@@ -215,6 +215,8 @@ func (o *outcome) code() string {
 		return "not_found"
 	case errors.As(o.denied, &out):
 		return "scope"
+	case o.denied != nil:
+		return "failed"
 	case o.State == convstore.StateError:
 		return cmp.Or(errorIn(o.Stderr).Code, "failed")
 	case o.State != "":
