@@ -177,3 +177,17 @@ func TestEstimate(t *testing.T) {
 		t.Errorf("Estimate = %d, want a third of 3300 and a little", got)
 	}
 }
+
+// TestSize: messages take memory also where they say nothing.
+func TestSize(t *testing.T) {
+	const n = 1000
+	empty := make([]Content, n)
+	for name, r := range map[string]Request{
+		"messages": {Messages: make([]Message, n)},
+		"contents": {Messages: []Message{{Content: empty}}},
+	} {
+		if size := r.Size(); size < 40*n {
+			t.Errorf("%d %s have a size of %d", n, name, size)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (c Content) size() int {
 	return n
 }
 
-// Size returns the number of bytes of all that the request has.
+// Size returns about how many bytes of memory the request takes.
 func (r Request) Size() int {
 	n := len(r.Schema)
 	for _, s := range r.System {
@@ -49,8 +49,9 @@ func (r Request) Size() int {
 		n += len(t.Name) + len(t.Description) + len(t.Schema)
 	}
 	for _, m := range r.Messages {
+		n += 64
 		for _, c := range m.Content {
-			if n += c.size(); c.Image != nil {
+			if n += 64 + c.size(); c.Image != nil {
 				n += len(c.Image.Data)
 			}
 		}

@@ -55,6 +55,7 @@ const Protocol = 4
 // Bounds.
 const (
 	MaxFrame  = 64 << 20     // bytes of one frame
+	maxValues = 1 << 20      // values in one frame, about: each takes a hundred times the memory of its bytes
 	maxOpen   = 1024         // requests that are not answered yet
 	maxCalls  = 1024         // calls of one admit
 	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet
@@ -299,11 +300,33 @@ func (l *line) read(v any) (size int, err error) {
 		}
 		break
 	}
+	if crowded(frame) {
+		return 0, &FrameError{fmt.Sprintf("a frame of more than %d values", maxValues)}
+	}
 	if err := json.Unmarshal(frame, v); err != nil {
 		return 0, &FrameError{"a frame that cannot be read: " + err.Error()}
 	}
 	l.at(Received)
 	return len(frame), nil
+}
+
+// crowded reports whether a frame has more than maxValues values. It counts what stands before each.
+func crowded(frame []byte) bool {
+	if len(frame) <= maxValues {
+		return false
+	}
+	n, quoted := 0, false
+	for i := 0; i < len(frame); i++ {
+		switch c := frame[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == ',' || c == '[' || c == '{'):
+			n++
+		}
+	}
+	return n > maxValues
 }
 
 // write writes one frame.

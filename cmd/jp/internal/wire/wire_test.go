@@ -279,6 +279,12 @@ func TestBounds(t *testing.T) {
 		r.send(`{"n":9,"admit":[` + strings.Repeat(`{"id":"c1","name":"jp_query","arguments":{}},`, maxCalls) + `{"id":"c1","name":"jp_query","arguments":{}}]}`)
 		broken(t, r.end(), "too many calls")
 	})
+	t.Run("values", func(t *testing.T) {
+		r := open(t, hangs)
+		r.send(`{"n":9,"await":["` + strings.Repeat(`[{,\"`, maxValues) + `"]}`) // a text of them is one value
+		r.send(`{"n":10,"admit":[` + strings.Repeat(`{},`, maxValues/2) + `{}]}`)
+		broken(t, r.end(), fmt.Sprint("a frame of more than ", maxValues, " values"))
+	})
 	t.Run("arguments", func(t *testing.T) {
 		r := open(t, hangs)
 		r.send(`{"n":9,"command":{"tool":"jp_query","call":"c1","args":["` + strings.Repeat("x", call.MaxArgs) + `"]}}`)
