@@ -157,10 +157,11 @@ type processEnd struct {
 func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *owned, r request, f *follower) (end processEnd) {
 	del := res.Delegation
 	// The time limit of a child begins here. It never ends after that of its caller.
-	timed := ctx
+	timed, stop := lagging(ctx, min(lag, wire.TimeLeft(ctx)/10))
+	defer stop()
 	if del.Grant.Timeout > 0 {
 		var cancel context.CancelFunc
-		timed, cancel = context.WithTimeoutCause(ctx, del.Grant.Timeout+lag, errDeadline)
+		timed, cancel = context.WithTimeoutCause(timed, del.Grant.Timeout+lag, errDeadline)
 		defer cancel()
 	}
 	run := Run{Model: cmp.Or(r.Model, del.Model), Call: del.Call, Query: r.query}
@@ -238,9 +239,28 @@ func (p *runner) unpriced(del convstore.Delegation, others []string) {
 	}
 }
 
-// lag is how long the caller waits after the deadline of a child before it stops the child. A child
-// that stops by itself can say why.
+// lag is how long the caller waits at most after the deadline of a child, or its own, before it stops
+// the child. A child that stops by itself can say why.
 const lag = time.Second
+
+// lagging returns a context that ends with ctx, or a time after its deadline.
+func lagging(ctx context.Context, after time.Duration) (_ context.Context, stop func()) {
+	late, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	off := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, context.DeadlineExceeded) {
+			select {
+			case <-time.After(after):
+			case <-late.Done():
+			}
+		}
+		end(cause)
+	})
+	return late, func() {
+		off()
+		end(nil)
+	}
+}
 
 // argv returns the arguments of the child. They show its limits in a list of processes. The limits
 // in the store are the ones that apply.
