@@ -152,7 +152,7 @@ func TestLauncherLeaves(t *testing.T) {
 func TestLauncherWithoutJP(t *testing.T) {
 	for _, tt := range []struct{ name, grace, script, want string }{
 		{"ends at the end of stdin", "1h", "trap 'echo signal >>$WORDS' INT; echo ready; cat; sleep 0.2; echo ended >>$WORDS", "ended\n"},
-		{"ends at SIGINT", "50ms", "trap 'echo signal >>$WORDS; exit' INT; echo ready; while :; do sleep 0.1; done", "signal\n"},
+		{"ends at SIGINT", "2s", "trap 'echo signal >>$WORDS; exit' INT; echo ready; while :; do sleep 0.1; done", "signal\n"},
 		{"has to be killed", "1s", "trap '' INT TERM HUP; " + stayers() + "echo ready; while :; do sleep 1000; done", "stopped\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -387,15 +387,15 @@ func TestNew(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ name, dir, want string }{
-		{"none.toml", dir, "script: unknown_model: none.toml: no such file or directory"},
-		{"models", dir, "script: unknown_model: models: is a folder, not a file"},
-		{"fifo.toml", dir, "script: unknown_model: fifo.toml: is not a regular file"},
-		{"big.toml", dir, "script: unknown_model: big.toml: larger than 8 MiB"},
-		{"link.toml", dir, "script: unknown_model: link.toml: path escapes from parent"},
-		{"../out.toml", dir, "script: unknown_model: ../out.toml: must be a path inside the workspace"},
-		{outside, dir, "script: unknown_model: " + outside + ": must be a path inside the workspace"},
-		{"#v", dir, "script: unknown_model: #v: must be a path inside the workspace"},
-		{"models/ok.toml", "", "script: unknown_model: models/ok.toml: there is no workspace to find it in"},
+		{"none.toml", dir, "script: none.toml: no such file or directory"},
+		{"models", dir, "script: models: is a folder, not a file"},
+		{"fifo.toml", dir, "script: fifo.toml: is not a regular file"},
+		{"big.toml", dir, "script: big.toml: larger than 8 MiB"},
+		{"link.toml", dir, "script: link.toml: path escapes from parent"},
+		{"../out.toml", dir, "script: ../out.toml: must be a path inside the workspace"},
+		{outside, dir, "script: " + outside + ": must be a path inside the workspace"},
+		{"#v", dir, "script: #v: must be a path inside the workspace"},
+		{"models/ok.toml", "", "script: models/ok.toml: there is no workspace to find it in"},
 		{"bad.toml", dir, "script: bad_request: bad.toml:1: rule 1: says nothing: text, tool_calls, error, fault, hang or stop is missing"},
 	} {
 		if _, err := open(tt.name, tt.dir); fmt.Sprint(err) != tt.want {
