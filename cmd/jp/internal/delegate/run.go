@@ -87,7 +87,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 // reuse returns an answer that is in view.
 func reuse(ctx context.Context, v convstore.View, a convstore.Answer) (outcome, error) {
 	events, err := turnOf(ctx, v, a.ID, a.Turn)
-	if err != nil {
+	if err != nil && !gone(err) {
 		return outcome{}, err
 	}
 	o := outcome{child: a.ID, turn: a.Turn, reused: true, ending: answered(events)}
