@@ -48,8 +48,8 @@ run = "unattended"
 // hanging are the conversations that wait for a model's second reply.
 func (s *site) hanging() (ids []convstore.ID) {
 	for _, c := range s.conversations() {
-		if c.Status != convstore.StatusRunning || c.Events < 5 || c.Depth == 0 {
-			continue
+		if c.Status != convstore.StatusRunning || c.Events < 5 || !strings.HasPrefix(c.Title, "hang") {
+			continue // others have a second call too, for a moment
 		}
 		if a, err := s.store.Account(s.t.Context(), c.ID); err == nil && a.Call != (convstore.Spend{}) {
 			ids = append(ids, c.ID)
