@@ -15,6 +15,9 @@ import (
 // text.
 const MaxMessage = 32 << 20
 
+// maxValues bounds the values of a message.
+const maxValues = 1 << 18
+
 // Codes of JSON-RPC and of the protocol.
 const (
 	codeParse    = -32700 // not JSON
@@ -90,6 +93,8 @@ var null = json.RawMessage("null")
 // id is the one to answer with.
 func decode(line []byte) (m message, id json.RawMessage, bad *Error) {
 	switch {
+	case jsondoc.Crowded(line, maxValues):
+		return m, null, requestf("a message has more than %d values", maxValues)
 	case !json.Valid(line):
 		return m, null, &Error{Code: codeParse, Message: "the line is no JSON"}
 	case line[0] == '[':

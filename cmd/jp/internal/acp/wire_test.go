@@ -48,6 +48,14 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestDecodeBounded: no message can take a hundred times its own memory.
+func TestDecodeBounded(t *testing.T) {
+	line := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[` + strings.Repeat("{},", maxValues) + `{}]}}`
+	if _, _, err := decode([]byte(line)); err == nil || err.Code != codeRequest {
+		t.Errorf("a message of too many values is taken: %v", err)
+	}
+}
+
 // FuzzDecode: a line is a message that says the same when it is written again, or is answered with an error under an id that can
 // be told.
 func FuzzDecode(f *testing.F) {

@@ -79,6 +79,9 @@ func readLine(in *bufio.Reader) (line []byte, long bool, err error) {
 	}
 }
 
+// maxBatch bounds the messages of a batch.
+const maxBatch = 1024
+
 // decodeLine returns the message in a line. Earlier versions of the protocol have batches: each
 // message of one is answered by itself.
 func decodeLine(line []byte) (list []read) {
@@ -90,6 +93,8 @@ func decodeLine(line []byte) (list []read) {
 		batch = []json.RawMessage{line}
 	case json.Unmarshal(line, &batch) != nil || len(batch) == 0:
 		return []read{{err: invalidf("a batch without messages")}}
+	case len(batch) > maxBatch:
+		return []read{{err: invalidf("a batch of more than %d messages", maxBatch)}}
 	}
 	for _, raw := range batch {
 		msg, err := jsonrpc.DecodeMessage(raw)

@@ -144,6 +144,7 @@ func TestServeBadLines(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, []string{"null -32600 no message of JSON-RPC: "}},
 		{`{"jsonrpc":"2.0"}`, []string{"null -32600 no message of JSON-RPC: "}},
 		{`[]`, []string{"null -32600 a batch without messages"}},
+		{"[" + strings.Repeat("{},", maxBatch) + "{}]", []string{"null -32600 a batch of more than 1024 messages"}},
 		{"[" + ping("1") + ",1," + ping(`"b"`) + "]", []string{`"b" 0 `, "1 0 ", "null -32600 no message of JSON-RPC: "}},
 		{strings.Repeat("x", maxMessage+1), []string{"null -32600 a message is longer than 8 MB"}},
 		{call + "\n" + call, []string{"null -32600 id 7: a request with this id is under way"}},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"math"
@@ -108,8 +109,11 @@ func (e *Event) take(line []byte) {
 	}
 }
 
-// maxLine bounds a line of a reply, in bytes.
-const maxLine = 32 << 20
+// Bounds of a reply.
+const (
+	maxLine   = 32 << 20 // bytes of a line
+	maxValues = 1 << 18  // values in one event
+)
 
 // lines reads lines that end in a line feed, a carriage return, or both.
 type lines struct {
@@ -144,6 +148,9 @@ func (l *lines) next() ([]byte, error) {
 // Read decodes an event. Data that is no JSON object is an error. A value of another type than its
 // field is left out, because servers differ in what they send besides what matters.
 func (e Event) Read(into any) error {
+	if jsondoc.Crowded(e.Data, maxValues) {
+		return fmt.Errorf("an event of more than %d values", maxValues)
+	}
 	err := json.Unmarshal(e.Data, into)
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) && t.Field != "" {

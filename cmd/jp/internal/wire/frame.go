@@ -300,7 +300,7 @@ func (l *line) read(v any) (size int, err error) {
 		}
 		break
 	}
-	if crowded(frame) {
+	if jsondoc.Crowded(frame, maxValues) {
 		return 0, &FrameError{fmt.Sprintf("a frame of more than %d values", maxValues)}
 	}
 	if err := json.Unmarshal(frame, v); err != nil {
@@ -308,25 +308,6 @@ func (l *line) read(v any) (size int, err error) {
 	}
 	l.at(Received)
 	return len(frame), nil
-}
-
-// crowded reports whether a frame has more than maxValues values. It counts what stands before each.
-func crowded(frame []byte) bool {
-	if len(frame) <= maxValues {
-		return false
-	}
-	n, quoted := 0, false
-	for i := 0; i < len(frame); i++ {
-		switch c := frame[i]; {
-		case c == '"':
-			quoted = !quoted
-		case quoted && c == '\\':
-			i++
-		case !quoted && (c == ',' || c == '[' || c == '{'):
-			n++
-		}
-	}
-	return n > maxValues
 }
 
 // write writes one frame.
