@@ -6,6 +6,8 @@ import (
 	"io"
 	"regexp"
 	"sync"
+
+	"jp/tools/jsondoc"
 )
 
 // maxDrained is how many bytes are read of a message that is too large. A larger one ends the
@@ -32,6 +34,9 @@ func (f *frames) Read(p []byte) (int, error) {
 		n, err := f.ReadCloser.Read(buf)
 		f.take(buf[:n])
 		if f.err = err; err != nil { // the reader decides about a last line without an end
+			if jsondoc.Crowded(f.line, maxValues) {
+				f.line = f.line[:1]
+			}
 			f.out = append(f.out, f.line...)
 			f.line = nil
 		}
@@ -72,9 +77,16 @@ func (f *frames) add(part []byte) {
 // end puts the line into out, or the error that replaces it.
 func (f *frames) end() {
 	line := f.line
-	if f.size > maxMessage && len(f.line) > 0 {
+	switch {
+	case f.size > maxMessage && len(f.line) > 0:
 		if id := answered(line[:tailBytes], f.tail); id != nil {
 			line = tooLarge(id)
+		}
+	case jsondoc.Crowded(line, maxValues):
+		if id := answered(line[:tailBytes], line[len(line)-tailBytes:]); id != nil {
+			line = tooMany(id)
+		} else {
+			line = line[:1] // the reader fails on it
 		}
 	}
 	f.out = append(append(f.out, line...), '\n')
@@ -84,6 +96,14 @@ func (f *frames) end() {
 // tooLarge replaces an answer that is larger than a message may be.
 func tooLarge(id []byte) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result is larger than %d MB"}}`, id, maxMessage>>20)
+}
+
+// maxValues bounds the values of a message. Once decoded each can take a hundred times its bytes.
+const maxValues = 1 << 18
+
+// tooMany replaces an answer of more values than a message may have.
+func tooMany(id []byte) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result has more than %d values"}}`, id, maxValues)
 }
 
 // The beginning of an answer, with its id before its result, and the end of one, with its id after

@@ -10,11 +10,14 @@ import (
 
 // What is not too large comes through as it is, in whatever pieces it comes.
 func TestFrames(t *testing.T) {
-	big := strings.Repeat("x", maxMessage)
+	big, many := strings.Repeat("x", maxMessage), "["+strings.Repeat("1,", maxValues)+"1]"
 	for _, test := range []struct{ name, in, want string }{
 		{"small ones", "{\"id\":1}\n\n[]\nend", "{\"id\":1}\n\n[]\nend"},
 		{"an id before", `{"jsonrpc":"2.0","id":12,"result":{"a":"` + big + "\"}}\nnext\n", `{"jsonrpc":"2.0","id":12,"error":{"code":-32000,"message":"the result is larger than 8 MB"}}` + "\nnext\n"},
 		{"an id behind", `{"result":{"a":"` + big + "\"}, \"id\": 3, \"jsonrpc\": \"2.0\" }\nnext\n", `{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"the result is larger than 8 MB"}}` + "\nnext\n"},
+		{"many values", `{"jsonrpc":"2.0","id":12,"result":{"a":` + many + "}}\nnext\n", `{"jsonrpc":"2.0","id":12,"error":{"code":-32000,"message":"the result has more than 262144 values"}}` + "\nnext\n"},
+		{"many values that answer nothing", many + "\nnext\n", "[\nnext\n"},
+		{"many values without an end", many, "["},
 		{"no answer", big + "xyz\nnext\n", big + "x\nnext\n"},
 		{"an id in a text", `{"result":{"a":"` + big + `},\"id\":3}` + "\nnext\n", (`{"result":{"a":"` + big)[:maxMessage+1] + "\nnext\n"},
 	} {

@@ -161,6 +161,30 @@ func TestHTTPFlood(t *testing.T) {
 	}
 }
 
+// An answer over HTTP of too many values is an error of that call, and only of it.
+func TestHTTPMany(t *testing.T) {
+	for name, tt := range map[string]struct{ kind, before, after string }{
+		"body":  {"application/json", "", ""},
+		"event": {"text/event-stream", "event: message\ndata: ", "\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			values := "1"
+			c := openHTTP(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
+				w.Header().Set("Content-Type", tt.kind)
+				fmt.Fprintf(w, `%s{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"x"}],"_meta":{"v":[%s]}}}%s`, tt.before, id, values, tt.after)
+			})
+			values = strings.Repeat("1,", maxValues) + "1"
+			if got, isError := call(t, c, "echo", "x"); got != "MCP server s: the result has more than 262144 values" || !isError {
+				t.Errorf("echo = %q, %v", got, isError)
+			}
+			values = "1"
+			if got, isError := call(t, c, "echo", "x"); got != "x" || isError {
+				t.Errorf("the call after it: %q, %v", got, isError)
+			}
+		})
+	}
+}
+
 // An answer over HTTP that is too large is an error of that call, and only of it.
 func TestHTTPLarge(t *testing.T) {
 	for name, tt := range map[string]struct{ kind, before, after string }{

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"jp/tools/jsondoc"
 )
 
 // dial returns the transport to a server with an address; s is expanded and checked. Path and query
@@ -102,8 +104,11 @@ func (a *answer) Read(p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if len(b) > maxMessage {
+		switch {
+		case len(b) > maxMessage:
 			b = tooLarge(a.id)
+		case jsondoc.Crowded(b, maxValues):
+			b = tooMany(a.id)
 		}
 		a.text = bytes.NewReader(b)
 	}
@@ -154,6 +159,12 @@ func (e *events) more() {
 	switch {
 	case first > maxMessage && e.id != nil:
 		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooLarge(e.id)), nil, io.EOF
+	case end > 0 && jsondoc.Crowded(e.event[:end], maxValues):
+		if e.id == nil {
+			e.event, e.err = nil, fmt.Errorf("a message has more than %d values", maxValues)
+			return
+		}
+		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooMany(e.id)), nil, io.EOF
 	case end > 0:
 		e.out, e.event = e.event[:end:end], bytes.Clone(e.event[end:])
 	case err != nil || first > maxMessage: // the reader decides
