@@ -46,7 +46,9 @@ func Crowded(b []byte, most int) bool {
 		switch c := b[i]; { // counts what stands before each value
 		case c == '"':
 			quoted = !quoted
-		case quoted && c == '\\':
+		case c == '\n': // no text has one: what is not JSON, such as a remark of a stream, ends here
+			quoted = false
+		case quoted && c == '\\' && !bytes.HasPrefix(b[i+1:], []byte("\n")):
 			i++
 		case !quoted && (c == ',' || c == '[' || c == '{'):
 			n++

@@ -164,8 +164,10 @@ func TestHTTPFlood(t *testing.T) {
 // An answer over HTTP of too many values is an error of that call, and only of it.
 func TestHTTPMany(t *testing.T) {
 	for name, tt := range map[string]struct{ kind, before, after string }{
-		"body":  {"application/json", "", ""},
-		"event": {"text/event-stream", "event: message\ndata: ", "\n\n"},
+		"body":                  {"application/json", "", ""},
+		"event":                 {"text/event-stream", "event: message\ndata: ", "\n\n"},
+		"event without an end":  {"text/event-stream", "data: ", ""},
+		"event behind a remark": {"text/event-stream", ": \"\\\ndata: ", "\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			values := "1"

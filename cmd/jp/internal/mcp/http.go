@@ -156,6 +156,9 @@ func (e *events) more() {
 			end = max(end, behind+bytes.LastIndex(e.event[behind:], []byte(blank))+len(blank))
 		}
 	}
+	if err != nil {
+		end = len(e.event) // the reader takes a last event without an end
+	}
 	switch {
 	case first > maxMessage && e.id != nil:
 		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooLarge(e.id)), nil, io.EOF
@@ -167,7 +170,7 @@ func (e *events) more() {
 		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooMany(e.id)), nil, io.EOF
 	case end > 0:
 		e.out, e.event = e.event[:end:end], bytes.Clone(e.event[end:])
-	case err != nil || first > maxMessage: // the reader decides
+	case first > maxMessage: // the reader decides
 		e.out, e.event = e.event, nil
 	}
 	e.out = unhurried(e.out)
