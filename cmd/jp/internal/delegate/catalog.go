@@ -220,8 +220,6 @@ func (c *catalog) override(list []string) (model string, err error) {
 			return "", fmt.Errorf("overrides: only assistant.model=MODEL and assistant.parameters.reasoning=LEVEL are allowed, got %q", o)
 		case strings.HasPrefix(m, "script/"):
 			return "", fmt.Errorf("overrides: %q is not a model that may be chosen", m)
-		case len(c.limits.Models) > 0 && !slices.Contains(c.limits.Models, m):
-			return "", fmt.Errorf("overrides: %q is not one of the models that may be chosen (%s)", m, strings.Join(c.limits.Models, ", "))
 		}
 		model = m
 	}

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/attach"
@@ -32,6 +33,14 @@ func (l Limits) Permit(profile string) error {
 		return nil
 	}
 	return Refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", profile)
+}
+
+// permitModel refuses an override of the model that the list does not name.
+func (l Limits) permitModel(model string) error {
+	if model == "" || l.Free || len(l.Models) == 0 || slices.Contains(l.Models, model) {
+		return nil
+	}
+	return Refuse(CodeProfile, "%q is not one of the models that may be chosen (%s)", model, strings.Join(l.Models, ", "))
 }
 
 // timeout returns how long a sub-agent may run for which so much time is asked; 0 = as the config

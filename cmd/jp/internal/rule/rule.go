@@ -167,7 +167,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 
 	// 3. Profile.
 	if !a.Person && !a.Fixed {
-		if err := c.Limits.Permit(a.Profile.Name); err != nil {
+		if err := cmp.Or(c.Limits.Permit(a.Profile.Name), c.Limits.permitModel(a.Model)); err != nil {
 			return convstore.Child{}, err
 		}
 	}

@@ -153,7 +153,7 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want, Asked: o.Task.asked()}
+	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Model: o.Model, Want: o.Want, Asked: o.Task.asked()}
 	ask.Asked.Meaning = profile.Meaning
 	if o.Reuse {
 		ask.Reuse = &st.store.View
