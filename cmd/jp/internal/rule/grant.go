@@ -97,7 +97,7 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 	}
 	for _, id := range models {
 		if c.Priced == nil || !c.Priced(id) {
-			return Refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", id).
+			return Refuse(CodePrice, "the price of the model %s is not known, and a limit of cost is set", id).
 				withHint("give its price in [providers.llm.prices] of the user's config.toml, or lift the limit with max_cost_per_session = \"unlimited\"")
 		}
 	}

@@ -118,8 +118,8 @@ func TestPriceUnknown(t *testing.T) {
 		priced bool
 		want   Code
 	}{
-		{"default limit", ask, false, false, ""}, {"a limit that was set", ask, true, false, CodeCost}, {"its profile's limit", capped, false, false, CodeCost},
-		{"asked for", wants, false, false, CodeCost}, {"priced", ask, true, true, ""}, {"priced, capped", capped, true, true, ""},
+		{"default limit", ask, false, false, ""}, {"a limit that was set", ask, true, false, CodePrice}, {"its profile's limit", capped, false, false, CodePrice},
+		{"asked for", wants, false, false, CodePrice}, {"priced", ask, true, true, ""}, {"priced, capped", capped, true, true, ""},
 	} {
 		s := standing(0, 0, nil)
 		s.Account.Limits = &convstore.Limits{Strict: test.strict, Children: 64}

@@ -35,6 +35,7 @@ const (
 	CodeProfile  Code = "profile"
 	CodeTokens   Code = "tokens"
 	CodeCost     Code = "cost"
+	CodePrice    Code = "price"
 	CodeCalls    Code = "calls"
 	CodeChildren Code = "children"
 	CodeProvider Code = "provider"
