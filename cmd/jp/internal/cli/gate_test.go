@@ -13,7 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 )
 
@@ -57,8 +57,8 @@ func readings(t *testing.T, src profiles.Sources, root, profile string) string {
 		fmt.Fprintf(&b, "%s: %s, %v\n", what, text, err)
 	}
 	for _, ds := range [][]profiles.Directive{
-		nil, {{Flag: "--cfg", Text: "agent/r"}}, run.UnderNone(filepath.Join(root, ".jp/config/agent/r.toml")),
-		run.UnderNone(filepath.Join(root, profile)), run.UnderNone(".jp/linked/r.toml"),
+		nil, {{Flag: "--cfg", Text: "agent/r"}}, workspace.UnderNone(filepath.Join(root, ".jp/config/agent/r.toml")),
+		workspace.UnderNone(filepath.Join(root, profile)), workspace.UnderNone(".jp/linked/r.toml"),
 	} {
 		r, err := profiles.Resolve(src, ds, nil)
 		if err != nil {
@@ -159,7 +159,7 @@ func TestUntrustedBytes(t *testing.T) {
 	if refused.Files != nil || console.Explain(err).Code != "untrusted" {
 		t.Errorf("sources of an untrusted workspace = %+v, %v", refused, err)
 	}
-	none, err := b.ws.Sources(ctx, run.UnderNone(""))
+	none, err := b.ws.Sources(ctx, workspace.UnderNone(""))
 	if none.Files != nil || err != nil {
 		t.Errorf("sources under NONE = %+v, %v", none, err)
 	}
@@ -167,7 +167,7 @@ func TestUntrustedBytes(t *testing.T) {
 		"refused": refused, "under NONE": none, "completion": b.ws.TrustedSources(ctx), "a sub-agent": b.ws.SourcesOf(nil), "without the gate": {Workspace: root, Dir: root},
 	} {
 		for _, arg := range []string{".jp/config.toml", root + "/.jp/config/agent/r.toml", "alias/config.toml", "alias/new.toml", "dangling.toml", "mine.toml", "all.toml"} {
-			for _, ds := range [][]profiles.Directive{run.UnderNone(arg), {{Flag: "--cfg", Text: "./" + strings.TrimPrefix(arg, root+"/")}}} {
+			for _, ds := range [][]profiles.Directive{workspace.UnderNone(arg), {{Flag: "--cfg", Text: "./" + strings.TrimPrefix(arg, root+"/")}}} {
 				_, err := profiles.Resolve(src, ds, nil)
 				if r := console.Explain(err); r.Code != "untrusted" || r.Status != exit.Refused || !strings.HasSuffix(r.Message, "the workspace is not trusted") {
 					t.Errorf("%s: resolve of %v: %+v", name, ds, r)
@@ -187,7 +187,7 @@ func TestUntrustedBytes(t *testing.T) {
 	// A user's config that is made of a file of the workspace is not left out, also under NONE: an
 	// agent would go on with other endpoints.
 	writeFiles(t, filepath.Dir(root), map[string]string{"home/.config/jp/config.toml": "extends = [\"" + root + "/.jp/config.toml\"]\n"})
-	for _, ds := range [][]profiles.Directive{nil, run.UnderNone("")} {
+	for _, ds := range [][]profiles.Directive{nil, workspace.UnderNone("")} {
 		if _, err := profiles.Resolve(b.ws.SourcesOf(nil), ds, nil); console.Explain(err).Code != "untrusted" {
 			t.Errorf("resolve of %v with the user's config = %v", ds, err)
 		}

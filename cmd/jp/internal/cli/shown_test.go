@@ -16,11 +16,12 @@ import (
 	"pgregory.net/rapid"
 
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/review"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -54,7 +55,7 @@ func TestShownRuns(t *testing.T) {
 		}
 		var own trust.Shown
 		if r, err := profiles.Resolve(a.ws.SourcesOf(nil), nil, nil); err == nil {
-			defs, _ := run.DefineAll(r, nil)
+			defs, _ := enabled.All(r, nil)
 			for _, d := range defs {
 				own.AddTool(d)
 			}
@@ -104,7 +105,7 @@ func TestShownRuns(t *testing.T) {
 			}
 			try("--cfg "+name, listed[name], r, err)
 			if p, err := profiles.Find(src, name); err == nil {
-				r, err := resolve(run.UnderNone(p.Arg))
+				r, err := resolve(workspace.UnderNone(p.Arg))
 				try("delegation of "+name, listed[name], r, err)
 			}
 			for _, second := range w.seconds {
@@ -121,7 +122,7 @@ func TestShownRuns(t *testing.T) {
 
 // onPage reports whether the page shows, in what a person sees of it, a tool that can do all that d can do.
 func onPage(page review.Page, d tools.Definition) bool {
-	shown := run.ShowTool(d, "", nil)
+	shown := enabled.ShowTool(d, "", nil)
 	lists := [][]review.ToolGrant{page.Defined}
 	for _, a := range page.Agents {
 		lists = append(lists, a.Tools)

@@ -15,6 +15,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
@@ -181,7 +182,7 @@ func callShown(root string, c convstore.ToolCall) acp.ToolCall {
 		for _, e := range args.Edits {
 			t.Content = append(t.Content, acp.DiffContent(path, &e.Old, e.New))
 		}
-	case c.Source == tools.SourceConversation, own && c.Name == run.SkillTool:
+	case c.Source == tools.SourceConversation, own && c.Name == enabled.SkillTool:
 		t.ToolKind = acp.KindRead
 	}
 	if own && args.Path != "" {

@@ -148,7 +148,7 @@ func (l *Linter) configs() []configFile {
 func (l *Linter) resolve(at configFile) (*profiles.Resolved, error) {
 	var ds []profiles.Directive
 	if !at.main {
-		ds = run.UnderNone(at.path)
+		ds = workspace.UnderNone(at.path)
 	}
 	return profiles.Resolve(l.src, ds, nil)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
@@ -91,7 +92,7 @@ func (l *Linter) definitions() {
 
 // enabled checks the tools that a config enables.
 func (l *Linter) enabled(r *profiles.Resolved, main bool) {
-	files, err := run.WithSpecializations(r, l.tools)
+	files, err := enabled.WithSpecializations(r, l.tools)
 	if err != nil {
 		l.add(err)
 		return
@@ -104,7 +105,7 @@ func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 		if main {
 			l.places[name] = t.Pos("")
 		}
-		d, err := run.Define(name, r, files)
+		d, err := enabled.Define(name, r, files)
 		if err != nil {
 			l.add(err)
 			continue
@@ -153,7 +154,7 @@ func (l *Linter) tool(d tools.Definition, child bool, at position) {
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
 	too := "" // other place that also has to give the permission
-	own, _, off := l.env.OffByUser(d)
+	own, _, off := enabled.OffByUser(l.env.WS, l.env.Con.Env.Environ, d)
 	if child && off {
 		d, too = d.WithPermissionsOf(own), " in your own config.toml too"
 	}

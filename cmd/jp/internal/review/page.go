@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
@@ -114,7 +115,7 @@ func (v *Reviewer) Page(ctx context.Context, j trust.Judgement) (Page, error) {
 	both := func(name, arg string) []Agent {
 		file := strings.TrimPrefix(arg, root+string(filepath.Separator))
 		listed[file] = true
-		alone := v.agent(src, j.Files, name, file, run.UnderNone(arg))
+		alone := v.agent(src, j.Files, name, file, workspace.UnderNone(arg))
 		top := v.agent(src, j.Files, name, file, []profiles.Directive{{Flag: "--cfg", Text: arg}})
 		top.OnTop = true
 		return []Agent{alone, top}
@@ -225,12 +226,12 @@ func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string
 	}
 	s.Tools = append(s.Tools, v.disabled(r, c, known)...)
 	slices.SortStableFunc(s.Tools, func(a, b ToolGrant) int { return a.rank() - b.rank() })
-	brought := run.Brought(r)
+	brought := broughtBy(r)
 	if len(all.Environ) != len(src.Environ) {
 		if r, _ := profiles.Review(all, ds); r != nil {
-			brought = append(brought, slices.DeleteFunc(run.Brought(r), func(b profiles.Brought) bool {
-				_, _, tool := run.OfTool(b.Key)
-				return tool || slices.ContainsFunc(brought, func(o profiles.Brought) bool { return o.Key == b.Key && run.Loosens(o) })
+			brought = append(brought, slices.DeleteFunc(broughtBy(r), func(b profiles.Brought) bool {
+				_, _, tool := ofTool(b.Key)
+				return tool || slices.ContainsFunc(brought, func(o profiles.Brought) bool { return o.Key == b.Key && loosens(o) })
 			})...)
 		}
 	}
@@ -250,7 +251,7 @@ func (v *Reviewer) disabled(r *profiles.Resolved, c *trust.Files, known map[stri
 		if name == "*" || tools.Enabled(r.Tools[name].Values) {
 			continue
 		}
-		d, err := run.Define(name, r, files)
+		d, err := enabled.Define(name, r, files)
 		if err != nil {
 			continue // nobody can use it
 		}
@@ -281,7 +282,7 @@ func (v *Reviewer) defined(c *trust.Files, shown *trust.Shown) []ToolGrant {
 
 // granted returns what a tool is and reaches.
 func granted(d tools.Definition, by Holder, known map[string]servers.Server) ToolGrant {
-	shown := run.ShowTool(d, "", known)
+	shown := enabled.ShowTool(d, "", known)
 	g := ToolGrant{
 		Name: d.Name, Held: by, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
 		Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),

@@ -4,18 +4,16 @@
 // A Reviewer resolves the config of the workspace's files, trusted or not, for commands that only
 // show or check them. It starts no server and runs no tool. A Page has the result: each agent with
 // its tools and what these reach, other models and limits that the config sets, skills,
-// instructions, MCP servers, and every file with its state. Names and texts of a workspace come
+// instructions, MCP servers, and every file with its state. Unshown holds a config to that page. Names and texts of a workspace come
 // from strangers: invisible characters are spelled out.
 package review
 
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 
 	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
@@ -80,19 +78,14 @@ func (v *Reviewer) resolve(src profiles.Sources, c *trust.Files, ds []profiles.D
 	}
 	files, err := c.Tools() // with a mistake, those without it
 	if err == nil {
-		files, err = run.WithSpecializations(r, files)
+		files, err = enabled.WithSpecializations(r, files)
 	}
 	if err != nil {
 		problems = append(problems, err)
 	}
-	names := slices.Collect(maps.Keys(r.Tools))
-	slices.Sort(names)
 	var defs []tools.Definition
-	for _, name := range names {
-		if name == "*" || !tools.Enabled(r.Tools[name].Values) {
-			continue
-		}
-		d, err := run.Define(name, r, files)
+	for _, name := range enabled.In(r) {
+		d, err := enabled.Define(name, r, files)
 		if err != nil {
 			problems = append(problems, err)
 			continue

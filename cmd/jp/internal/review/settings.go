@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
@@ -27,17 +26,17 @@ func settingsShown(brought []profiles.Brought, tools []ToolGrant) (list []Settin
 		held[t.Name] = t.Held != ByNobody
 	}
 	for _, b := range brought {
-		if name, key, ok := run.OfTool(b.Key); ok && strings.HasPrefix(key, "command") {
+		if name, key, ok := ofTool(b.Key); ok && strings.HasPrefix(key, "command") {
 			defined[name] = true
 		}
 	}
 	list = []SettingGrant{}
 	for _, b := range brought {
-		name, key, ok := run.OfTool(b.Key)
+		name, key, ok := ofTool(b.Key)
 		show := ok && !(held[name] && (inLine(key) || defined[name])) && !(key == "description" && defined[name]) && !(key == "enable" && b.Value.Value == false)
 		hasLine := b.Key == "assistant.model" || b.Key == "delegation.profiles"
 		if !ok {
-			show = hasLine || run.Loosens(b)
+			show = hasLine || loosens(b)
 		}
 		if !show {
 			continue

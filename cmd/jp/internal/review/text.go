@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
@@ -256,7 +255,7 @@ func (s Page) unconfined() (list []line) {
 	}
 	for _, agent := range s.Agents {
 		for _, g := range agent.Settings {
-			if _, key, ok := run.OfTool(g.Key); ok && key == "sandbox" && g.Value == string(tools.SandboxOff) {
+			if _, key, ok := ofTool(g.Key); ok && key == "sandbox" && g.Value == string(tools.SandboxOff) {
 				add(s.before == nil || s.before.HasSetting(g.Key, g.Value), "whatever tool of %s gets %s = %s", agent.title(), g.Key, g.text())
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/rule"
@@ -125,7 +126,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		return nil, err
 	}
 	var skills []model.Section
-	if _, ok := set.Get(SkillTool); ok {
+	if _, ok := set.Get(enabled.SkillTool); ok {
 		skills = offerSkills(ag.Skills)
 	}
 	policy := tools.NewPolicy(ag.prompter())

@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -31,7 +32,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 		def = withinGrant(def, ag.run.Conv.Grant)
 		if def.Local() {
 			own := env
-			if users, program, off := ag.run.env.OffByUser(def); off && !env.Main {
+			if users, program, off := enabled.OffByUser(ag.run.env.WS, ag.run.env.Con.Env.Environ, def); off && !env.Main {
 				own.AllowOff, own.Found, def = true, program, def.WithPermissionsOf(users)
 			}
 			t, err := tools.Command(def, own)
@@ -59,8 +60,8 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 		}
 		switch def.Source {
 		case tools.SourceBuiltin:
-			if def.Name == SkillTool {
-				if !Says(ag.run.Resolved, def.Name, "run") {
+			if def.Name == enabled.SkillTool {
+				if !enabled.Says(ag.run.Resolved, def.Name, "run") {
 					def.Run = tools.RunUnattended // it reads only trusted files
 				}
 				def = withinGrant(def, ag.run.Conv.Grant)
@@ -79,7 +80,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 			if def.Name != "ask_user" {
 				return tools.Set{}, exit.Refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
 			}
-			if !Says(ag.run.Resolved, def.Name, "run") {
+			if !enabled.Says(ag.run.Resolved, def.Name, "run") {
 				def.Run = tools.RunUnattended // a question needs no permission of its own
 			}
 			armed = append(armed, tools.Tool{Definition: def, Func: ag.askUser(def)})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
@@ -24,7 +25,7 @@ import (
 func (env *Env) meaning(ctx context.Context, r *profiles.Resolved, defs []tools.Definition) (string, error) {
 	held := rule.Held(defs)
 	for i, d := range defs {
-		if d.Name == SkillTool {
+		if d.Name == enabled.SkillTool {
 			var err error
 			if held[i].Description, err = rule.MeaningOf(r.Stored(), skillTexts(env.Skills(ctx))); err != nil {
 				return "", err

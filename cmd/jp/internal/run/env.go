@@ -26,6 +26,7 @@ import (
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/rule"
@@ -79,7 +80,7 @@ func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
 
 // Profile resolves an agent profile for a child, with overrides of its config and without the config of the workspace (NONE).
 func (env *Env) Profile(ctx context.Context, name string, overrides []string) (rule.Profile, error) {
-	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), UnderNone(""), nil))
+	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), workspace.UnderNone(""), nil))
 	if err != nil {
 		return rule.Profile{}, err
 	}
@@ -87,7 +88,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 	if err != nil {
 		return rule.Profile{}, err
 	}
-	directives := UnderNone(found.Arg)
+	directives := workspace.UnderNone(found.Arg)
 	var flags []profiles.Directive
 	for _, text := range overrides {
 		flags = append(flags, profiles.Directive{Flag: "overrides", Text: text})
@@ -124,16 +125,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 	return rule.Profile{
 		Meaning: meaning, Room: env.roomFor(r, defs, models),
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
-		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Tools: grantable(defs, r),
+		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)}, Tools: grantable(defs, r),
 		Caps: capsOf(r.Config), Life: lifeOf(r.Config),
 	}, nil
-}
-
-// UnderNone returns the directives that load one profile and nothing else.
-func UnderNone(arg string) []profiles.Directive {
-	ds := []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
-	if arg != "" {
-		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: arg})
-	}
-	return ds
 }

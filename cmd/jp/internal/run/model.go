@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/anthropic"
 	"jp/cmd/jp/internal/model/gate"
@@ -155,7 +156,7 @@ func (env *Env) usesServers(ctx context.Context, r *profiles.Resolved) bool {
 	files, err := env.WS.Gate.Tools(ctx)
 	var defs []tools.Definition
 	if err == nil {
-		defs, err = DefineAll(r, files)
+		defs, err = enabled.All(r, files)
 	}
 	return err != nil || slices.ContainsFunc(defs, func(d tools.Definition) bool {
 		_, ok := d.MCP()

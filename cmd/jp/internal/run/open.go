@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/worker"
 	"jp/cmd/jp/internal/workspace"
@@ -191,7 +192,7 @@ func (o *opening) form(ctx context.Context) (model string, config convstore.Conf
 		return "", config, err
 	}
 	defs, err := o.env.Definitions(ctx, o.Resolved)
-	return model, convstore.Config{JSON: o.Resolved.Stored(), Tools: Names(defs)}, err
+	return model, convstore.Config{JSON: o.Resolved.Stored(), Tools: enabled.Names(defs)}, err
 }
 
 // branch forks the target and opens the fork.

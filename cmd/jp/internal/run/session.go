@@ -7,6 +7,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/enabled"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -93,7 +94,7 @@ func (s *Session) Begin(ctx context.Context, title, about string, labels map[str
 	r := s.Resolved
 	return s.begin(ctx, convstore.New{
 		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
-		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)},
+		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)},
 	}, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
 }
 

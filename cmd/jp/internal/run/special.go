@@ -9,8 +9,10 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/rule"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -64,7 +66,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 		set("conversation.context_window", sp.ContextWindow)
 		special.Session, special.Profile.Arg, special.Profile.Hash = sp.Session, sp.Arg, sp.Hash
 	}
-	directives := UnderNone("")
+	directives := workspace.UnderNone("")
 	src, err := s.env.WS.Sources(ctx, directives)
 	if err != nil {
 		return delegate.Special{}, err
@@ -90,7 +92,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 		return delegate.Special{}, err
 	}
 	special.Profile.Others, special.Profile.Life = all[1:], lifeOf(agent.Config)
-	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: Names(defs)}
+	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)}
 	special.Profile.Tools = grantable(defs, r)
 	special.Profile.Meaning, err = s.env.meaning(ctx, r, defs)
 	return special, err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -86,7 +87,7 @@ func (o *opening) meantOne(r *profiles.Resolved, t Toggle) error {
 // errNoTool returns the error for a tool that is not configured, with the name that may have been
 // meant.
 func (o *opening) errNoTool(flag, name string, r *profiles.Resolved) error {
-	return o.env.UnknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
+	return enabled.UnknownTool(o.env.WS, exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
 		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
 }
 

@@ -224,13 +224,18 @@ func (w *Workspace) Sources(ctx context.Context, ds []profiles.Directive) (profi
 	return src, nil
 }
 
+// WithNone reports whether NONE is among the directives.
 func WithNone(ds []profiles.Directive) bool {
-	for _, d := range ds {
-		if d.Text == "NONE" {
-			return true
-		}
+	return slices.ContainsFunc(ds, func(d profiles.Directive) bool { return d.Text == "NONE" })
+}
+
+// UnderNone returns the directives that load one profile and nothing else.
+func UnderNone(arg string) []profiles.Directive {
+	ds := []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
+	if arg != "" {
+		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: arg})
 	}
-	return false
+	return ds
 }
 
 // SourcesOf are the sources of config with these files of a workspace, which may be another one than

@@ -16,11 +16,12 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/profiles/alias"
 	"jp/profiles/effort"
@@ -296,7 +297,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 // the user answers.
 func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
 	if o.tools.Set {
-		return run.NamesIn("--tools", []string{o.tools.Value})
+		return enabled.NamesIn("--tools", []string{o.tools.Value})
 	}
 	missing := exit.Usagef("profile import %s: lists no tools, which means all tools in the other program", arg).
 		WithHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
@@ -312,7 +313,7 @@ func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([
 	if err != nil {
 		return nil, err
 	}
-	return run.NamesIn("tools", []string{answer})
+	return enabled.NamesIn("tools", []string{answer})
 }
 
 // heldTools finds built-in tools by name. Those that only read run without a question.
@@ -366,7 +367,7 @@ func (g *Group) writeImports(ctx context.Context, src profiles.Sources, list []i
 	for _, im := range list {
 		file := filepath.Join(src.Workspace, filepath.FromSlash(im.Path))
 		src.Instead[file] = im.data
-		if _, err := profiles.Resolve(src, run.UnderNone(file), nil); err != nil {
+		if _, err := profiles.Resolve(src, workspace.UnderNone(file), nil); err != nil {
 			return err
 		}
 		written[im.Path] = im.data

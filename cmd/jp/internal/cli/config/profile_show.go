@@ -10,10 +10,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
@@ -22,11 +23,11 @@ import (
 // profileShown is the JSON form of a profile.
 type profileShown struct {
 	profiles.Profile
-	SHA256   string           `json:"sha256"`
-	Model    string           `json:"model"` // "" when the profile names none
-	Tools    []run.ShownTool  `json:"tools"`
-	Profiles []string         `json:"profiles"` // profiles that it may start
-	Settings []profiles.Value `json:"settings"` // settings that it has
+	SHA256   string              `json:"sha256"`
+	Model    string              `json:"model"` // "" when the profile names none
+	Tools    []enabled.ShownTool `json:"tools"`
+	Profiles []string            `json:"profiles"` // profiles that it may start
+	Settings []profiles.Value    `json:"settings"` // settings that it has
 }
 
 func newProfileShowCommand(g *Group) *cli.Command {
@@ -51,14 +52,14 @@ func runProfileShow(ctx context.Context, g *Group, name string) error {
 	if err != nil {
 		return err
 	}
-	r, defs, err := g.Review.Resolve(src, files, run.UnderNone(p.Arg))
+	r, defs, err := g.Review.Resolve(src, files, workspace.UnderNone(p.Arg))
 	if err != nil {
 		return err
 	}
 	for _, w := range r.Warnings {
 		g.Con.Warn("%s", w)
 	}
-	ts := run.ShowTools(r, defs, g.Env.Servers.In(files))
+	ts := enabled.ShowTools(r, defs, g.Env.Servers.In(files))
 	defined := files.DefinedIn()
 	for i, t := range ts {
 		if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {

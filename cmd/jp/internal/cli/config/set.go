@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/trust"
@@ -180,7 +181,7 @@ func (g *Group) checkWritten(src profiles.Sources, c *trust.Files, file string, 
 	}
 	files, err := c.Tools()
 	if err == nil {
-		_, err = run.DefineAll(r, files)
+		_, err = enabled.All(r, files)
 	}
 	return r, err
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
@@ -48,7 +48,7 @@ func runToolList(ctx context.Context, g *Group, o toolOptions) error {
 	if err != nil {
 		return err
 	}
-	ts := run.ShowTools(r, defs, g.Env.Servers.Known(ctx))
+	ts := enabled.ShowTools(r, defs, g.Env.Servers.Known(ctx))
 	if g.Con.JSON() {
 		return g.Con.Document(ts)
 	}
@@ -75,5 +75,5 @@ func (g *Group) heldTool(ctx context.Context, o toolOptions, name string) (tools
 		}
 	}
 	f := exit.NotFoundf("tool %s: this agent does not have it", name)
-	return tools.Definition{}, nil, g.Env.UnknownTool(f, name, run.Names(defs), "`jp tool ls` lists them")
+	return tools.Definition{}, nil, enabled.UnknownTool(g.Env.WS, f, name, enabled.Names(defs), "`jp tool ls` lists them")
 }

@@ -11,8 +11,8 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
 	"jp/tools"
 	"jp/tools/fs"
 	"jp/tools/proc"
@@ -109,7 +109,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 		if err != nil {
 			return tools.Tool{}, err
 		}
-		if d.Name == run.SkillTool {
+		if d.Name == enabled.SkillTool {
 			return tools.Tool{Definition: d, Func: g.Env.ReadSkill(g.Env.Skills(ctx))}, nil
 		}
 		if _, err := g.WS.Store(ctx); err != nil { // opens the store, so that its folder is closed to the tool

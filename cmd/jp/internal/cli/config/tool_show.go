@@ -13,8 +13,8 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
@@ -24,7 +24,7 @@ import (
 
 // toolDetail is the JSON form of a tool: its definition, and what it can reach on this machine.
 type toolDetail struct {
-	run.ShownTool
+	enabled.ShownTool
 	Reaches    []string        `json:"reaches"`    // "ro PATH" or "rw PATH": its access, or the default access
 	Variables  []string        `json:"variables"`  // names of all variables that a local tool gets; a * at the end matches any rest
 	Unenforced []string        `json:"unenforced"` // parts of its sandbox that this system cannot enforce
@@ -58,7 +58,7 @@ func runToolShow(ctx context.Context, g *Group, o toolOptions, name string) erro
 	known := g.Env.Servers.Known(ctx)
 	reach := servers.ReachOfTool(d, known)
 	t := toolDetail{
-		ShownTool: run.ShowTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
+		ShownTool: enabled.ShowTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
 		Reaches: reach.Access, Variables: []string{}, Unenforced: reach.Unenforced, reach: reach,
 	}
 	if len(t.Schema) == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/workspace"
@@ -29,7 +30,7 @@ type Group struct {
 // tools names the tools that a config enables.
 func (g *Group) tools(ctx context.Context, r *profiles.Resolved) ([]string, error) {
 	defs, err := g.Env.Definitions(ctx, r)
-	return run.Names(defs), err
+	return enabled.Names(defs), err
 }
 
 // New returns the command `jp conversation`.

@@ -25,6 +25,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/profiles/role"
@@ -201,7 +202,7 @@ func (s *service) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	r, err := profiles.Resolve(src, run.UnderNone(found.Arg), nil)
+	r, err := profiles.Resolve(src, workspace.UnderNone(found.Arg), nil)
 	if err != nil {
 		return false
 	}

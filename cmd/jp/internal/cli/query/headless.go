@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
@@ -110,7 +111,7 @@ func (o *options) translate() error {
 		}
 		o.fork = command.Given(-1)
 	}
-	names, err := run.NamesIn("--disallowedTools", h.denied)
+	names, err := enabled.NamesIn("--disallowedTools", h.denied)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (o *options) translate() error {
 		o.toggles = append(o.toggles, run.Toggle{Flag: "--disallowedTools", Name: name})
 	}
 	if h.allowed != nil {
-		o.heads.only, err = run.NamesIn("--allowedTools", h.allowed)
+		o.heads.only, err = enabled.NamesIn("--allowedTools", h.allowed)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package run
+package review
 
 import (
 	"fmt"
@@ -6,43 +6,45 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/profiles/tomldoc"
 	"jp/tools"
 	"jp/tools/period"
 )
 
-// unshown refuses a config if files of the workspace give it a tool, or a setting, that was not on
+// Unshown refuses a config if files of the workspace give it a tool, or a setting, that was not on
 // the page on which a person trusted the workspace. defs are the tools that r enables; the tools that
 // it gives only to sub-agents of llm_query count, too. The person may change by flags what was shown,
 // and so may files of their own.
-func (env *Env) unshown(r *profiles.Resolved, files map[string]tools.Definition, defs []tools.Definition) error {
-	shown, all := env.WS.Gate.Shown()
+func Unshown(ws *workspace.Workspace, r *profiles.Resolved, files map[string]tools.Definition, defs []tools.Definition) error {
+	shown, all := ws.Gate.Shown()
 	if all {
 		return nil
 	}
-	files, err := WithSpecializations(r, files)
+	files, err := enabled.WithSpecializations(r, files)
 	if err != nil {
 		return err
 	}
 	for _, name := range r.Config.Delegation.LLMQuery.Tools {
 		if t, ok := r.Tools[name]; ok && name != "*" && !tools.Enabled(t.Values) {
-			if d, err := Define(name, r, files); err == nil { // else nobody can use it
+			if d, err := enabled.Define(name, r, files); err == nil { // else nobody can use it
 				defs = append(defs[:len(defs):len(defs)], d)
 			}
 		}
 	}
-	c := check{env: env, r: r, files: files, shown: shown}
+	c := check{ws: ws, r: r, files: files, shown: shown}
 	for _, d := range defs {
 		if !c.tool(d) {
 			return c.refusal("tool "+d.Name, r.Tools[d.Name].Pos(""))
 		}
 	}
 	for _, b := range c.values() {
-		if _, _, ok := OfTool(b.Key); !ok && Loosens(b) && !shown.HasSetting(b.Key, b.Value.Value) {
+		if _, _, ok := ofTool(b.Key); !ok && loosens(b) && !shown.HasSetting(b.Key, b.Value.Value) {
 			return c.refusal(b.Key, b.Origin)
 		}
 	}
@@ -51,7 +53,7 @@ func (env *Env) unshown(r *profiles.Resolved, files map[string]tools.Definition,
 
 // check is one comparison of a config with what was shown.
 type check struct {
-	env     *Env
+	ws      *workspace.Workspace
 	r       *profiles.Resolved
 	files   map[string]tools.Definition
 	shown   trust.Shown
@@ -60,7 +62,7 @@ type check struct {
 
 func (c *check) values() []profiles.Brought {
 	if c.brought == nil {
-		c.brought = Brought(c.r)
+		c.brought = broughtBy(c.r)
 	}
 	return c.brought
 }
@@ -91,13 +93,13 @@ func (c *check) tool(d tools.Definition) bool {
 		plain[d.Name] = t
 	}
 	if _, ok := plain[d.Name]; ok {
-		if without, err := define(d.Name, c.r, plain, c.files); err == nil && has(without) {
+		if without, err := enabled.DefineBy(plain, d.Name, c.r, c.files); err == nil && has(without) {
 			return true
 		}
 	}
 	if !fromFile && c.r.Claims(d.Name) && !slices.ContainsFunc(c.values(), func(b profiles.Brought) bool {
-		name, key, ok := OfTool(b.Key)
-		return ok && (name == d.Name || name == "*") && (Defines(key) || !c.shown.HasSetting(b.Key, b.Value.Value))
+		name, key, ok := ofTool(b.Key)
+		return ok && (name == d.Name || name == "*") && (defines(key) || !c.shown.HasSetting(b.Key, b.Value.Value))
 	}) {
 		return true
 	}
@@ -107,19 +109,19 @@ func (c *check) tool(d tools.Definition) bool {
 // own reports whether the user's own config, without the workspace, gives a tool that can do all that
 // d can do.
 func (c *check) own(d tools.Definition) bool {
-	r, err := profiles.Resolve(c.env.WS.SourcesOf(nil), nil, nil)
+	r, err := profiles.Resolve(c.ws.SourcesOf(nil), nil, nil)
 	if err != nil {
 		return false // a broken config gives nothing
 	}
 	if t, ok := r.Tools[d.Name]; !ok || !tools.Enabled(t.Values) {
 		return false
 	}
-	files, err := WithSpecializations(r, nil)
+	files, err := enabled.WithSpecializations(r, nil)
 	if err != nil {
 		return false
 	}
 	var own trust.Shown
-	if o, err := Define(d.Name, r, files); err == nil {
+	if o, err := enabled.Define(d.Name, r, files); err == nil {
 		own.AddTool(o)
 	}
 	return own.HasTool(d)
@@ -127,10 +129,10 @@ func (c *check) own(d tools.Definition) bool {
 
 // refusal is the error for something that was not shown, written at a place.
 func (c *check) refusal(what string, at profiles.Position) error {
-	if place := c.env.WS.Relative(at.String()); place != "" {
+	if place := c.ws.Relative(at.String()); place != "" {
 		what += " (" + place + ")"
 	}
-	f := &exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not on the page that was trusted: %s", c.env.WS.Found(), what)}
+	f := &exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not on the page that was trusted: %s", c.ws.Found(), what)}
 	named := ""
 	for _, l := range c.r.Layers {
 		switch {
@@ -140,14 +142,14 @@ func (c *check) refusal(what string, at profiles.Position) error {
 		case l.Kind == profiles.ResetLayer && (l.Name == "--cfg NONE" || l.Name == "--cfg WORKSPACE"):
 			named += " " + l.Name
 		case l.Kind == profiles.FileLayer && l.Via == "":
-			named += " --cfg " + wording.ShellWord(c.env.WS.Relative(l.File))
+			named += " --cfg " + wording.ShellWord(c.ws.Relative(l.File))
 		}
 	}
 	return f.WithHint("`jp trust%s` shows it and asks", named)
 }
 
-// Brought returns what files of the workspace give a config, as the page shows it.
-func Brought(r *profiles.Resolved) []profiles.Brought {
+// broughtBy returns what files of the workspace give a config, as the page shows it.
+func broughtBy(r *profiles.Resolved) []profiles.Brought {
 	list := r.Brought()
 	for i := range list {
 		if b := &list[i]; b.Key == "delegation.max_depth" {
@@ -161,8 +163,8 @@ func Brought(r *profiles.Resolved) []profiles.Brought {
 	return list
 }
 
-// OfTool takes the key of a value in a tool's table apart; ok is false for every other key.
-func OfTool(key string) (name, rest string, ok bool) {
+// ofTool takes the key of a value in a tool's table apart; ok is false for every other key.
+func ofTool(key string) (name, rest string, ok bool) {
 	parts, ok := tomldoc.SplitKey(key)
 	if !ok || len(parts) < 4 || parts[0] != "conversation" || parts[1] != "tools" {
 		return "", "", false
@@ -170,15 +172,15 @@ func OfTool(key string) (name, rest string, ok bool) {
 	return parts[2], strings.Join(parts[3:], "."), true
 }
 
-// Defines reports whether a key of a tool's table says what the tool runs.
-func Defines(key string) bool {
+// defines reports whether a key of a tool's table says what the tool runs.
+func defines(key string) bool {
 	first, _, _ := strings.Cut(key, ".")
 	return first == "source" || first == "command"
 }
 
-// Loosens reports whether a setting that is not of a tool lets an agent do or spend more than its
+// loosens reports whether a setting that is not of a tool lets an agent do or spend more than its
 // value without the workspace, or names another model, other agents or another machine.
-func Loosens(b profiles.Brought) bool {
+func loosens(b profiles.Brought) bool {
 	key, v, own := b.Key, b.Value.Value, b.Own
 	switch {
 	case reflect.DeepEqual(v, own):

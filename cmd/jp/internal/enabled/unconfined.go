@@ -1,10 +1,11 @@
-package run
+package enabled
 
 import (
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/proc"
@@ -18,14 +19,14 @@ import (
 // A sub-agent's stored config does not say who wrote it. It need not: "off" in a workspace or a
 // profile has no effect, and a definition with another command is another tool. A program in the
 // workspace never counts, wherever its name was found.
-func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program string, ok bool) {
+func OffByUser(ws *workspace.Workspace, environ []string, d tools.Definition) (own tools.Definition, program string, ok bool) {
 	if !d.Local() || d.Sandbox != tools.SandboxOff {
 		return own, "", false
 	}
-	if program, ok = env.outsideProgram(d); !ok {
+	if program, ok = outsideProgram(ws, environ, d); !ok {
 		return own, "", false
 	}
-	src := env.WS.SourcesOf(nil) // a file of the workspace is not the user's word
+	src := ws.SourcesOf(nil) // a file of the workspace is not the user's word
 
 	// Nor is a variable.
 	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") })
@@ -42,12 +43,12 @@ func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program str
 
 // outsideProgram returns the path of the program that d runs, by the present PATH. ok reports
 // whether it is outside the workspace and reached through no link in the workspace.
-func (env *Env) outsideProgram(d tools.Definition) (path string, ok bool) {
-	path, err := proc.LookPath(d.Command.Program, proc.Environ(env.Con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
+func outsideProgram(w *workspace.Workspace, environ []string, d tools.Definition) (path string, ok bool) {
+	path, err := proc.LookPath(d.Command.Program, proc.Environ(environ, append(proc.ToolEnv(), d.Env...)...))
 	if err != nil || !filepath.IsAbs(path) {
 		return "", false
 	}
-	ws, err := env.WS.Root()
+	ws, err := w.Root()
 	if err != nil {
 		return path, true // no workspace
 	}
