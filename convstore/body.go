@@ -384,8 +384,8 @@ func encodeBody(b Body) ([]byte, error) {
 
 // DecodeBody reads a stored body. It keeps raw, without white space around it.
 //
-// It fails only if raw is not a JSON object with a string "type". A body of an unknown type, or
-// with members of other types than it expects, becomes Opaque.
+// It fails only if raw is not a JSON object with a string "type". A body of an unknown type, with
+// members of other types than it expects, or with too many in its lists becomes Opaque.
 func DecodeBody(raw []byte) (Body, error) {
 	name, err := typeOf(raw)
 	if err != nil {
@@ -431,10 +431,25 @@ func responseKind(raw []byte) stored.Kind {
 	return stored.KindOpaque
 }
 
+// maxValues is how many values a body with lists may have: each takes many times its bytes.
+const maxValues = 1 << 20
+
+var errCrowded = fmt.Errorf("event: more than %d values", maxValues)
+
+// crowded reports whether a body has lists of more values than that. The values of others, such as
+// arguments of a call, stay as they are written.
+func crowded(k stored.Kind, raw []byte) bool {
+	lists := k == stored.KindUser || k == stored.KindInquiry || k == stored.KindCompaction
+	return lists && jsondoc.Crowded(raw, maxValues)
+}
+
 // decodeKind decodes a body of a kind. It returns nil for stored.KindOpaque and for unknown kinds.
 func decodeKind(k stored.Kind, raw []byte) (Body, error) {
 	if k >= stored.KindCount || kinds[k].decode == nil {
 		return nil, nil
+	}
+	if crowded(k, raw) {
+		return nil, errCrowded
 	}
 	return kinds[k].decode(raw)
 }

@@ -154,6 +154,9 @@ func EncodeEvent(e Event) (stored.Event, error) {
 	if err != nil {
 		return stored.Event{}, err
 	}
+	if crowded(KindOf(e.Body), body) {
+		return stored.Event{}, errCrowded
+	}
 	if e.ID == "" || len(e.ID) > stored.MaxID || !utf8.ValidString(e.ID) {
 		return stored.Event{}, fmt.Errorf("event: id %q: want 1 to %d bytes of UTF-8", e.ID, stored.MaxID)
 	}

@@ -120,10 +120,10 @@ func TestBodyDecodeErrors(t *testing.T) {
 func TestBodyEncodeErrors(t *testing.T) {
 	for _, body := range []Body{
 		nil, Structured{Data: json.RawMessage("{")}, ConfigDelta{Delta: json.RawMessage("x")}, Opaque{Name: "a", Raw: json.RawMessage(`{"type":"b"}`)},
-		Opaque{Name: "a"}, foreignBody{},
+		Opaque{Name: "a"}, foreignBody{}, Compaction{Results: make([]string, maxValues+1)},
 	} {
 		if _, err := EncodeEvent(Event{ID: "x", Time: storeEpoch, Body: body}); err == nil {
-			t.Errorf("encode(%#v): no error", body)
+			t.Errorf("encode(%.1000v): no error", body)
 		}
 	}
 	for _, e := range []Event{
@@ -133,6 +133,27 @@ func TestBodyEncodeErrors(t *testing.T) {
 		e.Body = TurnStart{}
 		if _, err := EncodeEvent(e); err == nil {
 			t.Errorf("encode(%+v): no error", e)
+		}
+	}
+}
+
+// TestCrowdedBody decodes bodies of many values: none becomes structures that take many times its
+// bytes, and each keeps them.
+func TestCrowdedBody(t *testing.T) {
+	many := strings.Repeat("{},", maxValues/2) + "{}"
+	for raw, want := range map[string]stored.Kind{
+		`{"type":"chat_request","content":"x","attachments":[` + many + `]}`:                stored.KindOpaque,
+		`{"type":"context_compaction","conversations":[` + many + `]}`:                      stored.KindOpaque,
+		`{"type":"chat_request","content":"[` + strings.Repeat("{,", maxValues) + `"}`:      stored.KindUser,
+		`{"type":"tool_call_request","id":"1","name":"n","arguments":{"a":[` + many + `]}}`: stored.KindToolCall,
+	} {
+		body, err := DecodeBody([]byte(raw))
+		if err != nil || KindOf(body) != want {
+			t.Fatalf("decode(%.60s) = %T, %v, want kind %d", raw, body, err, want)
+		}
+		rec, err := EncodeEvent(Event{ID: "x", Time: storeEpoch, Body: Opaque{Name: body.Type(), Raw: json.RawMessage(raw)}})
+		if err != nil || string(rec.Body) != raw || rec.Kind != want {
+			t.Errorf("encode(%.60s): kind %d, %d bytes, %v", raw, rec.Kind, len(rec.Body), err)
 		}
 	}
 }

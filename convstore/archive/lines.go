@@ -34,6 +34,9 @@ const exportVersion = 1
 // maxLine is the longest line that can be read, in bytes.
 const maxLine = 256 << 20
 
+// maxValues is how many values a line may have that is not an event.
+const maxValues = 1 << 18
+
 // exportEnd counts the pieces before the last line.
 type exportEnd struct {
 	Conversations int `json:"conversations"`
@@ -213,6 +216,11 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 	}
 	if !d.open {
 		return Piece{}, d.first(line)
+	}
+	if jsondoc.Crowded(line, maxValues) {
+		if ms, err := jsondoc.Members(line); err == nil && !(len(ms) == 1 && ms[0].Name == "event") {
+			return Piece{}, fmt.Errorf("more than %d values", maxValues)
+		}
 	}
 	if err := jsondoc.Strict(line, &l); err != nil {
 		return Piece{}, err
