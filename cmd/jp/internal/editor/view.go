@@ -202,6 +202,15 @@ func rawInput(b json.RawMessage) any {
 	return string(b)
 }
 
+// callOf returns the call of a model that a delegation is for. Items of a batch and delegations of a
+// tool are numbered behind it.
+func callOf(delegation string) string {
+	if i := strings.IndexAny(delegation, "#/"); i >= 0 {
+		return delegation[:i]
+	}
+	return delegation
+}
+
 // delegation shows the progress of a sub-agent. The call that it works for has a line for each
 // sub-agent, indented below its caller. The delegator calls it from any goroutine.
 func (v *view) delegation(d *stream.Delegation) {
@@ -221,7 +230,7 @@ func (v *view) delegation(d *stream.Delegation) {
 	if up := v.below[d.ParentID]; up != nil {
 		b.call, b.depth = up.call, up.depth+1
 	} else {
-		call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
+		call := callOf(d.CallID)
 		if b.call != call {
 			b.call, b.depth = call, 0
 		}

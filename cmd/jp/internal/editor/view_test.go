@@ -22,3 +22,12 @@ func TestBesideDiff(t *testing.T) {
 		}
 	}
 }
+
+// Sub-agents of a batch and of a tool are shown at the call that the editor knows.
+func TestCallOf(t *testing.T) {
+	for _, delegation := range []string{"call_1", "call_1#2", "call_1/2", "call_1/2#3"} {
+		if got := callOf(delegation); got != "call_1" {
+			t.Errorf("callOf(%s) = %s, want call_1", delegation, got)
+		}
+	}
+}

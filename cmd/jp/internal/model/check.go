@@ -146,12 +146,13 @@ func (c *Calls) Len() int { return len(c.calls) }
 
 // Add adds a complete call and returns its id. Where a server gives no id, or counts ids from 1 in
 // each reply, the call gets an id of ours: the id of a call names what it started, so it must be
-// unique.
+// unique. The ledger puts "#" or "/" and a number behind it for each of several delegations of one
+// call, so an id that has these could name one of another call.
 func (c *Calls) Add(id, name string, arguments []byte) string {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	if id == "" || c.used[id] {
+	if id == "" || c.used[id] || strings.ContainsAny(id, "#/") {
 		id = "call_" + rand.Text()
 	}
 	c.used[id] = true
