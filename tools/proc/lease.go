@@ -29,12 +29,12 @@ func NewLease(dir string, until time.Duration) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lease{file: file}
+	l := &Lease{file: file, until: until}
 	if l.shared, err = os.Open(file.Name()); err == nil {
 		err = os.Remove(file.Name())
 	}
 	if err == nil {
-		err = l.Extend(until)
+		err = l.write(until)
 	}
 	if err != nil {
 		l.Close()
@@ -43,19 +43,24 @@ func NewLease(dir string, until time.Duration) (*Lease, error) {
 	return l, nil
 }
 
-// Extend makes the lease end at a time of SinceBoot, if it would end before that. After an error it
-// ends when it would have ended.
+// Extend makes the lease end at a time of SinceBoot, if it would end before that. One that is over
+// stays over. After an error it ends when it would have ended.
 func (l *Lease) Extend(until time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until <= l.until {
+	if until <= l.until || SinceBoot() > l.until {
 		return nil
 	}
-	if _, err := l.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(until)), 0); err != nil {
+	if err := l.write(until); err != nil {
 		return err
 	}
 	l.until = until
 	return nil
+}
+
+func (l *Lease) write(until time.Duration) error {
+	_, err := l.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(until)), 0)
+	return err
 }
 
 // Over reports whether the lease is over.

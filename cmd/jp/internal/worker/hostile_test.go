@@ -434,38 +434,55 @@ func TestOwnerGone(t *testing.T) {
 	}
 }
 
-// TestNodeTerminated ends a node in order: the owner is told how the child has ended, and then bye.
-func TestNodeTerminated(t *testing.T) {
-	o := serve(t, "")
-	if _, err := o.readHello(func([]byte) {}); err != nil {
-		t.Fatal(err)
-	}
-	_ = o.write(message{verb: verbGo}, says(verbOpen, 1, opening{Args: []string{"jp", "query", "wait"}}))
+// TestNodeEnds ends a node. In order: the owner is told how the child has ended, and then bye. By its
+// lease, because nothing of the owner comes there any more: what happens to the child then is no news
+// of the child, and the owner is told nothing but why.
+func TestNodeEnds(t *testing.T) {
 	why := errors.New("terminated")
-	var said []string
-	for {
-		m, err := o.next()
-		if err != nil {
-			break
-		}
-		switch m.verb {
-		case verbAlive:
-			_ = o.write(message{verb: verbHeard, text: m.text})
-			continue
-		case streamOut:
-			o.stop(why)
-		case verbExit:
-			m.text, _, _ = bytes.Cut(m.text, []byte(`,"max_rss"`))
-		case verbStarted:
-			continue
-		}
-		said = append(said, fmt.Sprintf("%s %d %s", m.verb, m.channel, m.text))
-	}
-	if got, want := strings.Join(said, "\n"), "out 1 waits\nexit 1 {\"code\":130\nbye 0 terminated"; got != want {
-		t.Errorf("the node said\n%s\nwant\n%s", got, want)
-	}
-	if err := <-o.result; err != why {
-		t.Errorf("Serve: %v", err)
+	for _, tt := range []struct {
+		name, want string
+		end        error
+	}{
+		{"in order", "out 1 waits\nexit 1 {\"code\":130\nbye 0 terminated", why},
+		{"by its lease", "out 1 waits\nbye 0 no word for 500ms from the jp that started this worker", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := serve(t, "")
+			if _, err := o.readHello(func([]byte) {}); err != nil {
+				t.Fatal(err)
+			}
+			_ = o.write(message{verb: verbGo}, says(verbOpen, 1, opening{Args: []string{"jp", "query", "wait"}}))
+			var said []string
+			for {
+				m, err := o.next()
+				if err != nil {
+					break
+				}
+				switch m.verb {
+				case verbAlive:
+					if tt.end != nil {
+						_ = o.write(message{verb: verbHeard, text: m.text})
+					}
+					continue
+				case streamOut:
+					if tt.end != nil {
+						o.stop(tt.end)
+					}
+				case verbExit:
+					m.text, _, _ = bytes.Cut(m.text, []byte(`,"max_rss"`))
+				case verbStarted:
+					continue
+				}
+				said = append(said, fmt.Sprintf("%s %d %s", m.verb, m.channel, m.text))
+			}
+			if got := strings.Join(said, "\n"); got != tt.want {
+				t.Errorf("the node said\n%s\nwant\n%s", got, tt.want)
+			}
+			if err := <-o.result; tt.end != nil && err != tt.end {
+				t.Errorf("Serve: %v", err)
+			}
+		})
 	}
 }
 

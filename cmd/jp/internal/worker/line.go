@@ -146,6 +146,8 @@ type lines struct {
 	in   *bufio.Reader
 	read uint64 // number of the latest line that was read
 
+	lease *proc.Lease // of a node: when it is over, only bye is written; nil = there is none
+
 	mu   sync.Mutex // held while lines are written
 	out  io.Writer
 	sent uint64 // number of the latest line that was written
@@ -169,6 +171,9 @@ func (l *lines) writeAnd(before func(), list ...message) error {
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
+	}
+	if l.lease != nil && l.lease.Over() && list[0].verb != verbBye {
+		return errCut
 	}
 	if before != nil {
 		before()

@@ -93,7 +93,16 @@ func (n Node) Serve(ctx context.Context) error {
 		select {
 		case <-looked.C:
 			if s.lease.Over() {
+				told, late := make(chan struct{}), time.NewTimer(endWait)
+				go func() { // what the owner says may be lost, and not what it hears
+					defer close(told)
+					_ = s.lines.write(message{verb: verbBye, text: []byte(s.expired().Error())})
+				}()
 				s.leave(stop, s.expired())
+				select {
+				case <-told:
+				case <-late.C:
+				}
 				return s.expired()
 			}
 			continue
@@ -186,6 +195,7 @@ func (s *serving) begin(dir string) error {
 	if s.lease, err = newLease(dir, first.Lease); err != nil {
 		return err
 	}
+	s.lines.lease = s.lease.Lease
 	if err := s.lines.writeFirst(helloWord, h); err != nil {
 		return errOwnerGone
 	}
