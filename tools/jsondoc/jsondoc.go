@@ -35,6 +35,9 @@ func Decode(b []byte) (any, error) {
 	return v, nil
 }
 
+// MaxValues bounds the values of one message of a stranger.
+const MaxValues = 1 << 18
+
 // Crowded reports whether a text has more than most values, about, if it is JSON. Each can take a
 // hundred times the memory of its bytes once it is decoded.
 func Crowded(b []byte, most int) bool {

@@ -15,9 +15,6 @@ import (
 // text.
 const MaxMessage = 32 << 20
 
-// maxValues bounds the values of a message.
-const maxValues = 1 << 18
-
 // Codes of JSON-RPC and of the protocol.
 const (
 	codeParse    = -32700 // not JSON
@@ -93,8 +90,8 @@ var null = json.RawMessage("null")
 // id is the one to answer with.
 func decode(line []byte) (m message, id json.RawMessage, bad *Error) {
 	switch {
-	case jsondoc.Crowded(line, maxValues):
-		return m, null, requestf("a message has more than %d values", maxValues)
+	case jsondoc.Crowded(line, jsondoc.MaxValues):
+		return m, null, requestf("a message has more than %d values", jsondoc.MaxValues)
 	case !json.Valid(line):
 		return m, null, &Error{Code: codeParse, Message: "the line is no JSON"}
 	case line[0] == '[':

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"jp/tools/jsondoc"
 )
 
 func TestLines(t *testing.T) {
@@ -50,7 +52,7 @@ func TestLines(t *testing.T) {
 
 // TestDecodeBounded: no message can take a hundred times its own memory.
 func TestDecodeBounded(t *testing.T) {
-	line := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[` + strings.Repeat("{},", maxValues) + `{}]}}`
+	line := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[` + strings.Repeat("{},", jsondoc.MaxValues) + `{}]}}`
 	if _, _, err := decode([]byte(line)); err == nil || err.Code != codeRequest {
 		t.Errorf("a message of too many values is taken: %v", err)
 	}

@@ -34,7 +34,7 @@ func (f *frames) Read(p []byte) (int, error) {
 		n, err := f.ReadCloser.Read(buf)
 		f.take(buf[:n])
 		if f.err = err; err != nil { // the reader decides about a last line without an end
-			if jsondoc.Crowded(f.line, maxValues) {
+			if jsondoc.Crowded(f.line, jsondoc.MaxValues) {
 				f.line = f.line[:1]
 			}
 			f.out = append(f.out, f.line...)
@@ -82,7 +82,7 @@ func (f *frames) end() {
 		if id := answered(line[:tailBytes], f.tail); id != nil {
 			line = tooLarge(id)
 		}
-	case jsondoc.Crowded(line, maxValues):
+	case jsondoc.Crowded(line, jsondoc.MaxValues):
 		if id := answered(line[:tailBytes], line[len(line)-tailBytes:]); id != nil {
 			line = tooMany(id)
 		} else {
@@ -98,12 +98,9 @@ func tooLarge(id []byte) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result is larger than %d MB"}}`, id, maxMessage>>20)
 }
 
-// maxValues bounds the values of a message. Once decoded each can take a hundred times its bytes.
-const maxValues = 1 << 18
-
 // tooMany replaces an answer of more values than a message may have.
 func tooMany(id []byte) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result has more than %d values"}}`, id, maxValues)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result has more than %d values"}}`, id, jsondoc.MaxValues)
 }
 
 // The beginning of an answer, with its id before its result, and the end of one, with its id after

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"jp/tools/jsondoc"
 )
 
 // What is not too large comes through as it is, in whatever pieces it comes.
 func TestFrames(t *testing.T) {
-	big, many := strings.Repeat("x", maxMessage), "["+strings.Repeat("1,", maxValues)+"1]"
+	big, many := strings.Repeat("x", maxMessage), "["+strings.Repeat("1,", jsondoc.MaxValues)+"1]"
 	for _, test := range []struct{ name, in, want string }{
 		{"small ones", "{\"id\":1}\n\n[]\nend", "{\"id\":1}\n\n[]\nend"},
 		{"an id before", `{"jsonrpc":"2.0","id":12,"result":{"a":"` + big + "\"}}\nnext\n", `{"jsonrpc":"2.0","id":12,"error":{"code":-32000,"message":"the result is larger than 8 MB"}}` + "\nnext\n"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"jp/tools/jsondoc"
 )
 
 // What a server does in the handshake and in its list, beside what TestUnfitServers has.
@@ -175,7 +177,7 @@ func TestHTTPMany(t *testing.T) {
 				w.Header().Set("Content-Type", tt.kind)
 				fmt.Fprintf(w, `%s{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"x"}],"_meta":{"v":[%s]}}}%s`, tt.before, id, values, tt.after)
 			})
-			values = strings.Repeat("1,", maxValues) + "1"
+			values = strings.Repeat("1,", jsondoc.MaxValues) + "1"
 			if got, isError := call(t, c, "echo", "x"); got != "MCP server s: the result has more than 262144 values" || !isError {
 				t.Errorf("echo = %q, %v", got, isError)
 			}

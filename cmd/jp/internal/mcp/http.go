@@ -107,7 +107,7 @@ func (a *answer) Read(p []byte) (int, error) {
 		switch {
 		case len(b) > maxMessage:
 			b = tooLarge(a.id)
-		case jsondoc.Crowded(b, maxValues):
+		case jsondoc.Crowded(b, jsondoc.MaxValues):
 			b = tooMany(a.id)
 		}
 		a.text = bytes.NewReader(b)
@@ -162,9 +162,9 @@ func (e *events) more() {
 	switch {
 	case first > maxMessage && e.id != nil:
 		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooLarge(e.id)), nil, io.EOF
-	case end > 0 && jsondoc.Crowded(e.event[:end], maxValues):
+	case end > 0 && jsondoc.Crowded(e.event[:end], jsondoc.MaxValues):
 		if e.id == nil {
-			e.event, e.err = nil, fmt.Errorf("a message has more than %d values", maxValues)
+			e.event, e.err = nil, fmt.Errorf("a message has more than %d values", jsondoc.MaxValues)
 			return
 		}
 		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooMany(e.id)), nil, io.EOF

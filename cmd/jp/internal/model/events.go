@@ -109,11 +109,8 @@ func (e *Event) take(line []byte) {
 	}
 }
 
-// Bounds of a reply.
-const (
-	maxLine   = 32 << 20 // bytes of a line
-	maxValues = 1 << 18  // values in one event
-)
+// maxLine bounds the bytes of a line.
+const maxLine = 32 << 20
 
 // lines reads lines that end in a line feed, a carriage return, or both.
 type lines struct {
@@ -148,8 +145,8 @@ func (l *lines) next() ([]byte, error) {
 // Read decodes an event. Data that is no JSON object is an error. A value of another type than its
 // field is left out, because servers differ in what they send besides what matters.
 func (e Event) Read(into any) error {
-	if jsondoc.Crowded(e.Data, maxValues) {
-		return fmt.Errorf("an event of more than %d values", maxValues)
+	if jsondoc.Crowded(e.Data, jsondoc.MaxValues) {
+		return fmt.Errorf("an event of more than %d values", jsondoc.MaxValues)
 	}
 	err := json.Unmarshal(e.Data, into)
 	var t *json.UnmarshalTypeError

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"jp/tools/jsondoc"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -123,7 +125,7 @@ func TestEventRead(t *testing.T) {
 // TestReadBounded: no event can take a hundred times its own memory.
 func TestReadBounded(t *testing.T) {
 	var v struct{ A []struct{ B, C Str } }
-	if err := (Event{Data: []byte(`{"A":[` + strings.Repeat("{},", maxValues) + `{}]}`)}).Read(&v); err == nil || v.A != nil {
+	if err := (Event{Data: []byte(`{"A":[` + strings.Repeat("{},", jsondoc.MaxValues) + `{}]}`)}).Read(&v); err == nil || v.A != nil {
 		t.Errorf("an event of too many values is read: %d, %v", len(v.A), err)
 	}
 }
