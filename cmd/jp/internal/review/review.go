@@ -4,8 +4,8 @@
 // A Reviewer resolves the config of the workspace's files, trusted or not, for commands that only
 // show or check them. It starts no server and runs no tool. A Page has the result: each agent with
 // its tools and what these reach, other models and limits that the config sets, skills,
-// instructions, MCP servers, and every file with its state. Unshown holds a config to that page. Names and texts of a workspace come
-// from strangers: invisible characters are spelled out.
+// instructions, MCP servers, and every file with its state. Unshown holds a config to that page.
+// Names and texts of a workspace come from strangers: invisible characters are spelled out.
 package review
 
 import (

@@ -73,7 +73,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.conn == nil { // else its owner has done that
+	if !r.Delegated() { // else its owner has done that
 		if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		}
 		return set, err
 	}
-	if r.conn != nil {
-		far := &remote{conn: r.conn, tape: r.env.Tape, warn: r.env.Con.Warn}
+	if conn := r.conn(); conn != nil {
+		far := &remote{conn: conn, tape: r.env.Tape, warn: r.env.Con.Warn}
 		far.set, err = arm(far.function)
 		ag.Sub = far
 	} else {
@@ -102,8 +102,8 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 			return nil, err
 		}
 		var below convstore.Scope // zero without a conversation, when Startable only tries a query
-		if r.locked != nil {
-			below = r.locked.Below()
+		if log := r.locked(); log != nil {
+			below = log.Below()
 		}
 		o := r.delegation(cfg, below, r.slot, func(ctx context.Context, tool string) (delegate.Special, error) {
 			return r.special(ctx, r.Resolved, r.Conv.Grant != nil, tool)
@@ -152,8 +152,8 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	}
 	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, r.req.prompts())
 	loop.Compact = ag.compaction(cfg)
-	if r.locked != nil {
-		loop.Foreign = r.locked.Foreign()
+	if log := r.locked(); log != nil {
+		loop.Foreign = log.Foreign()
 	}
 	ag.Loop = loop
 	return ag, nil

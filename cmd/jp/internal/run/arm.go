@@ -46,7 +46,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 			if def.Pin == "" {
 				continue // of a tool that this run may not have
 			}
-			if conn := ag.run.conn; conn != nil {
+			if conn := ag.run.conn(); conn != nil {
 				def.Timeout = 0 // its owner keeps the time
 				armed = append(armed, tools.Tool{Definition: def, Func: conn.Serve})
 				continue

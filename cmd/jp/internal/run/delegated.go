@@ -58,7 +58,7 @@ func (o *opening) continueChild(ctx context.Context) error {
 	if err := o.reserve(ctx, model); err != nil {
 		return err
 	}
-	if taken := o.locked.Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
+	if taken := o.locked().Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
 		return exit.Refusedf("conversation %s: its config was changed meanwhile", o.Conv.ID).WithHint("try it again")
 	}
 	o.change, err = o.changed(ctx, stored.JSON)
@@ -110,7 +110,7 @@ func (o *opening) take(ctx context.Context, scope convstore.Scope, res *convstor
 	if err != nil {
 		return err
 	}
-	o.hold(log)
+	o.Log = log
 	most := res.Delegation.Grant.MaxParallel
 	o.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
 		o.env.Con.Note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))

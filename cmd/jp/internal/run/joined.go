@@ -28,7 +28,7 @@ func (env *Env) join(ctx context.Context, host *proc.Host, req Request) (*Run, e
 		return nil, err
 	}
 	env.Tape.Through(conn.Record)
-	o := &opening{site: site{env: env, Host: host}, req: req, Began: time.Now(), Delegated: true, Log: conn, conn: conn, Conv: conn.Start().Conversation}
+	o := &opening{site: site{env: env, Host: host}, req: req, Began: time.Now(), held: held{conn}, Conv: conn.Start().Conversation}
 	if err = o.join(ctx); err != nil {
 		(*Run)(o).Close(ctx)
 		return nil, err
@@ -48,8 +48,8 @@ func (o *opening) join(ctx context.Context) (err error) {
 	if o.Root, err = o.env.WS.Root(); err != nil {
 		return err
 	}
-	o.env.owner, o.env.WaitLimit = o.conn, o.conn.Start().WaitLimit
-	stored := o.conn.Start().Config
+	o.env.owner, o.env.WaitLimit = o.conn(), o.conn().Start().WaitLimit
+	stored := o.conn().Start().Config
 	directives, err := childDirectives(o.req.Directives, o.Conv)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 // budget returns what the session of this run may use; nil in a delegated conversation, which has a
 // grant.
 func (r *Run) budget(cfg profiles.Config) (*convstore.Limits, error) {
-	if r.Delegated || r.hand != nil {
+	if r.Delegated() || r.hand != nil {
 		return nil, nil
 	}
 	l := SessionLimits(cfg)

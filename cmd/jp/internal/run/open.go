@@ -111,7 +111,7 @@ func (o *opening) open(ctx context.Context) error {
 	if err = o.lock(ctx, target); err != nil {
 		return err
 	}
-	stored := o.locked.Taken()
+	stored := o.locked().Taken()
 	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
 		return err
 	}
@@ -123,13 +123,10 @@ func (o *opening) open(ctx context.Context) error {
 func (o *opening) lock(ctx context.Context, id convstore.ID) error {
 	log, err := o.Store.Lock(ctx, id)
 	if err == nil {
-		o.hold(log)
+		o.Log = log
 	}
 	return err
 }
-
-// hold sets the log of a conversation whose lock is held.
-func (o *opening) hold(log *convstore.Log) { o.Log, o.locked = log, log }
 
 // changed returns what directives and flags change in the config of a conversation that is
 // continued; nil = nothing.
@@ -267,7 +264,7 @@ func (o *opening) expiry() time.Time {
 func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
 	// A delegated run uses the config that its caller stored, and no config of the workspace.
 	src := o.env.WS.SourcesOf(nil)
-	if !o.Delegated {
+	if !o.Delegated() {
 		var err error
 		if src, err = o.env.WS.Sources(ctx, ds); err != nil {
 			return err

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -34,11 +35,10 @@ type site struct {
 // a person delegates it, the delegation is reserved.
 type Run struct {
 	site
-	Log       agent.Log
-	Conv      convstore.Conversation // conversation as it was when it was opened
-	Resolved  *profiles.Resolved
-	Delegated bool // mark of a run that another jp started and settles
-	Began     time.Time
+	held
+	Conv     convstore.Conversation // conversation as it was when it was opened
+	Resolved *profiles.Resolved
+	Began    time.Time
 
 	req     Request
 	change  *convstore.ConfigDelta // change of the stored config; nil = none
@@ -47,14 +47,33 @@ type Run struct {
 	hand    *convstore.Reservation // delegation by a person, settled by Finish; nil = none
 	settled *convstore.Spend       // what it used, with all below it; nil = it is not settled
 	slot    *convstore.Slot        // slot of a delegation by a person; nil = none
-	locked  *convstore.Log         // Log, where this process has the store; nil = it is conn
-	conn    *wire.Conn             // connection of a delegated run; nil = it is none
 	own     *delegate.Delegator    // holder of the slot; nil before there is an Agent, and in a delegated run
 	tty     *term.TTY              // terminal for questions; nil = none
 	remove  func()                 // removes the temporary store; nil = the store is that of the workspace
 	unasked bool                   // mark of a run that asks no model
 	writer  string                 // model that writes a summary; "" = as the config says
 }
+
+// held is the conversation that a run holds: its locked log, where this process has the store, else
+// the wire to the process that has it.
+type held struct {
+	Log agent.Log // nil in a run that is only tried, see Startable
+}
+
+// locked returns the log; nil = this process has no store.
+func (h held) locked() *convstore.Log {
+	log, _ := h.Log.(*convstore.Log)
+	return log
+}
+
+// conn returns the wire of a delegated run; nil = it is none.
+func (h held) conn() *wire.Conn {
+	conn, _ := h.Log.(*wire.Conn)
+	return conn
+}
+
+// Delegated reports whether another jp started this run and settles it.
+func (h held) Delegated() bool { return h.conn() != nil }
 
 // aside runs f while nothing else moves on the terminal.
 func (r *Run) aside(f func()) {
@@ -74,10 +93,11 @@ func (r *Run) Resumes() bool { return r.req.Task.Text == "" }
 // OnStop calls stop with the cause if a person stops this run with `jp stop`, until off is called. A
 // sub-agent is stopped by the process that started it.
 func (r *Run) OnStop(stop func(cause error)) (off func()) {
-	if r.locked == nil || r.remove != nil {
+	log := r.locked()
+	if log == nil || r.remove != nil {
 		return func() {}
 	}
-	return onStop(r.env, r.locked, stop)
+	return onStop(r.env, log, stop)
 }
 
 func onStop(env *Env, log *convstore.Log, stop func(cause error)) (off func()) {
@@ -101,7 +121,7 @@ func (r *Run) Activate(ctx context.Context) error {
 // Unarchive takes a conversation that is continued out of the archive, so that listings and
 // searches find it again. A conversation that another jp delegates stays in the archive.
 func (r *Run) Unarchive(ctx context.Context) error {
-	if !r.Conv.Archived() || r.Delegated || r.env.Con.Globals.NoPersist {
+	if !r.Conv.Archived() || r.Delegated() || r.env.Con.Globals.NoPersist {
 		return nil
 	}
 	err := r.Store.Edit(ctx, r.Conv.ID, func(c *convstore.Conversation) error {
@@ -117,7 +137,7 @@ func (r *Run) Unarchive(ctx context.Context) error {
 // WarnExpired warns a person who continues a conversation that the next query removes.
 func (r *Run) WarnExpired() {
 	c := r.Conv
-	if c.Pinned || r.Delegated || r.env.Con.Globals.NoPersist || c.ExpiresAt.IsZero() || c.ExpiresAt.After(time.Now()) {
+	if c.Pinned || r.Delegated() || r.env.Con.Globals.NoPersist || c.ExpiresAt.IsZero() || c.ExpiresAt.After(time.Now()) {
 		return
 	}
 	r.env.Con.Warn("conversation %s has expired: the next jp query elsewhere removes it; `jp conversation edit %s --no-tmp` keeps it", c.ID, c.ID)
@@ -142,11 +162,8 @@ func (r *Run) Close(ctx context.Context) {
 	if r.tty != nil {
 		_ = r.tty.Close()
 	}
-	if r.locked != nil {
-		_ = r.locked.Close()
-	}
-	if r.conn != nil {
-		_ = r.conn.Close()
+	if open, ok := r.Log.(io.Closer); ok {
+		_ = open.Close()
 	}
 	if r.made && r.remove == nil { // a temporary store is removed whole
 		r.unmake(ctx, r.Conv.ID)
@@ -227,7 +244,7 @@ func (s site) Expire(ctx context.Context) {
 
 // Again returns the command line that resumes the conversation, within the limits of this run.
 func (r *Run) Again() string {
-	if r.Delegated { // its caller sets the limits
+	if r.Delegated() { // its caller sets the limits
 		return "jp query --id " + r.Conv.ID.String()
 	}
 	line := "jp query --id " + r.Conv.ID.String() + r.req.Limits
@@ -246,7 +263,7 @@ func (r *Run) Again() string {
 // bounded reports whether the run has a deadline.
 func (r *Run) WithDeadline(ctx context.Context) (_ context.Context, cancel context.CancelFunc, bounded bool) {
 	g := r.Conv.Grant
-	if g == nil || g.Timeout <= 0 || !r.Delegated && r.hand == nil {
+	if g == nil || g.Timeout <= 0 || !r.Delegated() && r.hand == nil {
 		return ctx, func() {}, false
 	}
 	ctx, cancel = context.WithTimeoutCause(ctx, g.Timeout, fmt.Errorf("deadline of the delegation: %w", context.DeadlineExceeded))

@@ -42,7 +42,7 @@ func (env *Env) OpenToShorten(ctx context.Context, host *proc.Host, id convstore
 		err = o.lock(ctx, id)
 	}
 	if err == nil {
-		err = o.resolve(ctx, o.locked.Taken().JSON, nil)
+		err = o.resolve(ctx, o.locked().Taken().JSON, nil)
 	}
 	return (*Run)(o), err
 }
@@ -115,7 +115,7 @@ func (ag *Agent) compaction(cfg profiles.Config) agent.Compact {
 	set := cfg.Conversation.Compact
 	c := agent.Compact{Off: set.Mode == "off"}
 	key, id := "--model", ag.run.writer
-	if id == "" && !ag.run.Delegated && ag.run.hand == nil {
+	if id == "" && !ag.run.Delegated() && ag.run.hand == nil {
 		key, id = "conversation.compact.model", set.Model
 	}
 	if id != "" {

@@ -197,7 +197,7 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) erro
 		Model: cmp.Or(out.Model, s.model()), Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
 		SubCalls: s.agent.Sub.Calls(), Elsewhere: &stream.Elsewhere{PermissionDenials: s.agent.Denied()},
 	}
-	if s.con.JSON() && !s.run.Delegated {
+	if s.con.JSON() && !s.run.Delegated() {
 		paid := s.used(ctx, out)
 		r.TotalCostUSD, r.ModelUsage = paid.Total(), s.modelUsage(paid)
 	}

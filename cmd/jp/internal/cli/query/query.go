@@ -313,7 +313,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if err := g.Env.Tape.Begin(); err != nil {
 		return err
 	}
-	if o.reuse && !r.Delegated {
+	if o.reuse && !r.Delegated() {
 		if known, ok, err := ag.Known(ctx); ok || err != nil {
 			return cmp.Or(err, g.reused(ctx, known))
 		}
@@ -350,11 +350,11 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if unstored != nil {
 		return errors.Join(failed, left)
 	}
-	if !r.Delegated {
+	if !r.Delegated() {
 		r.Expire(ctx)
 		ag.Name(ctx, out, s.Titling())
 	}
-	if out.State == convstore.StateCancelled && !r.Delegated && !g.Env.Con.JSON() && !g.Env.Con.Globals.NoPersist {
+	if out.State == convstore.StateCancelled && !r.Delegated() && !g.Env.Con.JSON() && !g.Env.Con.Globals.NoPersist {
 		g.Env.Con.Note("stopped; resume with: %s", r.Again())
 	}
 	if f := (*exit.Error)(nil); g.Env.Con.Globals.NoPersist && errors.As(failed, &f) {
