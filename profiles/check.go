@@ -92,7 +92,7 @@ func (c *checker) leaf(l leaf) {
 		c.texts(l)
 	case either:
 		if list, ok := l.value.([]any); !ok {
-			c.apply(l.row, l.parts, "", l.value)
+			c.apply(l.row, l.parts, -1, l.value)
 		} else if len(list) == 0 {
 			c.fail(l.parts, "must not be an empty list", "")
 		} else {
@@ -101,15 +101,15 @@ func (c *checker) leaf(l leaf) {
 	case sections:
 		c.sections(l)
 	default:
-		c.apply(l.row, l.parts, "", l.value)
+		c.apply(l.row, l.parts, -1, l.value)
 	}
 	if len(c.errs) == before {
 		c.leaves = append(c.leaves, l)
 	}
 }
 
-// apply runs the row's check on a value or an item of it.
-func (c *checker) apply(row *setting, at []string, subject string, v any) {
+// apply runs the row's check on the value at parts, or on item i of it if that is not -1.
+func (c *checker) apply(row *setting, parts []string, i int, v any) {
 	if row.check == nil {
 		return
 	}
@@ -121,17 +121,16 @@ func (c *checker) apply(row *setting, at []string, subject string, v any) {
 	if h := (*hinted)(nil); errors.As(err, &h) {
 		hint = h.hint
 	}
-	c.fail(at, subject+err.Error(), hint)
-	if subject != "" { // the key is that of the list, the line that of the item
-		c.errs[len(c.errs)-1].Key = tomldoc.JoinKey(at[:len(at)-1])
+	if i < 0 {
+		c.fail(parts, err.Error(), hint)
+	} else {
+		c.errs = append(c.errs, c.doc.failItem(parts, i, err.Error(), hint))
 	}
 }
 
 func (c *checker) texts(l leaf) {
 	seen := map[string]bool{}
 	for i, item := range l.value.([]any) {
-		at := append(l.parts[:len(l.parts):len(l.parts)], strconv.Itoa(i))
-		subject := "item " + strconv.Itoa(i+1) + " "
 		s, ok := item.(string)
 		msg := ""
 		switch {
@@ -141,12 +140,11 @@ func (c *checker) texts(l leaf) {
 			msg = "is there twice"
 		}
 		if msg != "" {
-			c.fail(at, subject+msg, "")
-			c.errs[len(c.errs)-1].Key = tomldoc.JoinKey(l.parts)
+			c.errs = append(c.errs, c.doc.failItem(l.parts, i, msg, ""))
 			continue
 		}
 		seen[s] = true
-		c.apply(l.row, at, subject, item)
+		c.apply(l.row, l.parts, i, item)
 	}
 }
 
@@ -161,11 +159,7 @@ func (c *checker) sections(l leaf) {
 		for _, k := range sortedKeys(t) {
 			parts := append(at[:len(at):len(at)], k)
 			if k != "title" && k != "content" {
-				hint := ""
-				if near := suggest.Closest(k, []string{"content", "title"}); near != "" {
-					hint = "did you mean " + near + "?"
-				}
-				c.fail(parts, "unknown key", hint)
+				c.fail(parts, "unknown key", suggest.Meant("did you mean %s?", k, []string{"content", "title"}))
 			} else if err := text.accept(t[k]); err != nil {
 				c.fail(parts, err.Error(), "")
 			}

@@ -252,10 +252,8 @@ func (c Config) ResolveModel(name string) (string, error) {
 		if strings.Contains(name, "/") {
 			return fail(err.Error(), "")
 		}
-		hint := ""
-		if near := suggest.Closest(name, sortedKeys(c.Providers.Aliases)); near != "" {
-			hint = "did you mean " + near + "?"
-		} else if c.near != nil {
+		hint := suggest.Meant("did you mean %s?", name, sortedKeys(c.Providers.Aliases))
+		if hint == "" && c.near != nil {
 			if near := c.near(name); near != "" {
 				hint = "did you mean " + near + "?"
 			}

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"fmt"
+	"slices"
 
 	"jp/profiles/tomldoc"
 )
@@ -49,8 +50,7 @@ func (r *resolver) endpoints() error {
 // by returns where the value at parts was written, and in which of the three sources of machine
 // settings; "" when nobody wrote it.
 func (r *resolver) by(parts []string) (Position, string) {
-	for i := len(r.applied) - 1; i >= 0; i-- {
-		a := r.applied[i]
+	for _, a := range slices.Backward(r.applied) {
 		if _, ok := tomldoc.Lookup(a.tree, parts); !ok {
 			continue
 		}

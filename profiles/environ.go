@@ -74,10 +74,7 @@ func variableKey(name, prefix, rest string) ([]string, error) {
 		if key := subCalls()[rest]; key != "" {
 			return []string{"delegation", key}, nil
 		}
-		hint := ""
-		if near := suggest.Closest(rest, sortedKeys(subCalls())); near != "" {
-			hint = "did you mean " + prefix + near + "?"
-		}
+		hint := suggest.Meant("did you mean "+prefix+"%s?", rest, sortedKeys(subCalls()))
 		return nil, &Error{Layer: tomldoc.QuotePart(name), Msg: "unknown variable", Hint: hint}
 	}
 	key, ok := tomldoc.SplitKey(strings.ReplaceAll(strings.ToLower(rest), "__", "."))

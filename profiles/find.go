@@ -116,10 +116,7 @@ func (r *resolver) locate(p parsed) (location, error) {
 		if _, ok := Builtin(p.arg); ok {
 			return location{builtin: p.arg}, nil
 		}
-		hint := "built in are " + strings.Join(Builtins(), ", ")
-		if near := suggest.Closest(p.arg, Builtins()); near != "" {
-			hint = "did you mean builtin:" + near + "?"
-		}
+		hint := cmp.Or(suggest.Meant("did you mean builtin:%s?", p.arg, Builtins()), "built in are "+strings.Join(Builtins(), ", "))
 		return location{}, &Error{Layer: p.flag, Msg: "built-in profile " + printable(p.arg) + ": not found", Hint: hint, Err: ErrNotFound}
 	}
 	if r.none {

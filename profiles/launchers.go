@@ -22,10 +22,8 @@ func (c Config) FindLauncher(name string) (*Launcher, error) {
 		return l, nil
 	}
 	names := sortedKeys(c.Launchers)
-	hint := fmt.Sprintf(`write a table [launchers.%s] with command = ["ssh", "-T", "HOST"] in your own config.toml`, name)
-	if near := suggest.Closest(name, names); near != "" {
-		hint = "did you mean " + near + "?"
-	}
+	hint := cmp.Or(suggest.Meant("did you mean %s?", name, names),
+		fmt.Sprintf(`write a table [launchers.%s] with command = ["ssh", "-T", "HOST"] in your own config.toml`, name))
 	there := cmp.Or(strings.Join(names, ", "), "none")
 	return nil, &Error{Key: "launcher", Msg: fmt.Sprintf("there is no launcher %q: your config has %s", name, there), Hint: hint}
 }

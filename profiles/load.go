@@ -119,9 +119,7 @@ func (d *document) extends() ([]string, error) {
 	for i, item := range v.([]any) {
 		s, ok := item.(string)
 		if !ok {
-			e := d.fail([]string{"extends", strconv.Itoa(i)}, "item "+strconv.Itoa(i+1)+" must be text, not "+nameKind(item), "")
-			e.Key = "extends"
-			return nil, e
+			return nil, d.failItem([]string{"extends"}, i, "must be text, not "+nameKind(item), "")
 		}
 		entries = append(entries, s)
 	}
@@ -143,9 +141,7 @@ func (r *resolver) loaderSetting(d *document, l leaf) error {
 	for i, item := range list {
 		at, err := r.searchDir(d, item.(string))
 		if err != nil {
-			e := d.fail([]string{"config_load_paths", strconv.Itoa(i)}, "item "+strconv.Itoa(i+1)+" "+err.Error(), "")
-			e.Key = "config_load_paths"
-			return e
+			return d.failItem([]string{"config_load_paths"}, i, err.Error(), "")
 		}
 		dirs = append(dirs, at)
 	}

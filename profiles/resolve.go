@@ -97,27 +97,23 @@ type applied struct {
 // With NONE among ds no implicit layer is read but for machine settings. Files before the last NONE
 // or WORKSPACE are not opened.
 func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
+	r, err := review(src, ds, flags)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Review is Resolve for a page about files of strangers. If a mistake shows only in all layers
+// together, and so another layer could mend it, the Resolved is returned beside the error.
+func Review(src Sources, ds []Directive) (*Resolved, error) { return review(src, ds, nil) }
+
+func review(src Sources, ds, flags []Directive) (*Resolved, error) {
 	r, err := newResolver(src)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.layer(ds, flags); err != nil {
-		return nil, err
-	}
-	if err := r.finish(); err != nil {
-		return nil, err
-	}
-	return r.Resolved, nil
-}
-
-// Review is Resolve for a page about files of strangers. If a mistake shows only in all layers
-// together, and so another layer could mend it, the Resolved is returned beside the error.
-func Review(src Sources, ds []Directive) (*Resolved, error) {
-	r, err := newResolver(src)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.layer(ds, nil); err != nil {
 		return nil, err
 	}
 	return r.Resolved, r.finish()
@@ -500,8 +496,7 @@ func (r *resolver) complete() error {
 			if p == &c.Log.File {
 				key = []string{"log", "file"}
 			}
-			at := r.where(key...)
-			return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: tomldoc.JoinKey(key), Msg: err.Error()}
+			return r.failAt(err.Error(), "", key...)
 		}
 		*p = abs
 	}

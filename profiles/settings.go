@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -387,14 +388,7 @@ func defaults() Config {
 	return c
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Describe returns what is known of a key: one that config may hold, a table of such keys, or one
 // in the table of a tool. Its Key is key in the form that Value has. The *Error for any other key

@@ -147,10 +147,9 @@ func (r *resolver) unspecialized() error {
 		if _, there := r.Specializations[name]; there || !isSpecialized(name, r.Tools[name].Values) {
 			continue
 		}
-		at := r.where("conversation", "tools", name)
-		if at.Layer != "stored config" {
-			return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: "conversation.tools." + name,
-				Msg: "is the tool of an INI section that is not there", Hint: "only main agents have these tools, by a section [" + name + "]"}
+		key := []string{"conversation", "tools", name}
+		if r.where(key...).Layer != "stored config" {
+			return r.failAt("is the tool of an INI section that is not there", "only main agents have these tools, by a section ["+name+"]", key...)
 		}
 		r.warn("tool " + name + ": its section is gone, and the tool with it")
 		delete(r.Tools, name)
@@ -238,11 +237,7 @@ func (r *resolver) specialization(file string, s ini.Section) (Specialization, e
 	for _, k := range s.Keys {
 		keys := []string{"context_window", "session_id", "skill", "system_prompt_patch"}
 		if !slices.Contains(keys, k.Name) {
-			hint := ""
-			if near := suggest.Closest(k.Name, keys); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			return fail(k.Line, k.Name, "unknown key", hint)
+			return fail(k.Line, k.Name, "unknown key", suggest.Meant("did you mean %s?", k.Name, keys))
 		}
 		value := strings.TrimSpace(k.Value)
 		if value == "" {

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"jp/profiles/tomldoc"
+	"jp/tools/brief"
 	"jp/tools/period"
 	"jp/tools/suggest"
 )
@@ -247,14 +248,7 @@ func oneOf(words ...string) func(any) error {
 		for i, w := range words {
 			quoted[i] = strconv.Quote(w)
 		}
-		msg := "must be " + quoted[0]
-		if n := len(quoted); n > 1 {
-			msg = "must be " + strings.Join(quoted[:n-1], ", ") + " or " + quoted[n-1]
-		}
-		if near := suggest.Closest(v.(string), words); near != "" {
-			return &hinted{msg, "did you mean " + strconv.Quote(near) + "?"}
-		}
-		return errors.New(msg)
+		return &hinted{"must be " + brief.Or(quoted), suggest.Meant("did you mean %q?", v.(string), words)}
 	}
 }
 

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,10 +66,7 @@ func CheckSource(def Definition, pos func(key string) string) error {
 		return e
 	}
 	e.Msg = fmt.Sprintf("is %q, and jp has no tool of this name", def.Source)
-	e.Hint = "jp has " + strings.Join(EmbeddedNames(), ", ")
-	if near := suggest.Closest(def.Name, EmbeddedNames()); near != "" {
-		e.Hint = fmt.Sprintf("did you mean %s?", near)
-	}
+	e.Hint = cmp.Or(suggest.Meant("did you mean %s?", def.Name, EmbeddedNames()), "jp has "+strings.Join(EmbeddedNames(), ", "))
 	return e
 }
 

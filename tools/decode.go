@@ -282,15 +282,11 @@ func (d *decoder) checkKeys(prefix string, table map[string]any, l layer) {
 		if prefix != "" {
 			full = prefix + "." + key
 		}
-		hint := ""
-		if s := suggest.Closest(key, l.keys); s != "" {
-			hint = fmt.Sprintf("did you mean %q?", s)
-		}
 		if l.why != "" && slices.Contains(wholeLayer.keys, key) {
 			d.fail(full, "%s", l.why)
 			return
 		}
-		d.failHint(full, hint, "unknown key")
+		d.failHint(full, suggest.Meant("did you mean %q?", key, l.keys), "unknown key")
 		return
 	}
 }
@@ -513,11 +509,7 @@ func (d *decoder) options(key string, v any) map[string]any {
 // checkPath checks that a call will have a value for a path of the command.
 func (def Definition) checkPath(p *template.Path) error {
 	unknown := func(at int, of []string) error {
-		msg := fmt.Sprintf("{{%s}}: there is no %s", p, &template.Path{Keys: p.Keys[:at+1]})
-		if s := suggest.Closest(p.Keys[at], of); s != "" {
-			msg += fmt.Sprintf("; did you mean %q?", s)
-		}
-		return p.At.Errorf("%s", msg)
+		return p.At.Errorf("{{%s}}: there is no %s%s", p, &template.Path{Keys: p.Keys[:at+1]}, suggest.Meant("; did you mean %q?", p.Keys[at], of))
 	}
 	roots := []string{"tool", "context"}
 	next := map[string][]string{

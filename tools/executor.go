@@ -227,11 +227,7 @@ func (b *batch) prepare(c Call) (job, *Result) {
 				return job{}, refused("tool %s: %s", c.Name, why)
 			}
 		}
-		msg := fmt.Sprintf("unknown tool %q", c.Name)
-		if s := suggest.Closest(c.Name, b.Set.Names()); s != "" {
-			msg += fmt.Sprintf("; did you mean %q?", s)
-		}
-		return job{}, refused("%s", msg)
+		return job{}, refused("unknown tool %q%s", c.Name, suggest.Meant("; did you mean %q?", c.Name, b.Set.Names()))
 	}
 	args, err := t.validate(c.Arguments)
 	if err != nil {

@@ -46,9 +46,7 @@ func choice[T ~string](d *decoder, key string, v any, of ...T) T {
 		hint := ""
 		if ok {
 			got = strconv.Quote(s)
-			if c := suggest.Closest(s, words); c != "" {
-				hint = fmt.Sprintf("did you mean %q?", c)
-			}
+			hint = suggest.Meant("did you mean %q?", s, words)
 		}
 		d.failHint(key, hint, "want %s, not %s", brief.Or(words), got)
 	}

@@ -2,6 +2,7 @@
 package suggest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -27,6 +28,15 @@ func Closest(word string, candidates []string) string {
 		}
 	}
 	return best
+}
+
+// Meant puts the closest candidate into format, such as "did you mean %s?"; "" when none is close.
+func Meant(format, word string, candidates []string) string {
+	near := Closest(word, candidates)
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(format, near)
 }
 
 // distance is the optimal string alignment distance.

@@ -126,11 +126,8 @@ func (v *optionValue) Set(s string) error {
 	}
 	v.seen = true
 	if given && v.Choices != nil && !slices.Contains(v.Choices, s) {
-		hint := "one of " + strings.Join(v.Choices, ", ")
-		if near := suggest.Closest(s, v.Choices); near != "" {
-			hint = "did you mean " + near + "?"
-		}
-		v.err = exit.Usagef("--%s: unknown value %q", v.Name, s).WithHint("%s", hint)
+		v.err = exit.Usagef("--%s: unknown value %q", v.Name, s).
+			WithHint("%s", cmp.Or(suggest.Meant("did you mean %s?", s, v.Choices), "one of "+strings.Join(v.Choices, ", ")))
 		return v.err
 	}
 	if err := v.Take(s, given); err != nil {

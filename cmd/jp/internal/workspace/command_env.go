@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -13,9 +14,7 @@ import (
 func (w *Workspace) CommandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv {
 	ws, _ := w.Root()
 	context := map[string]any{"workspace": ws, "action": "run", "conversation_id": ""}
-	for k, v := range extra {
-		context[k] = v
-	}
+	maps.Copy(context, extra)
 	var secrets []string
 	if m, err := w.Machine(); err == nil {
 		for _, p := range m.Providers.LLM {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -79,11 +80,9 @@ func runModelList(ctx context.Context, g *Group, args []string) error {
 func (c *modelCatalog) noModels(provider string) error {
 	if _, err := model.Lookup(provider+"/x", c.providers); err != nil {
 		names := builtinNames()
-		f := exit.NotFoundf("provider %q: not found", provider)
-		if near := suggest.Closest(provider, slices.Concat(names, slices.Collect(maps.Keys(c.config.Providers.LLM)))); near != "" {
-			return f.WithHint("did you mean %s?", near)
-		}
-		return f.WithHint("there are %s, and what [providers.llm.<name>] adds", strings.Join(names, ", "))
+		return exit.NotFoundf("provider %q: not found", provider).WithHint("%s", cmp.Or(
+			suggest.Meant("did you mean %s?", provider, slices.Concat(names, slices.Collect(maps.Keys(c.config.Providers.LLM)))),
+			"there are "+strings.Join(names, ", ")+", and what [providers.llm.<name>] adds"))
 	}
 	return exit.NotFoundf("provider %s: none of its models is known", provider).
 		WithHint("you can use any of its models: --model %s/<the provider's own id>; a server on this machine is listed only while it runs", provider)

@@ -3,6 +3,7 @@ package script
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"regexp"
@@ -386,7 +387,7 @@ func statuses(k model.Kind) (int, bool) {
 // captures compiles a [captures] table.
 func captures(table map[string]any) (map[string]capture, error) {
 	out := make(map[string]capture)
-	for _, name := range sortedKeys(table) {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
 		if m := placeholder().FindString("{{" + name + "}}"); m != "{{"+name+"}}" {
 			return nil, fmt.Errorf("capture %q: a name has small letters, digits and _", name)
 		}
@@ -397,7 +398,7 @@ func captures(table map[string]any) (map[string]capture, error) {
 			if !ok {
 				return nil, fmt.Errorf("capture %s: must be a pattern or a table with one", name)
 			}
-			for _, key := range sortedKeys(fields) {
+			for _, key := range slices.Sorted(maps.Keys(fields)) {
 				value := fields[key]
 				switch key {
 				case "pattern":
@@ -441,15 +442,6 @@ func captures(table map[string]any) (map[string]capture, error) {
 		out[name] = c
 	}
 	return out, nil
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // checkPlaceholders makes sure that each {{name}} in the rule is a capture.
