@@ -145,7 +145,7 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 
 // seed NAME [KEY[=VALUE]...]: makes a conversation in the store of the workspace $WORK is in and sets the variable NAME to its
 // id. Keys: title, profile, model, label=K:V, hidden, expired (an hour ago); parent=ID (by fork) or caller=ID (by delegation); then, in order, turn=Q|A (\n is a newline),
-// tool=NAME|ARGUMENTS|RESULT (in the turn before it), open (a turn without an end).
+// tool=NAME|ARGUMENTS|RESULT (in the turn before it), open (a turn without an end), limited (the same, of at most 9000 tokens).
 func seed(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: seed NAME [KEY[=VALUE]...]")
@@ -201,6 +201,9 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 			events = append(events, answer...)
 		case "open":
 			add(convstore.TurnStart{}, convstore.UserMessage{Text: value})
+		case "limited":
+			most := convstore.Budget{Tokens: new(int64(9000))}
+			add(convstore.TurnStart{Limits: &convstore.Limits{Run: most}}, convstore.UserMessage{Text: value})
 		default:
 			ts.Fatalf("seed: unknown key %q", key)
 		}

@@ -25,6 +25,13 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 	case c.Status == convstore.StatusRunning:
 		return &convstore.BusyError{ID: src}
 	}
+	account, err := from.Account(ctx, src)
+	if err != nil {
+		return err
+	}
+	if o.req.Task.Text == "" && c.Status == convstore.StatusInterrupted && account.Limit != (convstore.Budget{}) {
+		return exit.Refusedf("--no-persist: the turn of %s has a limit, and what it uses is recorded", src)
+	}
 	stored, err := from.Config(ctx, src)
 	if err != nil {
 		return err
