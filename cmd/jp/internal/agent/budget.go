@@ -146,10 +146,10 @@ func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) 
 			}
 		}
 	}
+	if !a.model.Price.Bounds() && left.CostNano != nil && *left.CostNano < a.foreseen(closing) {
+		return in, 0, a.shortOf(acc, convstore.Budget{}, 0, 0)
+	}
 	if a.model.Price == nil {
-		if left.CostNano != nil && *left.CostNano < a.foreseen(closing) {
-			return in, 0, a.shortOf(acc, convstore.Budget{}, 0, 0)
-		}
 		// without a price only tokens bound the call, and what its server reports of cost
 		left.CostNano = nil
 	}
@@ -178,7 +178,7 @@ func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) 
 	return in, out, nil
 }
 
-// foreseen estimates what a call without a price may cost: as much as the dearest one so far whose
+// foreseen estimates what a call may cost whose price does not bound it: as much as the dearest one so far whose
 // cost the server reported, and the same again for the closing call.
 func (a *asker) foreseen(closing bool) (most int64) {
 	for _, ev := range a.history.events[a.since:] {

@@ -133,6 +133,51 @@ func TestAsideOfAWriter(t *testing.T) {
 	}
 }
 
+// TestBilledThoughFree: a model that costs nothing, whose server bills all the same, is asked as long as
+// the rest is enough for two more of its dearest calls: the next one, and the closing call.
+func TestBilledThoughFree(t *testing.T) {
+	for _, price := range []*model.Price{nil, {}} {
+		r := newRun(t, "[[rule]]\ntext = \"t\"")
+		r.send(t.Context(), "go")
+		ask := r.loop.Models[0].Ask
+		r.loop.Models[0].Price, r.loop.Models[0].Ask = price, func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+			return func(yield func(model.Part, error) bool) {
+				for p, err := range ask(ctx, req) {
+					if p.Usage != nil {
+						p.Cost = some(400)
+					}
+					if !yield(p, err) {
+						return
+					}
+				}
+			}
+		}
+		h, err := readHistory(t.Context(), r.loop.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.loop.Log.Limit(t.Context(), convstore.Limits{Run: convstore.Budget{CostNano: some(1900)}}); err != nil {
+			t.Fatal(err)
+		}
+		a, asked := r.loop.newAsker(h, &bill{}), 0
+		for ; asked < 5; asked++ {
+			reply, stop, err := a.ask(t.Context(), worth(10), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stop != nil {
+				break
+			}
+			if err := h.save(t.Context(), a.record(reply)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if asked != 3 {
+			t.Errorf("price %v: asked %d times, want 3: 1900 - 3 * 400 is less than 2 * 400", price, asked)
+		}
+	}
+}
+
 // TestAffordFits: a call is never bound to more than what is left, whichever model makes it in the end,
 // and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {

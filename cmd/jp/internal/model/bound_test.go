@@ -257,7 +257,7 @@ func FuzzTextBound(f *testing.F) {
 	})
 }
 
-// TestCharged: what a provider says of the cost counts where no price is known, and nowhere else.
+// TestCharged: what a provider says of the cost counts where it is more than is known.
 func TestCharged(t *testing.T) {
 	u := convstore.Usage{Input: 2, Output: 1}
 	price := &Price{Input: 5, Output: 6}
@@ -270,6 +270,8 @@ func TestCharged(t *testing.T) {
 		"only the report": {nil, new(int64(7)), new(int64(7))},
 		"only the price":  {price, nil, new(int64(16))},
 		"both":            {price, new(int64(7)), new(int64(16))},
+		"more than known": {price, new(int64(20)), new(int64(20))},
+		"not free":        {&Price{}, new(int64(7)), new(int64(7))},
 	} {
 		if got := tt.price.Charged(u, tt.reported); (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
 			t.Errorf("%s: Charged = %v, want %v", name, got, tt.want)

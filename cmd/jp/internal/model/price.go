@@ -67,15 +67,22 @@ func (p Price) Cost(u convstore.Usage) int64 {
 	return total
 }
 
-// Charged returns what a call costs, nil for unknown. Without a price, which is nil, it is what the
-// provider reported.
+// Charged returns what a call costs, nil for unknown: what the provider reported, where that is more
+// than the price says, or no price is known.
 func (p *Price) Charged(u convstore.Usage, reported *int64) *int64 {
 	if p == nil {
 		return reported
 	}
 	cost := p.Cost(u)
+	if reported != nil {
+		cost = max(cost, *reported)
+	}
 	return &cost
 }
+
+// Bounds reports whether the price bounds what a call costs. Where it is unknown or zero, only the
+// server says that a call costs something, and only afterwards.
+func (p *Price) Bounds() bool { return p != nil && *p != (Price{}) }
 
 // Most returns the highest cost of one call with a bounded input and so much output. It assumes
 // that the whole input is written to a cache, where that costs more than plain input, and that a

@@ -195,16 +195,16 @@ func (t *attempts) cheap(c *convstore.Call) bool {
 	return m != nil && m.Stream != nil && c.CostNano != nil && *c.CostNano < m.cost(c.Usage.Input, c.Usage.Output)
 }
 
-// dear reports whether a call may cost more than is left, where its model has no price: then it costs
-// what the dearest attempt so far has cost, and no call can say how much.
+// dear reports whether a call may cost more than is left, where its price does not bound it: then it
+// costs what the dearest attempt so far has cost, and without a price no call can say how much.
 func (t *attempts) dear(c *convstore.Call, left *int64) bool {
 	m := t.of(c.Model)
-	if m == nil || m.Stream == nil || m.Info.Price != nil || left == nil {
+	if m == nil || m.Stream == nil || m.Info.Price.Bounds() || left == nil {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return c.CostNano != nil || *left < t.dearest[c.Model]
+	return m.Info.Price == nil && c.CostNano != nil || *left < t.dearest[c.Model]
 }
 
 // keptCounts is how many counts of a model are kept. A sub-agent computes its next request from the

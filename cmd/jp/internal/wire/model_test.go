@@ -245,23 +245,30 @@ func TestAskWithinLimits(t *testing.T) {
 	}
 }
 
-// TestAskWithoutPrice: a model whose server reports what each reply costs is not asked when less is left
-// than its dearest reply has cost, whatever the sub-agent says that a call costs.
+// TestAskWithoutPrice: a model without a price, or a free one, whose server reports what each reply costs
+// is not asked when less is left than its dearest reply has cost, whatever the sub-agent says that a call
+// costs.
 func TestAskWithoutPrice(t *testing.T) {
+	free := &model.Price{}
 	for name, tt := range map[string]struct {
 		limit int64
+		price *model.Price
 		cost  *int64
 		asked int
 	}{
-		"the rest is enough":     {1000, nil, 2},
-		"the rest is less":       {700, nil, 1},
-		"nothing is left":        {300, nil, 1},
-		"a cost that it invents": {1000, new(int64), 0},
+		"the rest is enough":     {1000, nil, nil, 2},
+		"the rest is less":       {700, nil, nil, 1},
+		"nothing is left":        {300, nil, nil, 1},
+		"a cost that it invents": {1000, nil, new(int64), 0},
+		"free, enough":           {1000, free, new(int64), 2},
+		"free, less":             {700, free, new(int64), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFamily(t, convstore.Budget{CostNano: &tt.limit})
-			l := serve(t, f.modelled(says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 1, Output: 1}, Cost: new(int64(400))}, model.Part{Stop: model.StopEnd}), nil))
+			o := f.modelled(says(nil, model.Part{Text: "a"}, model.Part{Usage: &convstore.Usage{Input: 1, Output: 1}, Cost: new(int64(400))}, model.Part{Stop: model.StopEnd}), nil)
+			o.Models[0].Info.Price = tt.price
+			l := serve(t, o)
 			c := l.join()
 			asked, events := 0, at("e", convstore.TurnStart{})
 			for asked < 2 {
