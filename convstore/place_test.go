@@ -262,7 +262,7 @@ func TestLocateMovedFar(t *testing.T) {
 			t.Fatalf("made again: %s, want %s", got, dir)
 		}
 		p.wantTold("workspace " + p.path("a") + ": its .jp was made again, and its conversations are still in " + dir +
-			". If the workspace that was here was moved, run `jp store adopt " + p.path("a") + "` there")
+			". If the workspace that was here was moved, run `jp store adopt` there, with the path of this one")
 		return p, env, dir
 	}
 	taken := func(p *places, env Env, workspace, by, dir string) {

@@ -293,7 +293,7 @@ func claim(dir string, owner workspaceRecord, path string, me identity) (notice 
 		return fmt.Sprintf("workspace %s was %s before: its conversations are still in %s", path, owner.Path, dir)
 	case !owner.same(me):
 		return fmt.Sprintf("workspace %s: its .jp was made again, and its conversations are still in %s. "+
-			"If the workspace that was here was moved, run `jp store adopt %s` there", path, dir, path)
+			"If the workspace that was here was moved, run `jp store adopt` there, with the path of this one", path, dir)
 	}
 	return ""
 }

@@ -135,7 +135,7 @@ func explainPlace(r *Report, e *convstore.PlaceError) {
 }
 
 func explainTaken(r *Report, e *convstore.TakenError) {
-	r.is("store_taken", exit.Failed, fmt.Sprintf("`jp store adopt %[1]s` takes the store back with all that is in it; `jp store adopt --leave %[1]s` begins a new one", e.By))
+	r.is("store_taken", exit.Failed, fmt.Sprintf("`jp store adopt %[1]s` takes the store back with all that is in it; `jp store adopt --leave %[1]s` begins a new one", wording.ShellWord(e.By)))
 }
 
 func explainSchema(r *Report, e *convstore.SchemaError) {

@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
@@ -95,7 +96,7 @@ func (l *Linter) mcpServers() {
 			err = l.env.Servers.Client(s).Startable()
 		}
 		if err != nil {
-			l.say(at, key, err.Error(), "`jp mcp show "+name+"` shows the entry")
+			l.say(at, key, err.Error(), "`jp mcp show "+wording.ShellWord(name)+"` shows the entry")
 		}
 	}
 }

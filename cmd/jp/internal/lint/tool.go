@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/files"
@@ -195,7 +196,7 @@ func (l *Linter) tool(d tools.Definition, child bool, at position) {
 		l.used[name] = true
 		if names, known := l.had(name); known && !slices.Contains(names, d.Remote) {
 			say("source", fmt.Sprintf("MCP server %s had no tool %s when it was asked last", name, d.Remote),
-				command.DidYouMean(d.Remote, names, "`jp mcp show "+name+"` lists those it had"))
+				command.DidYouMean(d.Remote, names, "`jp mcp show "+wording.ShellWord(name)+"` lists those it had"))
 		}
 	}
 	if !d.Local() {
