@@ -158,17 +158,12 @@ func (g *Group) examine(ctx context.Context) examined {
 		_ = tty.Close()
 	}
 	e.Terminal = terminalSeen{Out: g.Con.IO.OutTTY, Width: g.Con.IO.Width, UTF8: g.Con.IO.UTF8, Color: g.Con.IO.Color, Answer: err == nil}
-	if root, err := g.WS.Root(); err == nil {
-		if j, err := g.WS.Gate.Judge(ctx, root); err != nil {
-			e.Trust = "untrusted"
-			fail(err)
-		} else {
-			e.Trust = j.Status()
-		}
-		e.Query = "starts"
+	if _, err := g.WS.Root(); err == nil {
 		if src, judged, err := g.Review.Judged(ctx); err != nil {
+			e.Trust, e.Query = "untrusted", console.Explain(err).Message
 			fail(err)
 		} else {
+			e.Trust, e.Query = judged.Status(), "starts"
 			l := lint.New(ctx, g.WS, g.Env, src, judged.Files)
 			if problems := l.All(ctx); len(problems) > 0 {
 				e.Query = console.Explain(problems[0]).Message
