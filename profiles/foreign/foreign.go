@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -68,11 +69,26 @@ func FormatOf(path string) string {
 	}
 }
 
-// Read reads the agent file at an absolute path. Errors are *fault.Error, or wrap fs.ErrNotExist.
-func Read(format, path string) (Agent, error) {
-	data, _, err := files.ReadRegular(files.Disk{}, path, maxBytes, 0)
+// Read reads the agent file at an absolute path. If it is below the folder workspace, no link on the
+// way may lead out of that. Errors are *fault.Error, or wrap fs.ErrNotExist.
+func Read(format, path, workspace string) (Agent, error) {
+	var at files.Place = files.Disk{}
+	name := path
+	if below, err := filepath.Rel(workspace, path); err == nil && filepath.IsLocal(below) {
+		root, err := os.OpenRoot(workspace)
+		if err != nil {
+			return Agent{}, &fault.Error{File: path, Msg: files.Reason(err).Error(), Err: err}
+		}
+		defer func() { _ = root.Close() }()
+		at, name = root, below
+	}
+	data, _, err := files.ReadRegular(at, name, maxBytes, 0)
 	if err != nil {
-		return Agent{}, &fault.Error{File: path, Msg: files.Reason(err).Error(), Err: err}
+		msg := files.Reason(err).Error()
+		if files.Outside(err) {
+			msg = "leads out of " + workspace
+		}
+		return Agent{}, &fault.Error{File: path, Msg: msg, Err: err}
 	}
 	f, err := Parse(format, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), data)
 	if err != nil {

@@ -124,7 +124,7 @@ func runProfileImport(ctx context.Context, g *Group, o importOptions, args []str
 	taken := map[string]string{}
 	there := 0
 	for i, arg := range args {
-		if list[i], err = g.readImport(ctx, config.Config, o, arg); err != nil {
+		if list[i], err = g.readImport(ctx, config.Config, o, root, arg); err != nil {
 			return err
 		}
 		path := list[i].Path
@@ -206,7 +206,7 @@ func (g *Group) writeImported(list []imported, check bool) error {
 }
 
 // readImport makes the profile of one file.
-func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
+func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOptions, root, arg string) (imported, error) {
 	file := g.Con.Abs(arg)
 	format := o.from
 	if format == "" {
@@ -216,7 +216,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 		return imported{}, exit.Usagef("profile import %s: the program that it is for is not known", arg).
 			WithHint("--from %s", strings.Join(foreign.Formats(), "|"))
 	}
-	f, err := foreign.Read(format, file)
+	f, err := foreign.Read(format, file, root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return imported{}, exit.NotFoundf("profile import %s: no such file", arg)
 	}
@@ -232,7 +232,7 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 	name := f.ProfileName()
 	im := imported{File: arg, Format: format, Profile: "agent/" + name, Path: ".jp/config/agent/" + name + ".toml", Mapped: map[string]string{}, LeftOut: []string{}}
 	omit := func(kind, thing, reason string) {
-		l := omission{kind: kind, thing: term.Line(thing), reason: reason}
+		l := omission{kind: kind, thing: term.Cut(term.Line(thing), maxLeftOut, true), reason: reason}
 		im.left = append(im.left, l)
 		im.LeftOut = append(im.LeftOut, l.String())
 	}
