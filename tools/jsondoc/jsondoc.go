@@ -18,8 +18,15 @@ import (
 	"strings"
 )
 
-// Decode reads one JSON value, with numbers as they are written.
+// maxValues bounds the values of what Decode reads.
+const maxValues = 1 << 18
+
+// Decode reads one JSON value, with numbers as they are written. The value may have 262,144 values in
+// it, about.
 func Decode(b []byte) (any, error) {
+	if Crowded(b, maxValues) {
+		return nil, fmt.Errorf("more than %d values", maxValues)
+	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	var v any

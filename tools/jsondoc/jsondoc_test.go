@@ -3,6 +3,7 @@ package jsondoc
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -41,6 +42,20 @@ func TestExplain(t *testing.T) {
 	}
 	if Explain(nil) != nil {
 		t.Error("no error is explained")
+	}
+}
+
+// A value may have so many values in it, and no more: each takes many times the memory of its bytes.
+func TestDecodeBounded(t *testing.T) {
+	list := func(n int) []byte { return []byte("[" + strings.Repeat("0,", n-2) + "0]") }
+	if _, err := Decode(list(maxValues)); err != nil {
+		t.Errorf("Decode of %d values: %v", maxValues, err)
+	}
+	if _, err := Decode(list(maxValues + 2)); err == nil || err.Error() != "more than 262144 values" {
+		t.Errorf("Decode of %d values: %v", maxValues+2, err)
+	}
+	if _, err := Decode([]byte(`"` + strings.Repeat(",", 2*maxValues) + `"`)); err != nil {
+		t.Errorf("Decode of one text: %v", err)
 	}
 }
 
