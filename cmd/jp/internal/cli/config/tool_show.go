@@ -114,7 +114,7 @@ func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
 	if variables := wording.Either(t.Command != "", t.Variables, t.Env); len(variables) > 0 {
 		row("variables", strings.Join(variables, " "))
 	}
-	fmt.Fprintf(w, "\n%s\n", spelled(t.Description, ""))
+	fmt.Fprintf(w, "\n%s\n", spelled(t.Description, "  ")) // it is not ours, and could look like a row
 	if t.Script != "" {
 		fmt.Fprintf(w, "\nscript:\n%s\n", spelled(strings.TrimSuffix(t.Script, "\n"), "  "))
 	}
@@ -126,7 +126,7 @@ func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
 	return err
 }
 
-// spelled returns a text with every character visible and each line indented.
+// spelled returns a text with every character visible and each line that is not empty indented.
 func spelled(text, indent string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -134,7 +134,7 @@ func spelled(text, indent string) string {
 		for k := range parts {
 			parts[k] = unseen.Spell(parts[k])
 		}
-		lines[i] = indent + strings.Join(parts, "\t")
+		lines[i] = wording.Either(line == "", "", indent) + strings.Join(parts, "\t")
 	}
 	return strings.Join(lines, "\n")
 }
