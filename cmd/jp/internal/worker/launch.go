@@ -142,7 +142,7 @@ func (c *conn) launch() (done func(), again bool, err error) {
 			<-exited
 			reason = fmt.Errorf("%w before it led to a worker%s", c.how, said)
 		}
-		err = &StepError{Step: c.hello.failedStep(state), Host: c.host, Cause: reason, Err: c.pool.failed(state, "%v", reason)}
+		err = &StepError{Step: c.hello.failedStep(state), Host: c.host, Build: plain(c.hello.Build, maxText), Cause: reason, Err: c.pool.failed(state, "%v", reason)}
 	}
 	done()
 	return nil, again, err
@@ -157,7 +157,7 @@ func (c *conn) greet(said *words) (again bool, state convstore.State, err error)
 	bad := (*LineError)(nil)
 	switch {
 	case errors.As(err, &bad):
-		return false, convstore.StateError, fmt.Errorf("it leads to no worker: %w%s", bad, said)
+		return false, convstore.StateError, fmt.Errorf("it leads to no worker: %w%s", bad, said.text())
 	case err != nil:
 		return true, convstore.StateError, err
 	}

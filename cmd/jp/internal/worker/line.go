@@ -265,6 +265,9 @@ func (l *lines) readHello(said func([]byte)) (h hello, err error) {
 			}
 			return h, nil
 		}
+		if bytes.HasPrefix(line, []byte(startWord+"{")) {
+			return h, broken("what is said to it comes back, as from a terminal")
+		}
 		said(append(line, '\n'))
 		if err != nil {
 			return h, err

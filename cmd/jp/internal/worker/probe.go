@@ -30,6 +30,7 @@ const (
 type StepError struct {
 	Step  Step
 	Host  string // of the node; "" = none has answered
+	Build string // likewise
 	Cause error  // such as an *ExitError, a *LineError, or an *fs.PathError of a launcher that cannot be executed
 	Err   error
 }
@@ -63,7 +64,7 @@ type Found struct {
 func (p *Pool) Probe(ctx context.Context) (f Found) {
 	fail := func(step Step, err error) Found {
 		if errors.As(err, &f.Err) {
-			f.Host = f.Err.Host
+			f.Host, f.Build = f.Err.Host, f.Err.Build
 		} else {
 			f.Err = &StepError{Step: step, Cause: err, Err: err}
 		}

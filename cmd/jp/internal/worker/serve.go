@@ -58,7 +58,7 @@ func (n Node) Serve(ctx context.Context) error {
 	vanishing.Sweep(os.TempDir(), folderName)
 	dir, err := vanishing.Make("", folderName)
 	if err != nil {
-		return err
+		return fmt.Errorf("temporary folder: %w", err)
 	}
 	defer func() {
 		if err := dir.Remove(); err != nil {

@@ -58,6 +58,7 @@ func (g *Group) runDoctorLauncher(ctx context.Context, name string) error {
 	defer stop()
 	options.Launcher, options.Host = &once, host
 	pool := worker.NewPool(options)
+	g.Con.Note("launcher %s: waits for a worker, at most %v", name, l.Queue)
 	found := pool.Probe(ctx)
 	pool.Close()
 	err = errors.Join(context.Cause(ctx), host.Close())
@@ -126,12 +127,16 @@ func cure(name string, l *profiles.Launcher, err *worker.StepError) string {
 	switch {
 	case errors.As(err.Cause, &path):
 		return "install it, or name it by its path in " + setting("command")
+	case strings.Contains(err.Error(), "Permission denied ("):
+		return "ssh must log in without a question: with a key that has no passphrase, or an agent and " + setting("env") + ` = ["SSH_AUTH_SOCK"]`
+	case strings.Contains(err.Error(), "Host key verification failed"):
+		return "ssh must know the key of the host: connect once by hand, and compare and confirm it"
 	case errors.As(err.Cause, &ended) && (ended.Exit.Code == 127 || ended.Exit.Code == 126):
 		return "install jp there, or name it by its path in " + setting("program")
 	case errors.Is(err.Cause, worker.ErrQueue):
 		return "if it takes that long, set " + setting("queue") + "; else " + hand
 	case errors.As(err.Cause, &noise):
-		return setting("command") + " must lead to jp, and to nothing that speaks by itself; " + hand
+		return setting("command") + " must lead to jp, without a terminal (-t, --tty, --pty) and with nothing else that speaks; " + hand
 	}
 	return hand
 }
