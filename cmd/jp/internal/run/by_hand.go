@@ -119,6 +119,7 @@ type Order struct {
 	Hidden     bool
 	Want       convstore.Budget          // limit of the run
 	Task       Task                      // what is asked
+	Changes    []string                  // what flags change in the profile, see Request
 	Reuse      bool                      // whether an answer that is there from before will do; the error is then a *rule.Known
 	Check      func(config []byte) error // called with the profile's config before anything is made; may refuse it; nil = no check
 }
@@ -154,7 +155,7 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 		return nil, err
 	}
 	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Model: o.Model, Want: o.Want, Asked: o.Task.asked()}
-	ask.Asked.Meaning = profile.Meaning
+	ask.Asked.Meaning, ask.Asked.Overrides = profile.Meaning, o.Changes
 	if o.Reuse {
 		ask.Reuse = &st.store.View
 	}

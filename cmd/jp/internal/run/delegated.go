@@ -27,7 +27,7 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 	hand, err := o.env.HandOver(ctx, Order{
 		Parent: parent, Directives: o.req.Directives, Session: o.req.sessionFlags(), Model: o.req.Model,
 		Title: o.req.Title.Value, Hidden: o.req.Hidden, Want: o.req.Bounds, Check: check,
-		Task: o.req.Task, Reuse: o.req.Reuse,
+		Task: o.req.Task, Changes: o.req.changes(), Reuse: o.req.Reuse,
 	})
 	if err != nil {
 		return err
@@ -79,6 +79,7 @@ func (o *opening) reserve(ctx context.Context, model string) error {
 		Call: callByHand(), Person: true, ID: child.ID, Profile: rule.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
 		Asked: o.req.Task.asked(),
 	}
+	ask.Asked.Overrides = o.req.changes()
 	if ask.Asked.Meaning, err = rule.MeaningOf(o.Resolved.Stored(), nil); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -85,6 +86,23 @@ func (req *Request) prompts() []model.Section {
 		list = append(list, model.Section{Text: text})
 	}
 	return list
+}
+
+// changes returns what the flags of this run change in its profile, besides the model and what limits
+// sub-agents.
+func (req *Request) changes() (list []string) {
+	for _, d := range req.Flags {
+		if d.Flag != "--model" && !strings.HasPrefix(d.Text, "delegation.") {
+			list = append(list, d.Text)
+		}
+	}
+	for _, t := range req.Toggles {
+		list = append(list, fmt.Sprintf("%t %q", t.On, t.Name))
+	}
+	if req.Only != nil {
+		list = append(list, fmt.Sprintf("only %q", req.Only))
+	}
+	return append(list, req.Prompts...)
 }
 
 // sessionFlags returns those of Flags that limit sub-agents, for a person who delegates on behalf
