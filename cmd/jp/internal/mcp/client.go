@@ -44,6 +44,10 @@ type Options struct {
 // has died.
 const starts = 2
 
+// rejected is the code of an error of the SDK itself: a request was not accepted. What is wrong stands in
+// the errors around it.
+const rejected = -32005
+
 // Client is one server in use. It is started by the first call that needs it. Its methods may be
 // called at the same time.
 type Client struct {
@@ -141,8 +145,12 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		return result(a.result), nil
 	case ctx.Err() != nil:
 		return tools.Result{}, context.Cause(ctx)
-	case errors.As(a.err, &said):
-		return tools.Result{Text: fmt.Sprintf("MCP server %s: %s", c.server.Name, cleanText(said.Message)), IsError: true}, nil
+	case errors.As(a.err, &said) && s.bounds.err() == nil:
+		text := said.Message
+		if said.Code == rejected {
+			text = a.err.Error()
+		}
+		return tools.Result{Text: fmt.Sprintf("MCP server %s: %s", c.server.Name, cleanText(text)), IsError: true}, nil
 	case s.process != nil && !s.lost(a.err):
 		c.report("an answer cannot be read: " + a.err.Error())
 		return tools.Result{Text: fmt.Sprintf("MCP server %s: its answer is no result of a tool", c.server.Name), IsError: true}, nil
@@ -322,6 +330,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) },
 	})
 	client.AddReceivingMiddleware(refuseRequests(s.bounds))
+	client.AddSendingMiddleware(c.oldServers)
 	err = c.within(ctx, s, func(ctx context.Context) error {
 		var err error
 		if s.ClientSession, err = client.Connect(ctx, transport, nil); err != nil {
@@ -339,6 +348,19 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// oldServers gives up the first question of the handshake early: a server of before it may ignore
+// what it does not know, and answers the older question that follows.
+func (c *Client) oldServers(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if method == "server/discover" {
+			short, cancel := context.WithTimeout(ctx, c.options.Patience/4)
+			defer cancel()
+			ctx = short
+		}
+		return next(ctx, method, req)
+	}
+}
+
 // confinement returns the confinement of the program, nil where it has none.
 func (c *Client) confinement(ctx context.Context) (*proc.Confine, error) {
 	switch {
@@ -350,7 +372,6 @@ func (c *Client) confinement(ctx context.Context) (*proc.Confine, error) {
 	return c.options.Confine(ctx, *c.server.Reach)
 }
 
-// variable looks up a variable for an entry.
 // Startable returns what a start would meet first: a variable that is not set, or a program that is
 // not there. It starts nothing.
 func (c *Client) Startable() error {
@@ -368,6 +389,7 @@ func (c *Client) Startable() error {
 	return nil
 }
 
+// variable looks up a variable for an entry.
 func (c *Client) variable(name string) (string, bool, error) {
 	if c.options.Refuse != nil {
 		if why := c.options.Refuse(name); why != "" {

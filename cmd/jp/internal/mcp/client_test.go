@@ -98,8 +98,13 @@ func TestCall(t *testing.T) {
 
 func TestHTTP(t *testing.T) {
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return mcptest.New("plain") }, nil)
+	var expired, broken atomic.Bool
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case broken.Load():
+			http.Error(w, "sorry", http.StatusInternalServerError)
+		case expired.Load():
+			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/away":
 			http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
 		case r.Header.Get("Authorization") != "Bearer t0p":
@@ -116,11 +121,30 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("echo = %q, %v", got, isError)
 		}
 	}
+	const signIn = `it answers "401 Unauthorized": headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the variable NAME; ` +
+		`jp cannot sign in by itself (OAuth)`
+	list, _, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo, _ := find(list, "echo")
+	for _, tt := range []struct {
+		fails *atomic.Bool
+		want  string
+	}{
+		{&broken, `MCP server s: calling "tools/call": rejected by transport: sending "tools/call": Internal Server Error`},
+		{&expired, "MCP server s was ended during the call, which may have had its effect: " + signIn},
+	} {
+		tt.fails.Store(true)
+		if r, err := c.Call(t.Context(), echo, json.RawMessage(`{"text":""}`)); err != nil || r.Text != tt.want || !r.IsError {
+			t.Errorf("a call = %+v, %v, want %s", r, err, tt.want)
+		}
+		tt.fails.Store(false)
+	}
 	c.Close()
 
 	s.Headers = nil
-	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || err.Error() != `MCP server s: it answers "401 Unauthorized": `+
-		`headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the variable NAME; jp cannot sign in by itself (OAuth)` {
+	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || err.Error() != "MCP server s: "+signIn {
 		t.Errorf("without the header: %v", err)
 	}
 	s.URL, s.Headers = srv.URL+"/away", map[string]string{"Authorization": "Bearer ${TOKEN}"}
@@ -257,6 +281,13 @@ func TestDeath(t *testing.T) {
 	const want = "MCP server s has died 2 times and is not started again in this run: exit status 4\nstderr, last lines:\nout of memory"
 	if err == nil || err.Error() != want {
 		t.Errorf("after that: %v, want %s", err, want)
+	}
+}
+
+// A server of an older protocol may ignore the first question of today's handshake.
+func TestIgnoresDiscover(t *testing.T) {
+	if got, isError := call(t, open(t, self("raw-old"), Options{Patience: 8 * time.Second}), "echo", "x"); got != "right" || isError {
+		t.Errorf("echo = %q, %v", got, isError)
 	}
 }
 

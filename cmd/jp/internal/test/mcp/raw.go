@@ -36,6 +36,7 @@ import (
 //	loud      says much on stderr
 //	version   speaks a protocol of its own
 //	nothing   answers the handshake with nothing
+//	old       ignores what it does not know
 func raw(way string) {
 	in := bufio.NewReader(os.Stdin)
 	out := bufio.NewWriter(os.Stdout)
@@ -155,6 +156,8 @@ func raw(way string) {
 						os.Exit(0)
 					}
 				}
+			case "old":
+				text(m.ID, "right")
 			case "after":
 				text(m.ID, "right")
 				for {
@@ -162,7 +165,7 @@ func raw(way string) {
 				}
 			}
 		default:
-			if m.ID != nil {
+			if m.ID != nil && way != "old" {
 				say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 			}
 		}
