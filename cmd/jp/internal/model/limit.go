@@ -21,7 +21,8 @@ type LimitOptions struct {
 	MaxCalls int           // most calls of tools; 0 = 1024
 }
 
-const defaultMaxCalls = 1024
+// MaxCalls is how many tools a reply may call.
+const MaxCalls = 1024
 
 // Limit returns s with limits. Silence ends a reply with an *Error of KindIdle, a flood with one of
 // KindTooLarge. Bytes without a part, such as keep-alives, are signs of life for Idle and First,
@@ -38,7 +39,7 @@ func Limit(s Stream, o LimitOptions) Stream {
 		o.MaxBytes = defaultMaxBytes
 	}
 	if o.MaxCalls <= 0 {
-		o.MaxCalls = defaultMaxCalls
+		o.MaxCalls = MaxCalls
 	}
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {

@@ -71,7 +71,7 @@ type open struct {
 	kind          string
 	id, name      string
 	text          []byte // of thinking, or the JSON of a tool call
-	signature     string
+	signature     []byte
 	redacted      string
 	startArgument json.RawMessage // where a server gives a call's input whole
 }
@@ -148,7 +148,7 @@ func (r *reply) start(e event) error {
 		return r.config.Bad(model.KindStream, "content block %d starts twice", e.Index.N)
 	}
 	c := e.ContentBlock
-	b := &open{kind: c.Type.Text, id: c.ID.Text, name: c.Name.Text, signature: c.Signature.Text, redacted: c.Data.Text, text: []byte(c.Thinking.Text)}
+	b := &open{kind: c.Type.Text, id: c.ID.Text, name: c.Name.Text, signature: []byte(c.Signature.Text), redacted: c.Data.Text, text: []byte(c.Thinking.Text)}
 	r.blocks[e.Index.N] = b
 	r.goesOn = r.goesOn || r.stop != ""
 	r.hidden(len(b.signature) + len(b.redacted))
@@ -200,7 +200,7 @@ func (r *reply) delta(e event) error {
 			return r.part(model.Part{ReasoningDelta: d.Thinking.Text})
 		}
 	case "signature_delta":
-		b.signature += d.Signature.Text
+		b.signature = append(b.signature, d.Signature.Text...)
 		r.hidden(len(d.Signature.Text))
 	case "input_json_delta":
 		if !d.PartialJSON.Valid {
@@ -221,7 +221,7 @@ func (r *reply) end(index int64) error {
 	delete(r.blocks, index)
 	switch b.kind {
 	case "thinking":
-		return r.part(model.Part{Reasoning: &model.Reasoning{Text: string(b.text), Signature: b.signature, Provider: r.config.Name}})
+		return r.part(model.Part{Reasoning: &model.Reasoning{Text: string(b.text), Signature: string(b.signature), Provider: r.config.Name}})
 	case "redacted_thinking":
 		opaque, err := json.Marshal(redacted{Type: "redacted_thinking", Data: b.redacted})
 		if err != nil {

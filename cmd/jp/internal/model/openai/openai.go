@@ -10,6 +10,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
@@ -136,8 +137,14 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 			}
 		}
 	}
+	if len(r.pending) > model.MaxCalls || len(r.memory.Details) > maxDetails {
+		return true, &model.Error{Kind: model.KindTooLarge, Final: true, Message: fmt.Sprintf("the reply calls more than %d tools, or has more than %d pieces of reasoning", model.MaxCalls, maxDetails)}
+	}
 	return true, nil
 }
+
+// maxDetails bounds memory.Details, each of which takes several times its bytes.
+const maxDetails = 1 << 18
 
 // beside returns how many bytes of reasoning are in OpenRouter's details and not in the text beside
 // them, which they may repeat.
