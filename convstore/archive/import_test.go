@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -428,6 +429,7 @@ func TestImportRefuses(t *testing.T) {
 	importAll(t, s, importFile(importLine("9", `,"title":"here"`)+importEvents(2)), ImportOptions{})
 	before := exportLines(t, s)
 	five := importLine("5", "") + importEvents(1)
+	crowded := `{"type":"chat_request","content":"q","attachments":[` + strings.Repeat("{},", 1<<19) + "{}]}"
 	for _, test := range []struct{ name, lines, want string }{
 		{"nothing", "", "f: is empty"},
 		{"no export", "{}\n", `f:1: not an export: its first line is not {"jp_export":1}`},
@@ -445,6 +447,10 @@ func TestImportRefuses(t *testing.T) {
 		{"many labels", importFile(importLine("5", `,"labels":{`+strings.Repeat(`"a":"",`, maxValues)+`"b":""}`)), "f:2: more than 262144 values"},
 		{"two values", importFile(importLine("5", "")[:31] + "}\n"), "f:2: column 32: more than one value"},
 		{"a member twice", importFile(`{"conversation":{},"conversation":{}}` + "\n"), "f:2: conversation: is there twice"},
+		{"a body of too many values", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":` + crowded + "}}\n"), "f:3: more than 1048576 values"},
+		{"one in base64", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body_base64":"` +
+			base64.StdEncoding.EncodeToString([]byte(crowded)) + "\"}}\n"), "f:3: more than 1048576 values"},
+		{"a conversation of too many", importFile(`{"conversation":` + crowded + "}\n"), "f:2: more than 1048576 values"},
 		{"an event too early", importFile(importEvents(1)), "f:2: an event before any conversation"},
 		{"an event twice", importFile(five + importEvents(1)), `f:4: conversation jp-c5: event "e1" is there twice`},
 		{"a conversation twice", importFile(five + five), "f:4: conversation jp-c5: is there twice, first at f:2"},

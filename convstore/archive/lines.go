@@ -31,8 +31,14 @@ import (
 // exportVersion is the version of these lines.
 const exportVersion = 1
 
-// maxLine is the longest line that can be read, in bytes.
-const maxLine = 256 << 20
+// Bounds of what is imported.
+const (
+	MaxPiece = 256 << 20 // bytes of a line, or of another piece
+	// MaxValues bounds the values of one, see [jsondoc.Crowded].
+	MaxValues = 1 << 20
+)
+
+var errCrowded = fmt.Errorf("more than %d values", MaxValues)
 
 // maxValues is how many values a line may have that is not an event.
 const maxValues = 1 << 18
@@ -168,9 +174,9 @@ func (d *lineReader) next() ([]byte, error) {
 		var line []byte
 		part, err := d.r.ReadSlice('\n')
 		for ; err == bufio.ErrBufferFull; part, err = d.r.ReadSlice('\n') {
-			if line = append(line, part...); len(line) > maxLine {
+			if line = append(line, part...); len(line) > MaxPiece {
 				d.n++
-				return nil, d.at(fmt.Errorf("longer than %d MiB", maxLine>>20))
+				return nil, d.at(fmt.Errorf("longer than %d MiB", MaxPiece>>20))
 			}
 		}
 		line = append(line, part...)
@@ -197,6 +203,9 @@ func (d *lineReader) next() ([]byte, error) {
 
 // decode decodes one line. For the first and the last line it returns an empty piece.
 func (d *lineReader) decode(line []byte) (Piece, error) {
+	if jsondoc.Crowded(line, MaxValues) {
+		return Piece{}, errCrowded
+	}
 	if e, ok := fastEvent(line); ok && d.current != 0 && d.open {
 		e.Conversation = d.current
 		d.end.Events++
@@ -257,6 +266,8 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 		return Piece{}, errors.New("an event before any conversation")
 	case e.ID == nil || e.Time == nil || (e.Body == nil) == (e.Base64 == nil):
 		return Piece{}, errors.New("event: want id, time and body")
+	case jsondoc.Crowded(e.Base64, MaxValues):
+		return Piece{}, errCrowded
 	case e.Base64 != nil:
 		e.Body = e.Base64
 	}

@@ -38,25 +38,33 @@ func (f *folder) events(name string, id convstore.ID) error {
 	}
 	defer func() { _ = file.Close() }()
 	r := &reader{f: f, id: id, last: time.UnixMilli(int64(id) * 100).UTC()}
-	dec := json.NewDecoder(bufio.NewReaderSize(file, 1<<20))
+	left := &io.LimitedReader{R: bufio.NewReaderSize(file, 1<<20)}
+	dec := json.NewDecoder(left)
 	bad := func(err error) error {
-		if err == io.EOF {
+		switch {
+		case left.N <= 0:
+			err = fmt.Errorf("longer than %d MiB", archive.MaxPiece>>20)
+		case err == io.EOF:
 			err = io.ErrUnexpectedEOF
 		}
 		return f.wrong(name, fmt.Errorf("entry %d, after byte %d: %w", r.n, dec.InputOffset(), err))
 	}
+	left.N = archive.MaxPiece
 	if open, err := dec.Token(); err != nil || open != json.Delim('[') {
 		if err == nil {
 			err = errors.New("not a JSON array")
 		}
 		return bad(err)
 	}
-	for dec.More() {
+	for left.N = archive.MaxPiece; dec.More(); left.N = archive.MaxPiece {
 		r.n++
 		r.pos = fmt.Sprintf("%s: entry %d, byte %d", filepath.Join(f.dir, name), r.n, dec.InputOffset())
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil {
 			return bad(err)
+		}
+		if jsondoc.Crowded(raw, archive.MaxValues) {
+			return bad(fmt.Errorf("more than %d values", archive.MaxValues))
 		}
 		if err := r.entry(raw); err != nil {
 			return err

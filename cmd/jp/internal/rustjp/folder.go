@@ -267,6 +267,9 @@ func (f *folder) open(name string) (*os.File, error) {
 // small reads a file whole.
 func (f *folder) small(name string) ([]byte, error) {
 	b, _, err := files.ReadRegular(f.root, name, maxSmall, files.NoLink)
+	if err == nil && jsondoc.Crowded(b, archive.MaxValues) {
+		err = fmt.Errorf("more than %d values", archive.MaxValues)
+	}
 	if err != nil {
 		return nil, f.wrong(name, err)
 	}

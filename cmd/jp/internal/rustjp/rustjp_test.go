@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,28 @@ func TestParseTime(t *testing.T) {
 	} {
 		if got, ok := parseTime(s); !got.Equal(want) || ok != !want.IsZero() {
 			t.Errorf("parseTime(%q) = %v, %v; want %v", s, got, ok, want)
+		}
+	}
+}
+
+// What would take a hundred times its bytes is not decoded.
+func TestCrowded(t *testing.T) {
+	many := `[{"a":[` + strings.Repeat("1,", archive.MaxValues) + `1]}]`
+	for name, want := range map[string]string{fileEvents: "entry 1, after byte 2097162: more than 1048576 values", fileConfig: "more than 1048576 values"} {
+		dir := filepath.Join(t.TempDir(), "17671120783")
+		for file, text := range map[string]string{fileEvents: "[]", fileMetadata: "{}", fileConfig: "{}", name: many} {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var last error
+		for _, last = range Pieces(dir, &Kept{}) {
+		}
+		if want = filepath.Join(dir, name) + ": " + want; last == nil || last.Error() != want {
+			t.Errorf("%s: %v, want %s", name, last, want)
 		}
 	}
 }
