@@ -40,6 +40,9 @@ func ReadInput(line []byte) (Input, error) {
 		Request         json.RawMessage `json:"request"`
 		Response        json.RawMessage `json:"response"`
 	}
+	if jsondoc.Crowded(line, jsondoc.MaxValues) {
+		return Input{}, fmt.Errorf("more than %d values", jsondoc.MaxValues)
+	}
 	if err := json.Unmarshal(line, &l); err != nil {
 		return Input{}, jsondoc.Explain(err)
 	}

@@ -32,6 +32,7 @@ func TestOneMessage(t *testing.T) {
 			"line 1: message: shouldQuery is false, and each message is answered here"},
 		{"an image", user(`[{"type":"image"}]`), "", `line 1: message: content: a block of type "image" is not read here; only text is`},
 		{"a number", user(`1`), "", "line 1: message: content is neither a text nor a list of blocks"},
+		{"too many", user("[" + strings.Repeat("1,", 1<<18) + "1]"), "", "line 1: more than 262144 values"},
 		{"no content", `{"type":"user","message":{"role":"user"}}`, "", "line 1: message: content is neither a text nor a list of blocks"},
 		{"null", user(`null`), "", "line 1: message: content is empty"},
 		{"blank", user(`" "`), "", "line 1: message: content is empty"},
@@ -49,7 +50,7 @@ func TestOneMessage(t *testing.T) {
 			got, err = m.Text()
 		}
 		if e := errorText(err); got != test.want || e != test.err {
-			t.Errorf("%s: OneMessage of %q = %q, %q, want %q, %q", test.name, test.in, got, e, test.want, test.err)
+			t.Errorf("%s: OneMessage of %.200q = %q, %q, want %q, %q", test.name, test.in, got, e, test.want, test.err)
 		}
 	}
 }
