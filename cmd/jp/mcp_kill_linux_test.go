@@ -113,3 +113,25 @@ func TestMCPServersEndTogether(t *testing.T) {
 	}
 	s.gone()
 }
+
+// A run ends its servers and its launchers at the same time: each here ends only when the other has been asked to.
+func TestServersAndLaunchersEndTogether(t *testing.T) {
+	const together = "touch asked.%[1]s\nuntil [ -e asked.%[2]s ]; do sleep 0.01; done\ntouch together.%[1]s\n"
+	s := newSite(t, map[string]string{
+		"../home/config/jp/config.toml": "[providers.mcp.test]\ncommand = \"bash\"\nargs = [\"serve.sh\"]\n[launchers.here]\ncommand = [\"bash\", \"launch.sh\"]\n",
+		"serve.sh":                      "mcp-server plain\n" + fmt.Sprintf(together, "server", "launcher"),
+		"launch.sh":                     "\"$@\"\n" + fmt.Sprintf(together, "launcher", "server"),
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n" +
+			"[conversation.tools.echo]\nsource = \"mcp.test\"\nrun = \"unattended\"\n[delegation]\nprofiles = [\"agent/sub\"]\n",
+		".jp/config/agent/sub.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/sub.toml\"\n",
+		"main.toml": "[[rule]]\nround = 1\ntool_calls = [{ name = \"echo\", arguments = { text = \"x\" } }]\n[[rule]]\nround = 2\n" +
+			"tool_calls = [{ name = \"jp_query\", arguments = { config = \"agent/sub\", query = \"q\" } }]\n[[rule]]\ntext = \"done\"\n",
+		"sub.toml": "[[rule]]\ntext = \"here\"\n",
+	})
+	cmd, out := s.start(nil, "jp", "query", "--new", "--launcher", "here", "go")
+	_ = cmd.Wait()
+	if list, _ := filepath.Glob(filepath.Join(s.dir, "together.*")); len(list) != 2 {
+		t.Errorf("%v ended by themselves\n%s", list, out)
+	}
+	s.gone()
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/agent"
@@ -273,8 +274,10 @@ func (r *Run) WithDeadline(ctx context.Context) (_ context.Context, cancel conte
 // Finish stops the processes that a turn left running, and settles a delegation by a person. It
 // returns an error for processes that it could not stop; the answer is valid even then.
 func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
-	r.env.Servers.Close()
-	r.far.close()
+	var all sync.WaitGroup
+	all.Go(r.env.Servers.Close)
+	all.Go(r.far.close)
+	all.Wait()
 	left = r.Host.Close()
 	if r.hand != nil {
 		r.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: r.Began, Ended: time.Now()})

@@ -198,12 +198,14 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	conns := slices.Clone(p.conns)
 	p.mu.Unlock()
+	var all sync.WaitGroup
 	for _, c := range conns {
-		c.bye()
+		all.Go(func() {
+			c.bye()
+			<-c.ended
+		})
 	}
-	for _, c := range conns {
-		<-c.ended
-	}
+	all.Wait()
 }
 
 var (
