@@ -101,8 +101,11 @@ func (b *onceBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// maxErrorBody bounds what is read of a response that is an error.
-const maxErrorBody = 64 << 10
+// Bounds of what is read of a response that is an error.
+const (
+	maxErrorBody = 64 << 10
+	errorWait    = 2 * time.Second // for the body of one, once there is its status
+)
 
 // intercept sends a request by next. It turns every answer that is not an event stream into an
 // *Error, and bounds the body by MaxBytes. It reports to a Limit above it when bytes arrive,
@@ -171,9 +174,12 @@ type wholeReply []byte
 
 func (wholeReply) Error() string { return "a reply that is no stream" }
 
-// readError reads the body of an error, as far as it comes, and closes it.
+// readError reads the body of an error, as far as it comes soon, and closes it: the status alone says
+// what to do.
 func readError(resp *http.Response) []byte {
 	defer resp.Body.Close()
+	late := time.AfterFunc(errorWait, func() { _ = resp.Body.Close() })
+	defer late.Stop()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	return body
 }

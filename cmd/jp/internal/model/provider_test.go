@@ -599,3 +599,20 @@ func TestEnvironment(t *testing.T) {
 		}
 	})
 }
+
+// A server that says by its status what is wrong, and does not end its reply, is believed.
+func TestErrorWithoutEnd(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, "who are")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer srv.Close()
+	var err error
+	for _, err = range open(t, "openai/x", srv.URL)(t.Context(), ask("q")) {
+	}
+	if e := (*model.Error)(nil); !errors.As(err, &e) || e.Kind != model.KindAuth {
+		t.Errorf("error = %v, want %s", err, model.KindAuth)
+	}
+}
