@@ -147,12 +147,13 @@ func (c *Calls) Len() int { return len(c.calls) }
 // Add adds a complete call and returns its id. Where a server gives no id, or counts ids from 1 in
 // each reply, the call gets an id of ours: the id of a call names what it started, so it must be
 // unique. The ledger puts "#" or "/" and a number behind it for each of several delegations of one
-// call, so an id that has these could name one of another call.
+// call, and "batch-" begins the calls of jp batch. An id with these could name what another call
+// started.
 func (c *Calls) Add(id, name string, arguments []byte) string {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	if id == "" || c.used[id] || strings.ContainsAny(id, "#/") {
+	if id == "" || c.used[id] || strings.ContainsAny(id, "#/") || strings.HasPrefix(id, "batch-") {
 		id = "call_" + rand.Text()
 	}
 	c.used[id] = true
