@@ -102,17 +102,22 @@ func TestACP(t *testing.T) {
 	if c := s.all()["write it, see notes.md."]; c.Hidden || !c.ExpiresAt.IsZero() || c.ID.String() != string(id) {
 		t.Errorf("conversation = %+v", c)
 	}
-	large := strings.Replace(acpModel, "LARGE", strings.Repeat("x", 2<<20), 1)
-	if err := os.WriteFile(filepath.Join(s.dir, "main.toml"), []byte(large), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := e.say(id, "large"); got != "end_turn" {
-		t.Errorf("large arguments: %s", got)
-	}
-	if got := e.updates(); !slices.ContainsFunc(got, func(line string) bool {
-		return len(line) < 1<<20+300 && strings.HasSuffix(line, "[cut here: the first 1024 KiB of 2048; jp conversation print shows all]")
-	}) {
-		t.Error("large arguments are not cut")
+	for _, content := range []string{strings.Repeat("x", 2<<20), strings.Repeat(" ", 2<<20) + "; rm x"} { // a question would fold the spaces
+		large := strings.Replace(acpModel, "LARGE", content, 1)
+		if err := os.WriteFile(filepath.Join(s.dir, "main.toml"), []byte(large), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.say(id, "large"); got != "end_turn" {
+			t.Errorf("large arguments: %s", got)
+		}
+		if got := e.updates(); !slices.ContainsFunc(got, func(line string) bool {
+			return len(line) < 1<<20+300 && strings.HasSuffix(line, "[cut here: the first 1024 KiB of 2048; jp conversation print shows all]")
+		}) {
+			t.Error("large arguments are not cut")
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, "large.txt")); err == nil {
+			t.Fatal("a call ran that no question can show whole")
+		}
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, "main.toml"), []byte(acpModel), 0o600); err != nil {
 		t.Fatal(err)
