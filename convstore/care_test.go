@@ -371,21 +371,43 @@ func TestSalvage(t *testing.T) {
 	if c != all || e != allEvents || lost != 0 || err != nil || all == 0 {
 		t.Errorf("of a sound store: %d conversations of %d, %d events of %d, %d lost, %v", c, all, e, allEvents, lost, err)
 	}
-	page := os.Getpagesize()
-	some := 0
-	for i := 2; i < len(sample)/page; i++ {
-		broken := bytes.Clone(sample)
-		copy(broken[i*page:], bytes.Repeat([]byte{0xff}, page))
-		c, e, lost, err := read(broken)
-		if err != nil || c > all || e > allEvents || lost == 0 && (c != all || e != allEvents) {
-			t.Errorf("without page %d: %d conversations, %d events, %d lost, %v", i, c, e, lost, err)
+	page, order := os.Getpagesize(), binary.NativeEndian
+	for what, breaks := range map[string]func(p []byte){
+		"everything": func(p []byte) { copy(p, bytes.Repeat([]byte{0xff}, len(p))) },
+		"half of its entries": func(p []byte) { // their number is at 10
+			order.PutUint16(p[10:], order.Uint16(p[10:])/2)
+		},
+		"all of its entries": func(p []byte) { order.PutUint16(p[10:], 0) },
+		"the flags of an entry": func(p []byte) {
+			if order.Uint16(p[8:]) == 2 { // a leaf
+				p[16+order.Uint16(p[10:])/2*16] ^= 0x20
+			}
+		},
+		"the key of an entry": func(p []byte) {
+			first := order.Uint32(p[20:])
+			if order.Uint16(p[8:]) == 2 && order.Uint16(p[10:]) > 0 && int(first) < page-32 {
+				p[16+first+7] ^= 1 // of a conversation
+			}
+		},
+	} {
+		some := 0
+		for i := 2; i < len(sample)/page; i++ {
+			broken := bytes.Clone(sample)
+			breaks(broken[i*page:][:page])
+			c, e, lost, err := read(broken)
+			if err != nil || c > all && what != "the key of an entry" || e > allEvents || lost == 0 && (c != all || e != allEvents) {
+				t.Errorf("page %d without %s: %d conversations of %d, %d events of %d, %d lost, %v", i, what, c, all, e, allEvents, lost, err)
+			}
+			if lost > 0 && e > 0 {
+				some++
+			}
+			if strings.HasSuffix(what, "of its entries") && e != allEvents {
+				t.Errorf("page %d without %s: %d events of %d", i, what, e, allEvents)
+			}
 		}
-		if lost > 0 && e > 0 {
-			some++
+		if some == 0 && what != "the flags of an entry" {
+			t.Errorf("no page without %s left anything to salvage", what)
 		}
-	}
-	if some == 0 {
-		t.Error("no broken page left anything to salvage")
 	}
 	if c, e, _, err := read(sample[:len(sample)/2]); err != nil || c+e == 0 {
 		t.Errorf("of half a file: %d conversations, %d events, %v", c, e, err)

@@ -15,11 +15,13 @@ import (
 
 // Rescue reads everything that can be read of a damaged store, and changes nothing. It yields
 // pieces for Import: each conversation of which anything can be read, followed by its events. It
-// leaves out what Import would not accept, and calls lost for it. It ends with an error if nothing
-// can be read. It keeps the metadata of all conversations in memory, and no events.
+// leaves out what Import would not accept, and calls lost for it, and for events that are not there
+// though later ones or the record say that they were. It ends with an error if nothing can be read.
+// It keeps the metadata of all conversations in memory, and the ids of the events of one.
 func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
-		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), done: make(map[convstore.ID]bool), yield: yield}
+		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), done: make(map[convstore.ID]bool),
+			last: make(map[convstore.ID]uint64), ids: make(map[string]bool), yield: yield}
 		for p, err := range salvage(ctx, s.Inside(db.Room{}).DB(), lost) {
 			switch {
 			case err != nil:
@@ -27,7 +29,7 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 				return
 			case p.Event == nil:
 				r.head(p)
-			case !r.event(p.ID, p.Seq, p.Event):
+			case !r.event(p):
 				return
 			}
 		}
@@ -36,6 +38,7 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 				return
 			}
 		}
+		r.upTo(r.last[r.current])
 	}
 }
 
@@ -44,8 +47,21 @@ type rescue struct {
 	lost    func(error)
 	heads   map[convstore.ID]*Exported // conversations that were not yielded yet
 	done    map[convstore.ID]bool
+	last    map[convstore.ID]uint64 // sequence numbers of the last events, as the records say
 	current convstore.ID
+	seq     uint64          // of the latest event of current
+	ids     map[string]bool // ids of the events of current
 	yield   func(Piece, error) bool
+}
+
+// upTo calls lost if not all events of the current conversation up to one have come.
+func (r *rescue) upTo(seq uint64) {
+	if first := r.seq + 1; first < seq {
+		r.lost(fmt.Errorf("conversation %s: events %d to %d", r.current, first, seq))
+	} else if first == seq {
+		r.lost(fmt.Errorf("conversation %s: event %d", r.current, seq))
+	}
+	r.seq = max(r.seq, seq)
 }
 
 // head stores what can be read of a conversation's metadata.
@@ -56,7 +72,7 @@ func (r *rescue) head(p salvaged) {
 		if err := json.Unmarshal(p.Record, &rec); err != nil {
 			r.lost(fmt.Errorf("conversation %s: its record: %w", p.ID, err))
 		} else {
-			x = exportedRecord(p.ID, &rec)
+			x, r.last[p.ID] = exportedRecord(p.ID, &rec), rec.LastSeq
 		}
 	}
 	setConfig(&x.Void, p.Config)
@@ -76,12 +92,15 @@ func (r *rescue) head(p salvaged) {
 
 // begin yields a conversation.
 func (r *rescue) begin(id convstore.ID) bool {
+	r.upTo(r.last[r.current])
 	x := r.heads[id]
 	if x == nil {
 		x = &Exported{ID: id}
+		r.lost(fmt.Errorf("conversation %s: its record", id))
 	}
 	delete(r.heads, id)
-	r.done[id], r.current = true, id
+	r.done[id], r.current, r.seq = true, id, 0
+	clear(r.ids)
 	if x.check() != nil {
 		r.lost(fmt.Errorf("conversation %d: its id is out of range", id))
 		return true
@@ -90,23 +109,36 @@ func (r *rescue) begin(id convstore.ID) bool {
 }
 
 // event yields an event, after its conversation.
-func (r *rescue) event(id convstore.ID, seq uint64, x *ExportedEvent) bool {
+func (r *rescue) event(p salvaged) bool {
+	id, err := p.ID, p.Err
 	if id != r.current {
-		if r.done[id] {
-			r.lost(fmt.Errorf("conversation %s: event %d: not at its place", id, seq))
+		switch {
+		case r.done[id]:
+			r.lost(fmt.Errorf("conversation %s: event %d: not at its place", id, p.Seq))
 			return true
-		}
-		if !r.begin(id) {
+		case err != nil && r.heads[id] == nil: // nothing is known of it
+			r.lost(fmt.Errorf("conversation %s: event %d: %w", id, p.Seq, err))
+			return true
+		case !r.begin(id):
 			return false
 		}
 	}
-	_, _, err := x.stored()
-	if err == nil && (id <= 0 || id > maxExchangedID) {
+	r.upTo(p.Seq - 1)
+	r.seq = max(r.seq, p.Seq)
+	if err == nil {
+		_, _, err = p.Event.stored()
+	}
+	switch {
+	case err != nil:
+	case id <= 0 || id > maxExchangedID:
 		err = errors.New("its conversation's id is out of range")
+	case r.ids[p.Event.ID]:
+		err = errors.New("is there twice")
 	}
 	if err != nil {
-		r.lost(fmt.Errorf("conversation %s: event %d: %w", id, seq, err))
+		r.lost(fmt.Errorf("conversation %s: event %d: %w", id, p.Seq, err))
 		return true
 	}
-	return r.yield(Piece{Event: x}, nil)
+	r.ids[p.Event.ID] = true
+	return r.yield(Piece{Event: p.Event}, nil)
 }

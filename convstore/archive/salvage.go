@@ -27,6 +27,7 @@ type salvaged struct {
 
 	Event *ExportedEvent
 	Seq   uint64 // of Event
+	Err   error  // why nothing else of Event is known; nil = it is
 }
 
 // salvage reads everything that can be read of a damaged store, and changes nothing. It yields the
@@ -119,12 +120,8 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 		if err == nil {
 			_, err = convstore.BodyOf(e)
 		}
-		if err != nil {
-			s.lost(fmt.Errorf("conversation %s: event %d: %w", id, seq, err))
-			return nil
-		}
 		x := &ExportedEvent{Conversation: id, ID: string(e.ID), Time: time.Unix(0, e.Nano).UTC(), Body: bytes.TrimSpace(e.Body)}
-		return proceed(yield(salvaged{ID: id, Event: x, Seq: seq}, nil))
+		return proceed(yield(salvaged{ID: id, Event: x, Seq: seq, Err: err}, nil))
 	})
 }
 

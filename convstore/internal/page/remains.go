@@ -29,9 +29,9 @@ func OpenRemains(file *os.File, lost func(error)) (*Remains, error) {
 		return nil, err
 	}
 	r := &Remains{p: p, lost: lost, seen: make([]bool, p.High), buckets: make(map[string]bucketRoot)}
-	return r, r.walk(p.Root, func(flags uint32, k, v []byte) error {
-		if flags&elementBucket == 0 || len(v) < 16 {
-			return nil
+	return r, r.walk(p.Root, func(k, v []byte) error {
+		if len(v) < 16 {
+			return nil // Each says that it is lost
 		}
 		at := bucketRoot{root: binary.NativeEndian.Uint64(v)}
 		if inline := v[16:]; at.root == 0 && len(inline) >= HeaderSize {
@@ -42,23 +42,18 @@ func OpenRemains(file *os.File, lost func(error)) (*Remains, error) {
 	})
 }
 
-// Each calls fn for the entries of a bucket, in order. An error of fn ends it.
+// Each calls fn for the entries of a bucket that has none within it, in order. An error of fn ends
+// it.
 func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	at, ok := r.buckets[bucket]
 	if !ok {
 		r.lost(fmt.Errorf("bucket %s", bucket))
 		return nil
 	}
-	leaf := func(flags uint32, k, v []byte) error {
-		if flags != 0 {
-			return nil
-		}
-		return fn(k, v)
-	}
 	if at.inline != nil {
-		return r.leaf(*at.inline, leaf)
+		return r.leaf(*at.inline, fn)
 	}
-	return r.walk(at.root, leaf)
+	return r.walk(at.root, fn)
 }
 
 // openLeniently is Open without the freelist, also for a file that is too short.
@@ -84,7 +79,7 @@ func openLeniently(file *os.File) (*File, error) {
 
 // walk calls fn for the entries below a page, in order, and skips invalid pages. An error of fn
 // ends it.
-func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) error {
+func (r *Remains) walk(id uint64, fn func(k, v []byte) error) error {
 	g, err := r.p.header(id)
 	if err == nil && r.seen[id] {
 		err = fmt.Errorf("page %d: used twice", id)
@@ -103,7 +98,7 @@ func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) erro
 	case flagLeaf:
 		return r.leaf(g, fn)
 	case FlagBranch:
-		for i := range g.Count {
+		for i := range r.entries(g) {
 			head, err := g.element(i, 0, elementSize)
 			if err != nil {
 				r.lost(fmt.Errorf("page %d: %w", id, err))
@@ -119,11 +114,32 @@ func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) erro
 	return nil
 }
 
+// entries returns how many entries a page has. The first key follows the last entry: if the header
+// names another number than have room before it, one of both is wrong, and the larger one counts.
+func (r *Remains) entries(g Page) int {
+	head, err := g.element(0, 0, elementSize)
+	if err != nil {
+		return g.Count
+	}
+	if g.Flags == FlagBranch {
+		head = head[:4]
+	} else {
+		head = head[4:8]
+	}
+	offset := uint64(binary.NativeEndian.Uint32(head))
+	room := int(offset / elementSize)
+	if room == g.Count || offset > uint64(len(g.Data)) {
+		return g.Count
+	}
+	r.lost(fmt.Errorf("page %d: whether it has %d entries or %d", g.id, g.Count, room))
+	return max(g.Count, room)
+}
+
 // leaf calls fn for the entries of one page. Keys and values are parts of the page's data, which
 // nobody else uses.
-func (r *Remains) leaf(g Page, fn func(flags uint32, k, v []byte) error) error {
+func (r *Remains) leaf(g Page, fn func(k, v []byte) error) error {
 	order := binary.NativeEndian
-	for i := range g.Count {
+	for i := range r.entries(g) {
 		head, err := g.element(i, 0, elementSize)
 		if err != nil {
 			r.lost(fmt.Errorf("page %d: %w", g.id, err))
@@ -139,7 +155,7 @@ func (r *Remains) leaf(g Page, fn func(flags uint32, k, v []byte) error) error {
 			r.lost(fmt.Errorf("page %d: %w", g.id, err))
 			continue
 		}
-		if err := fn(order.Uint32(head), k, v); err != nil {
+		if err := fn(k, v); err != nil {
 			return err
 		}
 	}
