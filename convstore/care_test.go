@@ -209,6 +209,25 @@ func TestCompactRefuses(t *testing.T) {
 			t.Error("the file with such a freelist was changed")
 		}
 	}
+	// A page that says it has fewer entries than it has: bbolt does not see the others.
+	_, _, all, err := Rooms.Rescue(ctx, storeOf(t, sample), func(error) {})
+	mustNot(t, err)
+	refused := 0
+	for i := 2; i < len(sample)/page; i++ {
+		fewer := bytes.Clone(sample)
+		count := fewer[i*page+10:]
+		binary.NativeEndian.PutUint16(count, binary.NativeEndian.Uint16(count)/2)
+		s = storeOf(t, fewer)
+		if _, _, err := s.Compact(ctx); errors.As(err, &damaged) {
+			refused++
+		}
+		if _, _, events, err := Rooms.Rescue(ctx, s, func(error) {}); err != nil || events != all {
+			t.Errorf("page %d with half of its entries, compacted: %d events of %d, %v", i, events, all, err)
+		}
+	}
+	if refused == 0 {
+		t.Error("no page was refused")
+	}
 	// What needs no compacting is not written to.
 	s = storeOf(t, sample)
 	for range 2 {

@@ -307,6 +307,23 @@ func (g Page) element(i int, offset, n uint64) ([]byte, error) {
 	return g.Data[from : from+n], nil
 }
 
+// room returns how many entries have room before the first key, which follows the last of them; the
+// number in the header if the first key is not in the page.
+func (g Page) room() int {
+	head, err := g.element(0, 0, elementSize)
+	if err != nil {
+		return g.Count
+	}
+	if g.Flags != FlagBranch {
+		head = head[4:]
+	}
+	offset := uint64(binary.NativeEndian.Uint32(head))
+	if offset > uint64(len(g.Data)) {
+		return g.Count
+	}
+	return int(offset / elementSize)
+}
+
 // child returns the least key of child i of a branch, and the child's page number.
 func (g Page) child(i int) (key []byte, id uint64, err error) {
 	head, err := g.element(i, 0, elementSize)
@@ -350,6 +367,9 @@ func (w *walker) branch(g Page, min, max []byte) error {
 	if g.Count == 0 {
 		return errors.New("empty branch")
 	}
+	if room := g.room(); room != g.Count {
+		return fmt.Errorf("%d entries in the room of %d", g.Count, room)
+	}
 	keys, ids := make([][]byte, g.Count), make([]uint64, g.Count)
 	for i := range keys {
 		var err error
@@ -373,6 +393,9 @@ func (w *walker) branch(g Page, min, max []byte) error {
 }
 
 func (w *walker) leaf(g Page, min, max []byte) error {
+	if room := g.room(); room != g.Count {
+		return fmt.Errorf("%d entries in the room of %d", g.Count, room)
+	}
 	keys := make([][]byte, g.Count)
 	for i := range keys {
 		flags, key, value, err := g.Entry(i)
@@ -380,8 +403,12 @@ func (w *walker) leaf(g Page, min, max []byte) error {
 			return err
 		}
 		keys[i] = key
-		if flags&elementBucket == 0 {
+		switch flags {
+		case 0:
 			continue
+		case elementBucket:
+		default:
+			return fmt.Errorf("element %d: unknown flags %#x", i, flags)
 		}
 		if err := w.bucket(value); err != nil {
 			return fmt.Errorf("bucket %q: %w", key, err)

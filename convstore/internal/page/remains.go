@@ -114,24 +114,13 @@ func (r *Remains) walk(id uint64, fn func(k, v []byte) error) error {
 	return nil
 }
 
-// entries returns how many entries a page has. The first key follows the last entry: if the header
-// names another number than have room before it, one of both is wrong, and the larger one counts.
+// entries returns how many entries a page has: as many as its header says or, if that is more, as
+// have room.
 func (r *Remains) entries(g Page) int {
-	head, err := g.element(0, 0, elementSize)
-	if err != nil {
-		return g.Count
+	room := g.room()
+	if room != g.Count {
+		r.lost(fmt.Errorf("page %d: whether it has %d entries or %d", g.id, g.Count, room))
 	}
-	if g.Flags == FlagBranch {
-		head = head[:4]
-	} else {
-		head = head[4:8]
-	}
-	offset := uint64(binary.NativeEndian.Uint32(head))
-	room := int(offset / elementSize)
-	if room == g.Count || offset > uint64(len(g.Data)) {
-		return g.Count
-	}
-	r.lost(fmt.Errorf("page %d: whether it has %d entries or %d", g.id, g.Count, room))
 	return max(g.Count, room)
 }
 
