@@ -93,7 +93,13 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	if info, err := root.Lstat(".jp"); err == nil && !info.IsDir() {
 		return exit.Refusedf("init %s: it is not a folder", filepath.Join(dir, ".jp"))
 	}
-	for _, f := range profiles.InitFiles(id, result.SubModel) {
+	all := profiles.InitFiles(id, result.SubModel)
+	for _, f := range all { // before any of them: a link may be in the way of the second one
+		if err := root.MkdirAll(filepath.Dir(filepath.FromSlash(f.Name)), 0o755); err != nil {
+			return exit.Refusedf("init: %v", err)
+		}
+	}
+	for _, f := range all {
 		made, err := files.CreateIn(root, filepath.FromSlash(f.Name), f.Data)
 		if err != nil {
 			return fmt.Errorf("init: %w", err)
