@@ -16,11 +16,14 @@ import (
 func TestAnswerNotStored(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		flags  []string
+		args   []string
+		stdin  string
 		stdout string
+		stored string
 	}{
-		{"text", nil, "what was paid for\n"},
-		{"json", []string{"--output-format", "json"}, `"is_error":true,`},
+		{"text", []string{"query", "--new", "ask"}, "", "what was paid for\n", "the answer was not stored: store "},
+		{"json", []string{"query", "--new", "ask", "--output-format", "json"}, "", `"is_error":true,`, "the answer was not stored: store "},
+		{"batch", []string{"batch", "-c", "agent/child", "--parallel", "1"}, "\"ask\"\n\"more\"\n", `{"conversation_id":"jp-c`, `"status":"lost","reason":"its conversation cannot be read: store `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +43,11 @@ func TestAnswerNotStored(t *testing.T) {
 				}
 			}))
 			t.Cleanup(model.Close)
-			s = newSite(t, map[string]string{".jp/config.toml": "[assistant]\nmodel = \"local/m\"\n"})
+			s = newSite(t, map[string]string{
+				".jp/config.toml":             "[assistant]\nmodel = \"local/m\"\n",
+				".jp/config/agent/child.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"local/m\"\n",
+			})
+			s.stdin = tt.stdin
 			user := filepath.Join(s.home, "config", "jp", "config.toml")
 			if err := os.MkdirAll(filepath.Dir(user), 0o700); err != nil {
 				t.Fatal(err)
@@ -48,12 +55,12 @@ func TestAnswerNotStored(t *testing.T) {
 			if err := os.WriteFile(user, []byte("[providers.llm.local]\ntype = \"openai\"\nbase_url = \""+model.URL+"/v1\"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd, out := s.start(nil, append([]string{"jp", "query", "--new", "ask"}, tt.flags...)...)
+			cmd, out := s.start(nil, append([]string{"jp"}, tt.args...)...)
 			_ = cmd.Wait()
 			if got := cmd.ProcessState.ExitCode(); got != 1 {
 				t.Errorf("exit = %d, want 1", got)
 			}
-			for _, want := range []string{tt.stdout, "what was paid for", "the answer was not stored: store ", "was removed or moved away while it was in use"} {
+			for _, want := range []string{tt.stdout, "what was paid for", tt.stored, "was removed or moved away while it was in use"} {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("no %q in:\n%s", want, out)
 				}

@@ -176,8 +176,8 @@ const maxAhead = 4096
 // ledger holds no more than what runs. An answer that has to wait for its turn is not held in
 // memory: it is read from the store again.
 //
-// When ctx ends, or report fails, the children that run are stopped and reported, and so are, as
-// cancelled, the tasks that next still returns. After an error of next no other task begins, and
+// When ctx ends, or report or the store fails, the children that run are stopped and, unless report
+// has failed, reported, and so are, as cancelled, the tasks that next still returns. After an error of next no other task begins, and
 // those that run go on to their end. The error is the first one of report, or of the store, or the
 // cause of ctx, or that of next.
 func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Context) (Item, error), w Work, report func(Item, Row) error) error {
@@ -253,7 +253,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		}
 	}()
 
-	var failed error
+	var failed, broken error // of report, and of the store
 	waiting := map[int]end{}
 	all := -1 // number of all tasks; -1 = not known yet
 	for next := 0; all < 0 || next < all; {
@@ -264,7 +264,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		case e = <-ends:
 		}
 		if e.err != nil && run.Err() == nil { // of the store: nothing more can be run
-			failed = e.err
+			broken = e.err
 			stop(e.err)
 		}
 		if w.Ended != nil && !e.item.Done {
@@ -272,7 +272,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			head.Text = ""
 			w.Ended(head.row(e.err, 0))
 		}
-		if e.index != next {
+		if e.index != next && e.err == nil {
 			e.Text = "" // it is in the store, and so is the query
 			if e.turn != 0 && !e.item.Resume && len(e.item.Query) > 1<<10 {
 				e.item.Query = ""
@@ -305,7 +305,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			}
 		}
 	}
-	return cmp.Or(failed, context.Cause(ctx), unread)
+	return cmp.Or(failed, broken, context.Cause(ctx), unread)
 }
 
 // maxAttached bounds the attachments of a task as JSON, in bytes. A jp reads 16 MiB from stdin.

@@ -119,7 +119,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	p.follow(ctx, endStep(del, e))
 	p.log.Debug("process of a sub-agent ended", "child", child, "exit", end.exit.Code, "rss", end.exit.MaxRSS)
 	if err != nil {
-		return outcome{}, fmt.Errorf("delegation %s: settle: %w", child, err)
+		return outcome{child: child, turn: del.ChildTurn, ending: e}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}
 	p.checkpoint(Settled)
 	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(whole)
@@ -213,12 +213,17 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 // that could not be read.
 func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request, end processEnd, result *stream.Result, bad *stream.LineError) ending {
 	events, err := p.subtree.turn(ctx, del.Child, del.ChildTurn)
+	var e ending
 	if err != nil {
-		return ending{State: convstore.StateLost, Reason: "its conversation cannot be read: " + err.Error()}
+		e.State, e.Reason = convstore.StateLost, "its conversation cannot be read: "+err.Error()
+	} else {
+		e = answered(events)
+		e.State, e.Reason = subprocess.Verdict(end.exit, end.err, stored(events), result, bad)
+		e.amend(r, events)
 	}
-	e := answered(events)
-	e.State, e.Reason = subprocess.Verdict(end.exit, end.err, stored(events), result, bad)
-	e.amend(r, events)
+	if e.State == convstore.StateLost && e.Text == "" && result != nil {
+		e.Text = result.Result // it was paid for, though it is in no store
+	}
 	e.Reason = brief.Prefix(e.Reason, wire.MaxReason)
 	return e
 }
