@@ -165,16 +165,21 @@ func TestHTTPFlood(t *testing.T) {
 
 // An answer over HTTP of too many values is an error of that call, and only of it.
 func TestHTTPMany(t *testing.T) {
-	for name, tt := range map[string]struct{ kind, before, after string }{
-		"body":                  {"application/json", "", ""},
-		"event":                 {"text/event-stream", "event: message\ndata: ", "\n\n"},
-		"event without an end":  {"text/event-stream", "data: ", ""},
-		"event behind a remark": {"text/event-stream", ": \"\\\ndata: ", "\n\n"},
+	for name, tt := range map[string]struct {
+		status              int
+		kind, before, after string
+	}{
+		"body":                   {200, "application/json", "", ""},
+		"body of another status": {201, "application/json", "", ""},
+		"event":                  {200, "text/event-stream", "event: message\ndata: ", "\n\n"},
+		"event without an end":   {200, "text/event-stream", "data: ", ""},
+		"event behind a remark":  {200, "text/event-stream", ": \"\\\ndata: ", "\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			values := "1"
 			c := openHTTP(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
 				w.Header().Set("Content-Type", tt.kind)
+				w.WriteHeader(tt.status)
 				fmt.Fprintf(w, `%s{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"x"}],"_meta":{"v":[%s]}}}%s`, tt.before, id, values, tt.after)
 			})
 			values = strings.Repeat("1,", jsondoc.MaxValues) + "1"

@@ -63,7 +63,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, c.bounds.fault(errors.New("it redirects to another server, and redirects are not followed"))
 	case isEvents(resp):
 		resp.Body = &events{ReadCloser: resp.Body, bounds: c.bounds, id: id}
-	case resp.StatusCode == http.StatusOK && id != nil:
+	case resp.StatusCode < 300 && id != nil:
 		resp.Body = &answer{ReadCloser: resp.Body, id: id}
 	default:
 		resp.Body = &bounded{resp.Body, maxMessage}
