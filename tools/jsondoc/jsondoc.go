@@ -47,11 +47,11 @@ const MaxValues = 1 << 18
 
 // Crowded reports whether a text has more than most values, about, if it is JSON. Each can take a
 // hundred times the memory of its bytes once it is decoded.
-func Crowded(b []byte, most int) bool {
-	if len(b) <= most {
-		return false
-	}
-	n, quoted := 0, false
+func Crowded(b []byte, most int) bool { return len(b) > most && Values(b) > most }
+
+// Values counts the values of a text, about, if it is JSON or whole lines of it.
+func Values(b []byte) (n int) {
+	quoted := false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; { // counts what stands before each value
 		case c == '"':
@@ -64,7 +64,7 @@ func Crowded(b []byte, most int) bool {
 			n++
 		}
 	}
-	return n > most
+	return n
 }
 
 // RepeatedKey returns the first key that an object has twice. b is JSON; the object is b or is in

@@ -23,6 +23,9 @@ type frames struct {
 	size int    // bytes of the current line
 	out  []byte // bytes to return
 	err  error  // error to return after out
+
+	values int  // of the lines before, as far as they may be of one message with the current line
+	open   bool // whether the last of them ends within a message
 }
 
 func (f *frames) Read(p []byte) (int, error) {
@@ -34,7 +37,7 @@ func (f *frames) Read(p []byte) (int, error) {
 		n, err := f.ReadCloser.Read(buf)
 		f.take(buf[:n])
 		if f.err = err; err != nil { // the reader decides about a last line without an end
-			if jsondoc.Crowded(f.line, jsondoc.MaxValues) {
+			if f.values+jsondoc.Values(f.line) > jsondoc.MaxValues {
 				f.line = f.line[:1]
 			}
 			f.out = append(f.out, f.line...)
@@ -77,20 +80,38 @@ func (f *frames) add(part []byte) {
 // end puts the line into out, or the error that replaces it.
 func (f *frames) end() {
 	line := f.line
+	n := jsondoc.Values(line)
+	f.follow(line, n)
 	switch {
 	case f.size > maxMessage && len(f.line) > 0:
 		if id := answered(line[:tailBytes], f.tail); id != nil {
 			line = tooLarge(id)
 		}
-	case jsondoc.Crowded(line, jsondoc.MaxValues):
+	case n > jsondoc.MaxValues:
 		if id := answered(line[:tailBytes], line[len(line)-tailBytes:]); id != nil {
 			line = tooMany(id)
 		} else {
 			line = line[:1] // the reader fails on it
 		}
+	case f.values > jsondoc.MaxValues:
+		line = []byte("?") // the reader fails on it
 	}
 	f.out = append(append(f.out, line...), '\n')
 	f.line, f.tail, f.size = nil, nil, 0
+}
+
+// follow counts the n values of a line with those before it of the same message: the reader takes
+// messages of several lines, though the protocol has none.
+func (f *frames) follow(line []byte, n int) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return
+	}
+	if !f.open && !bytes.ContainsRune([]byte(",:]}"), rune(line[0])) {
+		f.values = 0
+	}
+	f.values += n
+	f.open = !bytes.ContainsRune([]byte("]}"), rune(line[len(line)-1]))
 }
 
 // tooLarge replaces an answer that is larger than a message may be.
