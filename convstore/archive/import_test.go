@@ -21,6 +21,7 @@ import (
 	"jp/convstore/internal/page"
 	"jp/convstore/internal/storetest"
 	"jp/convstore/usage"
+	"jp/tools/jsondoc"
 )
 
 // exportLines returns an export of everything.
@@ -444,7 +445,7 @@ func TestImportRefuses(t *testing.T) {
 		{"a text for a truth", importFile(importLine("5", `,"hidden":"x"`)), "f:2: conversation.hidden: want true or false, not a string"},
 		{"a list", importFile("[]\n"), "f:2: want an object, not a list"},
 		{"a number for a type", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"type":5}}}` + "\n"), "f:3: event: type: want a string, not a number"},
-		{"many labels", importFile(importLine("5", `,"labels":{`+strings.Repeat(`"a":"",`, maxValues)+`"b":""}`)), "f:2: more than 262144 values"},
+		{"many labels", importFile(importLine("5", `,"labels":{`+strings.Repeat(`"a":"",`, jsondoc.MaxValues)+`"b":""}`)), "f:2: more than 262144 values"},
 		{"two values", importFile(importLine("5", "")[:31] + "}\n"), "f:2: column 32: more than one value"},
 		{"a member twice", importFile(`{"conversation":{},"conversation":{}}` + "\n"), "f:2: conversation: is there twice"},
 		{"a body of too many values", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":` + crowded + "}}\n"), "f:3: more than 1048576 values"},

@@ -40,9 +40,6 @@ const (
 
 var errCrowded = fmt.Errorf("more than %d values", MaxValues)
 
-// maxValues is how many values a line may have that is not an event.
-const maxValues = 1 << 18
-
 // exportEnd counts the pieces before the last line.
 type exportEnd struct {
 	Conversations int `json:"conversations"`
@@ -226,9 +223,9 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 	if !d.open {
 		return Piece{}, d.first(line)
 	}
-	if jsondoc.Crowded(line, maxValues) {
+	if jsondoc.Crowded(line, jsondoc.MaxValues) {
 		if ms, err := jsondoc.Members(line); err == nil && !(len(ms) == 1 && ms[0].Name == "event") {
-			return Piece{}, fmt.Errorf("more than %d values", maxValues)
+			return Piece{}, fmt.Errorf("more than %d values", jsondoc.MaxValues)
 		}
 	}
 	if err := jsondoc.Strict(line, &l); err != nil {

@@ -18,14 +18,11 @@ import (
 	"strings"
 )
 
-// maxValues bounds the values of what Decode reads.
-const maxValues = 1 << 18
-
 // Decode reads one JSON value, with numbers as they are written. The value may have 262,144 values in
 // it, about.
 func Decode(b []byte) (any, error) {
-	if Crowded(b, maxValues) {
-		return nil, fmt.Errorf("more than %d values", maxValues)
+	if Crowded(b, MaxValues) {
+		return nil, fmt.Errorf("more than %d values", MaxValues)
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -42,7 +39,7 @@ func Decode(b []byte) (any, error) {
 	return v, nil
 }
 
-// MaxValues bounds the values of one message of a stranger.
+// MaxValues bounds the values of one message of a stranger, and of what Decode reads.
 const MaxValues = 1 << 18
 
 // Crowded reports whether a text has more than most values, about, if it is JSON. Each can take a

@@ -48,13 +48,13 @@ func TestExplain(t *testing.T) {
 // A value may have so many values in it, and no more: each takes many times the memory of its bytes.
 func TestDecodeBounded(t *testing.T) {
 	list := func(n int) []byte { return []byte("[" + strings.Repeat("0,", n-2) + "0]") }
-	if _, err := Decode(list(maxValues)); err != nil {
-		t.Errorf("Decode of %d values: %v", maxValues, err)
+	if _, err := Decode(list(MaxValues)); err != nil {
+		t.Errorf("Decode of %d values: %v", MaxValues, err)
 	}
-	if _, err := Decode(list(maxValues + 2)); err == nil || err.Error() != "more than 262144 values" {
-		t.Errorf("Decode of %d values: %v", maxValues+2, err)
+	if _, err := Decode(list(MaxValues + 2)); err == nil || err.Error() != "more than 262144 values" {
+		t.Errorf("Decode of %d values: %v", MaxValues+2, err)
 	}
-	if _, err := Decode([]byte(`"` + strings.Repeat(",", 2*maxValues) + `"`)); err != nil {
+	if _, err := Decode([]byte(`"` + strings.Repeat(",", 2*MaxValues) + `"`)); err != nil {
 		t.Errorf("Decode of one text: %v", err)
 	}
 }
