@@ -26,6 +26,9 @@ type earlierRow struct {
 // readRows reads the output of an earlier run, and returns the parents of the conversations that its
 // rows name, but for those whose answers were reused.
 func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.ID, err error) {
+	if path == "" {
+		return nil, exit.Usagef("--resume: names no file and no conversation")
+	}
 	e := b.earlier
 	file, info, err := files.OpenRegular(files.Disk{}, b.env.Con.Abs(path), os.O_RDONLY, 0)
 	if err != nil {
