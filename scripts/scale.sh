@@ -2,15 +2,17 @@
 # The recipes of docs/scale.md on a real Slurm of two nodes and a real sshd, both on this host: a batch in
 # shards as an array of jobs, one of which is cancelled and resumed, trees over ssh, one of which loses
 # its connection, and trees whose sub-agents a launcher starts on a node, with what dies on the way
-# (scale_launchers.sh). The model is a script. Needs root, Go and the Debian packages slurmctld, slurmd,
-# slurm-client, munge, openssh-server and openssh-client; bin/jp must be built.
+# (scale_launchers.sh), also on a machine without power or network and in containers (scale_machines.sh).
+# The model is a script. Needs root, Go and the Debian packages slurmctld, slurmd, slurm-client, munge,
+# openssh-server and openssh-client; bin/jp must be built. The machine needs iproute2 and nftables, the
+# containers podman, and perhaps runc; without these it says what it has not tried.
 #
-#   scale.sh [DIR]        # DIR is made and removed; its path must be short
-#   scale.sh --missing    # prints what it needs and this machine lacks
+#   scale.sh [DIR]            # DIR is made and removed; its path must be short
+#   scale.sh --missing [all]  # prints what it needs and this machine lacks; all: to try everything
 set -euo pipefail
 if [ "${1:-}" = --missing ]; then
   PATH=$PATH:/usr/sbin:/sbin
-  for need in slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge sshd:openssh-server ssh:openssh-client jq:jq go:golang; do
+  for need in slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge sshd:openssh-server ssh:openssh-client jq:jq go:golang ${2:+ip:iproute2 nft:nftables podman:podman runc:runc}; do
     command -v "${need%:*}" >/dev/null || printf '%s ' "${need#*:}"
   done
   [ "$(id -u)" = 0 ] || printf 'root '
@@ -28,6 +30,8 @@ down() {
   "$here"/scripts/nodes/ssh-down.sh "$dir/ssh" --purge >&2 || true
   local p
   for p in $(of_exe "$dir"/bin/* "$dir"/node/*); do kill -9 "$p" || true; done
+  [ -z "${machine:-}" ] || machine_down || true
+  [ -z "${box:-}" ] || box_down || true
   rm -rf "$dir"
 }
 trap down EXIT
@@ -60,6 +64,7 @@ eval "$(scripts/nodes/ssh-up.sh "$dir/ssh" 1)"
 # The workspace that all nodes see, and lines for a batch.
 ws=$dir/ws
 mkdir -p "$ws/.jp/config/agent"
+cp "$(command -v sleep)" "$ws/hold"
 cat >"$ws/.jp/config.toml" <<'CONF'
 [assistant]
 model = "script/model.toml"
@@ -67,7 +72,8 @@ model = "script/model.toml"
 source = "delegation"
 run = "unattended"
 [delegation]
-profiles = ["agent/worker"]
+profiles = ["agent/worker", "agent/holder"]
+max_parallel = 8
 CONF
 cat >"$ws/.jp/config/agent/worker.toml" <<'CONF'
 [loader]
@@ -75,9 +81,20 @@ reset = "none"
 [assistant]
 model = "script/model.toml"
 CONF
+cat - "$ws/.jp/config/agent/worker.toml" >"$ws/.jp/config/agent/holder.toml" <<'CONF'
+[conversation.tools.hold]
+source = "local"
+run = "unattended"
+description = "Sleeps."
+command = "./hold 3600"
+sandbox = "auto"
+timeout = "1h"
+CONF
 cat >"$ws/model.toml" <<'CONF'
 [captures]
 it = '^part (\d+)$'
+child = { pattern = 'resume (jp-c[0-9]+)', default = "none" }
+said = { pattern = 'answer \d+', match = -1, default = "nothing" }
 [[rule]]
 query = "slow"
 text = "slow"
@@ -90,12 +107,27 @@ tool_calls = [
   { name = "jp_query", arguments = { config = "agent/worker", query = "part 2" } },
 ]
 [[rule]]
-query = "hang"
-round = 1
-tool_calls = [{ name = "jp_query", arguments = { config = "agent/worker", query = "slow" } }]
-[[rule]]
 query = "tree"
 text = "both are back"
+[[rule]]
+query = "hang"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/holder", query = "hold" } }]
+[[rule]]
+query = "hang, and ask another one"
+round = 2
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/worker", query = "part 3" } }]
+[[rule]]
+query = "resume"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/holder", id = "{{child}}", query = "part 4" } }]
+[[rule]]
+query = ["hang", "resume"]
+text = "it has ended: {{said}}"
+[[rule]]
+query = "hold"
+round = 1
+tool_calls = [{ name = "hold", arguments = {} }]
 [[rule]]
 text = "answer {{it}}"
 delay = "200ms"
@@ -163,4 +195,5 @@ state=$(JP_STORE=$dir/stores/ssh jp -w "$ws" conversation show newest -F json | 
 [ "$state" = cancelled ] || fail "after the connection was lost: $state, want cancelled"
 
 . scripts/scale_launchers.sh
-echo "scale: ok" >&2
+. scripts/scale_machines.sh
+echo "scale: ok, all that was tried" >&2

@@ -8,7 +8,6 @@
 lease=4
 mkdir -p "$dir/node" "$dir/home/.config/jp" "$dir/far"
 cp "$jp" "$dir/node/jp"
-cp "$(command -v sleep)" "$ws/hold"
 owner=$dir/bin/jp
 secret=sk-not-for-nodes-$RANDOM$RANDOM
 
@@ -29,57 +28,6 @@ table shared "[\"ssh\", \"-F\", \"$dir/ssh/ssh_config\", \"-T\", \"n1\"]"
 table cold "[\"ssh\", \"-F\", \"$dir/ssh/ssh_config\", \"-T\", \"cold1\"]"
 table step '["srun", "--overlap", "--exact", "--ntasks=1", "--quiet", "--quit-on-interrupt", "--job-name={run}"]' 'env = ["SLURM_*"]'
 table job '["srun", "--ntasks=1", "--quiet", "--quit-on-interrupt", "--job-name={run}", "--comment=jp"]' 'env = ["SLURM_CONF"]' 'stop = ["scancel", "--name={run}"]'
-
-cat >"$ws/.jp/config.toml" <<'CONF'
-[assistant]
-model = "script/model.toml"
-[conversation.tools.jp_query]
-source = "delegation"
-run = "unattended"
-[delegation]
-profiles = ["agent/worker", "agent/holder"]
-max_parallel = 8
-CONF
-cat >"$ws/.jp/config/agent/holder.toml" <<CONF
-[loader]
-reset = "none"
-[assistant]
-model = "script/model.toml"
-[conversation.tools.hold]
-source = "local"
-run = "unattended"
-description = "Sleeps."
-command = "./hold 3600"
-sandbox = "auto"
-timeout = "1h"
-CONF
-cat >"$ws/model.toml" <<'CONF'
-[captures]
-it = '^part (\d+)$'
-[[rule]]
-query = "tree"
-round = 1
-tool_calls = [
-  { name = "jp_query", arguments = { config = "agent/worker", query = "part 1" } },
-  { name = "jp_query", arguments = { config = "agent/worker", query = "part 2" } },
-]
-[[rule]]
-query = "hang"
-round = 1
-tool_calls = [{ name = "jp_query", arguments = { config = "agent/holder", query = "hold" } }]
-[[rule]]
-query = "hold"
-round = 1
-tool_calls = [{ name = "hold", arguments = {} }]
-[[rule]]
-query = "tree"
-text = "both are back"
-[[rule]]
-query = "hang"
-text = "it has ended"
-[[rule]]
-text = "answer {{it}}"
-CONF
 
 # on_node prints the processes of the node, with the tool.
 on_node() { of_exe "$dir/node/jp" "$ws/hold"; }
@@ -124,8 +72,9 @@ by() {
   if [ "$launcher" = step ]; then salloc --quiet --ntasks=1 --cpus-per-task=2 "$@"; else "$@"; fi
 }
 
-for launcher in shared cold step job; do
-  echo "scale: launcher $launcher: doctor, a tree and a batch" >&2
+# works LAUNCHER: doctor, a tree and a batch.
+works() {
+  local launcher=$1 answer got
   by "$launcher" "$owner" -w "$ws" doctor --launcher "$launcher" >"$dir/out/doctor.out" 2>"$dir/out/doctor.err" || fail "doctor --launcher $launcher: $(cat "$dir/out/doctor.out")"
   answer=$(by "$launcher" "$owner" -w "$ws" query -q --new --no-activate --launcher "$launcher" tree </dev/null 2>"$dir/out/tree.err") || fail "launcher $launcher: $?"
   [ "$answer" = "both are back" ] || fail "launcher $launcher: $answer"
@@ -133,17 +82,25 @@ for launcher in shared cold step job; do
   got=$(jq -r 'select(.status == "ok") | .text' "$dir/far/rows" | tr '\n' ' ')
   [ "$got" = "$want" ] || fail "rows of launcher $launcher: $got"
   until_true node_empty
+}
+for launcher in shared cold step job; do
+  echo "scale: launcher $launcher: doctor, a tree and a batch" >&2
+  works "$launcher"
 done
 
 # fault TITLE LAUNCHER STATE ACT: while a tool of a sub-agent runs on the node, ACT is done. The sub-agent must get STATE
 # and nothing may be left on the node longer than the lease and 2 s (and 3 s in which this busy machine finds that out).
+# Every event that was stored is there still, what was paid is settled once, and the tree and the sub-agent can go on.
 fault() {
-  local title=$1 launcher=$2 want=$3 act=$4 begun state took
+  local title=$1 launcher=$2 want=$3 act=$4 begun took root child said
   echo "scale: launcher $launcher: $title" >&2
-  by "$launcher" "$dir/far/with_key" "$owner" -w "$ws" query -q --new --no-activate --launcher "$launcher" hang </dev/null >"$dir/out/fault.out" 2>"$dir/out/fault.err" &
+  by "$launcher" "$dir/far/with_key" "$owner" -w "$ws" query -q --new --no-activate --launcher "$launcher" "${ask:-hang}" </dev/null >"$dir/out/fault.out" 2>"$dir/out/fault.err" &
   pid=$!
   until_true held
   searched
+  far conversation ls --hidden --sort created -F json | jq '[.[] | select(.profile == "agent/holder")] | last' >"$dir/far/child"
+  child=$(jq -r .id "$dir/far/child") root=$(jq -r .root_id "$dir/far/child")
+  far conversation print "$child" -F json >"$dir/far/before"
   begun=$(now)
   $act
   until_true "${empty:-node_empty}"
@@ -151,10 +108,19 @@ fault() {
   ${after:-true}
   until_true ended
   wait "$pid" || true
-  state=$(far conversation ls --hidden --sort created -F json | jq -r '[.[] | select(.depth == 1)] | last | .status')
-  [ "$state" = "$want" ] || fail "$title: the sub-agent is $state, want $want: $(cat "$dir/out/fault.err")"
+  said=$(far conversation show "$child" -F json | jq -r '"\(.status) \(.reason)"')
+  [ "${said%% *}" = "$want" ] || fail "$title: the sub-agent is $said, want $want: $(cat "$dir/out/fault.err")"
+  [ -z "${ask:-}" ] || [ "$(cat "$dir/out/fault.out")" = "it has ended: answer 3" ] || fail "$title: then the root said $(cat "$dir/out/fault.out")"
   awk -v took="$took" -v most="${most:-$((lease + 2 + 3))}" 'BEGIN { exit took > most }' || fail "$title: the node was empty after $took s only"
-  echo "scale:   $state, the node is empty after $took s" >&2
+  far conversation print "$child" -F json >"$dir/far/now"
+  jq -e --slurpfile had "$dir/far/before" '.[: $had[0] | length] == $had[0]' "$dir/far/now" >/dev/null || fail "$title: events are gone: $(cat "$dir/far/before" "$dir/far/now")"
+  echo "scale:   $said, the node is empty after $took s" >&2
+  until_true goes_on # not before the lease of a killed owner is over
+  far usage --check "$root" >"$dir/out/fault.err" || fail "$title: paid and settled differ"
+}
+goes_on() {
+  by "$launcher" "$owner" -w "$ws" query -q --no-activate --id "$root" --launcher "$launcher" "resume $child" </dev/null >"$dir/out/goes_on.err" 2>&1
+  [ "$(cat "$dir/out/goes_on.err")" = "it has ended: answer 4" ]
 }
 # searched looks for the key in all environments and arguments but the owner's own, and in all files of the node.
 searched() {
@@ -163,7 +129,7 @@ searched() {
     [ "$p/exe" -ef "$owner" ] && continue
     ! grep -aqsF -- "$secret" "$p/environ" "$p/cmdline" || fail "the key is in process ${p#/proc/}: $(tr '\0' ' ' <"$p/cmdline" | cut -c1-200)"
   done
-  ! grep -raqsF -- "$secret" "$dir/slurm" "$dir/node" "$dir/ssh" "$ws" /tmp/jp-worker-* || fail "the key is in a file"
+  ! grep -raqsF -- "$secret" "$dir"/{slurm,node,ssh,root} "$ws" /tmp/jp-worker-* || fail "the key is in a file"
 }
 
 # Acts. Of what they leave stopped or down, after takes care.
@@ -183,11 +149,11 @@ stop_sruns() { kill -STOP $(program srun --job-name=); }
 stop_child() { far stop "$(far ps -F json | jq -r '.[] | select(.parent_id) | .id')" >/dev/null; }
 kill_worker() { kill -9 "$(worker)"; }
 term_worker() { kill -TERM "$(worker)"; }
-kill_client() { kill -9 "$(program ssh "-T cold1")"; }
+kill_client() { kill -9 "$(program ssh "$dir/ssh/ssh_config -T cold1")"; }
 kill_session() { kill -9 "$(parent "$(worker)")"; }
 kill_master() { kill -9 "$(program ssh "$dir/ssh/cm/n1")"; }
-stop_client() { kill -STOP "$(program ssh "-T cold1")"; }
-thaw_client() { kill -CONT "$(program ssh "-T cold1")" 2>/dev/null || true; }
+stop_client() { kill -STOP "$(program ssh "$dir/ssh/ssh_config -T cold1")"; }
+thaw_client() { kill -CONT "$(program ssh "$dir/ssh/ssh_config -T cold1")" 2>/dev/null || true; }
 kill_owner() { kill -9 "$(cat "$dir/far/pid")"; }
 interrupt_owner() { kill -INT "$(cat "$dir/far/pid")"; }
 kill_srun() { # not the one below it, which tells Slurm
@@ -284,9 +250,3 @@ for pair in jp:ahead ahead:cold; do
   bad=$(jq -c '[.. | .duration_ms? | numbers | select(. < 0 or . > 60000)]' "$dir/far/trace.json")
   [ "$bad" = "[]" ] || fail "clocks apart, $pair: spans of $bad ms"
 done
-
-cat >&2 <<'TEXT'
-scale: not tried, because this host is one machine with one kernel: a node that loses its power or its network, a machine that
-scale: is suspended, a network that loses what was sent, tasks that Slurm finds by cgroups, a requeue of a job that srun has
-scale: started (Slurm does not requeue those), kubectl and docker as launchers (no daemon).
-TEXT
