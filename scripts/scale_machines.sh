@@ -45,6 +45,7 @@ undrop() { ip netns exec $cable nft flush ruleset; }
 unplug() { ip link set $cable down; until_true node_empty; ip link set $cable up; }
 deafen() { drop input; until_true node_empty; undrop; }
 mute() { drop output; until_true node_empty; undrop; }
+blink() { ip link set $cable down; sleep 1; ip link set $cable up; stop_child; }
 power() { machine_down; until_true node_empty; machine_up; }
 power_blink() { machine_down; machine_up; }
 
@@ -57,6 +58,7 @@ if machine_up 2>"$dir/out/machine.err"; then
   fault "the power is out until after the lease" far lost power
   fault "the power is out for less than the lease" far lost power_blink
   ask=
+  fault "the cable is out for less than the lease; then jp stop" far cancelled blink
   echo "scale: launcher far: a network that loses one packet in 20, 100 ms each way" >&2
   if tc qdisc add dev $cable root netem delay 100ms loss 5% 2>/dev/null; then
     tc -n $cable qdisc add dev eth0 root netem delay 100ms loss 5%
