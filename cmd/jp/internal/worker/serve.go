@@ -44,6 +44,7 @@ const folderName = "jp-worker-"
 
 var (
 	errOwnerGone = errors.New("the jp that started this worker is gone")
+	errNoStdin   = errors.New("stdin ended before a first line: a launcher hands its stdin on (docker and kubectl exec with -i, ssh without -n)")
 	errBye       = errors.New("the jp that started this worker has ended")
 )
 
@@ -179,7 +180,7 @@ func (s *serving) begin(dir string) error {
 	first, err := s.lines.readStart()
 	switch {
 	case err == io.EOF:
-		return errOwnerGone
+		return errNoStdin
 	case err != nil:
 		return err
 	case first.Lease <= 0:
