@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"jp/cmd/jp/internal/call"
@@ -104,6 +105,7 @@ type remote struct {
 	tape *record.Tape
 	set  tools.Set // tools that the agent holds; set before the first call
 	warn func(format string, a ...any)
+	used atomic.Bool // the caller was asked for something that Release ends
 }
 
 func (r *remote) wireCall(ctx context.Context, c tools.Call) wire.Call {
@@ -113,6 +115,7 @@ func (r *remote) wireCall(ctx context.Context, c tools.Call) wire.Call {
 // function is the delegate.Funcs of the agent.
 func (r *remote) function(name string) (tools.Func, bool) {
 	return func(ctx context.Context, c tools.Call) (tools.Result, error) {
+		r.used.Store(true)
 		return r.conn.Call(ctx, r.wireCall(ctx, c), func(raw []byte) {
 			if s, err := delegate.StepOf(raw); err == nil {
 				spans.Follow(ctx, s)
@@ -128,12 +131,19 @@ func (r *remote) Admit(ctx context.Context, calls []tools.Call) {
 			list = append(list, r.wireCall(ctx, c))
 		}
 	}
+	if len(list) > 0 {
+		r.used.Store(true)
+	}
 	if err := r.conn.Admit(ctx, list); err != nil {
 		r.warn("delegations of this reply: %v", err) // each call says it too
 	}
 }
 
+// Release asks nothing, which is a way there and back, where there is nothing to end.
 func (r *remote) Release(ctx context.Context) {
+	if !r.used.Swap(false) {
+		return
+	}
 	if err := r.conn.Release(ctx); err != nil {
 		r.warn("delegations of this reply: %v", err)
 	}
@@ -156,6 +166,7 @@ func (ag *Agent) commands(def tools.Definition, id string) (run func(context.Con
 	}
 	far := ag.Sub.(*remote)
 	run = func(ctx context.Context, r call.Request) int {
+		far.used.Store(true)
 		status, err := far.conn.Command(ctx, wire.Command{Tool: def.Name, Call: id, Args: r.Args, Place: far.tape.Place(id), Trace: spans.Trace(ctx)}, r)
 		if err != nil {
 			fmt.Fprintln(r.Stderr, "jp:", err)
