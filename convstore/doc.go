@@ -8,8 +8,8 @@
 //
 // # What to know before changing anything
 //
-// Nothing stays open. Each call opens the file, does one transaction, and closes it. A process that
-// kept it open would keep all others out. So a function that is called inside a transaction (by
+// Nothing stays locked. Each call locks the file, does one transaction, and unlocks it; a process
+// that kept the lock would keep all others out. The file itself stays open for the next call. So a function that is called inside a transaction (by
 // Store.Edit or Scope.Reserve) must not call the store: it would wait for itself until the
 // deadline.
 //

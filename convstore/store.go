@@ -21,7 +21,8 @@ type Options struct {
 }
 
 // Store has the operations that people use. The embedded View reads all conversations. It is safe
-// for concurrent use. It keeps no file open between calls and needs no Close.
+// for concurrent use. It locks no file between calls and needs no Close: the file
+// that it keeps open is closed when nobody has the Store any more.
 type Store struct {
 	View
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // View reads conversations: all of a store, or the strict descendants of one. It is a value, safe
-// for concurrent use. Every call opens and closes the file. A call that returns an iterator opens
-// it again and again, for a few milliseconds at a time, and never has it open while the caller
+// for concurrent use. Every call locks and unlocks the file. A call that returns an iterator locks
+// it again and again, for a few milliseconds at a time, and never has it locked while the caller
 // handles a value.
 type View struct {
 	f         *base

@@ -74,7 +74,7 @@ func OpenRegular(at Place, name string, flag int, rules Rules) (*os.File, fs.Fil
 	info, err := look(name)
 	switch {
 	case err == nil:
-		if err := fits(info, rules); err != nil {
+		if err := Check(info, rules); err != nil {
 			return nil, nil, &fs.PathError{Op: "open", Path: name, Err: err}
 		}
 	case flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist):
@@ -88,7 +88,7 @@ func OpenRegular(at Place, name string, flag int, rules Rules) (*os.File, fs.Fil
 		return nil, nil, err
 	}
 	if info, err = file.Stat(); err == nil {
-		if bad := fits(info, rules); bad != nil {
+		if bad := Check(info, rules); bad != nil {
 			err = &fs.PathError{Op: "open", Path: name, Err: bad}
 		}
 	}
@@ -99,7 +99,8 @@ func OpenRegular(at Place, name string, flag int, rules Rules) (*os.File, fs.Fil
 	return file, info, nil
 }
 
-func fits(info fs.FileInfo, rules Rules) error {
+// Check returns why a file is not opened by these rules.
+func Check(info fs.FileInfo, rules Rules) error {
 	switch {
 	case info.IsDir():
 		return ErrFolder
@@ -135,7 +136,7 @@ func ReadRegular(at Place, name string, limit int, rules Rules) ([]byte, fs.File
 // ReadFS is ReadRegular for a file of an fs.FS.
 func ReadFS(fsys fs.FS, name string, limit int) ([]byte, fs.FileInfo, error) {
 	fit := func(info fs.FileInfo) error {
-		if err := fits(info, 0); err != nil {
+		if err := Check(info, 0); err != nil {
 			return &fs.PathError{Op: "open", Path: name, Err: err}
 		}
 		return nil

@@ -23,7 +23,8 @@ type Base struct {
 	Now      func() time.Time
 	version  int
 	busy     func(error) error
-	queue    *queue // shared with copies of this Base
+	queue    *queue  // shared with copies of this Base
+	keeper   *keeper // the same
 
 	Free  int64        // number of free bytes in the file from which on a writer gets a notice
 	Freed *atomic.Bool // whether notice was given
@@ -46,7 +47,7 @@ type Options struct {
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
-	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
+	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), keeper: newKeeper(), Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
 	}
@@ -69,8 +70,11 @@ func (f *Base) TakeRun(id int64) (*file.RunLock, error) {
 // Handle is the open and locked file. While a process has one, no other process can write. If it is
 // a handle for writing, no other process can read either.
 type Handle struct {
-	db   *bbolt.DB
-	File *os.File // bbolt's own descriptor
+	db    *bbolt.DB
+	File  *os.File // bbolt's own descriptor
+	write bool
+	keep  *slot // slot that it goes to when its session has succeeded; nil = it is closed
+	state state // of a kept handle: when it was unlocked
 }
 
 // close releases the lock and closes the file. It unlocks explicitly, for the same reason as
@@ -97,40 +101,55 @@ func (h *Handle) Abandon() {
 // commit writes over pages in use. So each process checks them before it writes for the first time.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
-	var refused error
+	kept := f.keeper.slot.takeFor(write)
+	var again *os.File
+	if kept != nil {
+		again = kept.File
+	}
+	got, err := wait.Acquire(write, again, kept.fits)
+	if kept != nil {
+		if err == nil && got == again {
+			*h = *kept
+			return nil
+		}
+		kept.drop()
+	}
+	if err != nil {
+		return f.busy(err)
+	}
+	h.File = got
+	if err := f.inspect(got, write); err != nil {
+		got.Close()
+		return &DamagedError{Path: f.StorePath(), Err: err}
+	}
 	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
 		ReadOnly:     !write,
 		NoStatistics: true,
-		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
-			if h.File, refused = wait.Acquire(write); refused != nil {
-				refused = f.busy(refused)
-				return nil, refused
-			}
-			pages, err := page.Inspect(h.File)
-			if err == nil && write && !f.sound.Load() {
-				err = pages.CheckUse(h.File)
-				f.sound.Store(err == nil)
-			}
-			if err != nil {
-				h.File.Close()
-				return nil, &DamagedError{Path: f.StorePath(), Err: err}
-			}
-			if pages.Lone && f.NoticeOnce() {
-				f.Notice(fmt.Sprintf("store %s: %v", f.StorePath(), page.ErrLone))
-			}
-			if write {
-				f.noticeFree(pages)
-			}
-			return h.File, nil
-		},
+		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return got, nil }, // bbolt keeps this function, and so it must not hold f
 	})
-	if refused != nil {
-		return refused
-	}
 	if err != nil {
 		return f.openError(err)
 	}
-	h.db = db
+	h.db, h.write, h.keep = db, write, f.keeper.slot
+	return nil
+}
+
+// inspect checks what bbolt trusts, and gives notice of what is not as it should be.
+func (f *Base) inspect(locked *os.File, write bool) error {
+	pages, err := page.Inspect(locked)
+	if err == nil && write && !f.sound.Load() {
+		err = pages.CheckUse(locked)
+		f.sound.Store(err == nil)
+	}
+	if err != nil {
+		return err
+	}
+	if pages.Lone && f.NoticeOnce() {
+		f.Notice(fmt.Sprintf("store %s: %v", f.StorePath(), page.ErrLone))
+	}
+	if write {
+		f.noticeFree(pages)
+	}
 	return nil
 }
 

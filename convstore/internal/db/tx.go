@@ -1,8 +1,8 @@
 // Package db runs transactions on the file of a store: a bbolt file in a folder that many processes
 // share. It knows the buckets and their keys, but not what the values mean.
 //
-// A Base keeps no file open. Its Session waits for the lock, opens the file, calls one function,
-// and closes the file. If bbolt panics on a corrupt page, Session returns a *DamagedError. View
+// A Base locks no file between its sessions. Its Session waits for the lock, opens the file or goes
+// on with the one of the session before, calls one function, and unlocks the file. If bbolt panics on a corrupt page, Session returns a *DamagedError. View
 // runs a transaction in an open session, Write a session with one transaction.
 package db
 
@@ -154,6 +154,10 @@ func (f *Base) Guarded(open, use func(*Handle) error) (err error) {
 		return err
 	}
 	err = use(&h)
+	if orderly = err == nil && h.keep != nil; orderly {
+		h.keep.keep(&h)
+		return nil
+	}
 	closed := h.close()
 	orderly = true
 	if err == nil && closed != nil {

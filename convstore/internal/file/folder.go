@@ -129,19 +129,24 @@ func (f *Folder) SystemError(err error) error {
 // not hand out flocks in order, so overlapping readers could keep a writer out for ever. Therefore
 // each process first locks the gate, exclusively, and holds it until it has locked the store.
 func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
-	return f.Wait(ctx).Acquire(write)
+	return f.Wait(ctx).Acquire(write, nil, nil)
 }
 
-// Acquire is Folder.Acquire for a wait that has begun. It ends the wait.
-func (w *Wait) Acquire(write bool) (*os.File, error) {
+// Acquire is Folder.Acquire for a wait that has begun. It ends the wait. If kept, which it has
+// returned before, can be locked at once, is still the store's file, and fits, it returns that
+// again. Otherwise kept is not locked.
+func (w *Wait) Acquire(write bool, kept *os.File, fits func() bool) (*os.File, error) {
 	defer w.End()
 	f := w.f
 	for {
-		file, err := f.acquireOnce(w.bounded, write)
+		file, err := f.acquireOnce(w.bounded, write, kept, fits)
 		if err == nil {
 			// Another process may have replaced the file meanwhile.
-			var current bool
-			if current, err = f.isCurrent(file); current {
+			current := file == kept
+			if !current {
+				current, err = f.isCurrent(file)
+			}
+			if current {
 				if write {
 					f.vain.Store(false)
 				}
@@ -165,20 +170,31 @@ func (w *Wait) Acquire(write bool) (*os.File, error) {
 	}
 }
 
-func (f *Folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) {
+// leaveGate lets the next process through the gate.
+func leaveGate(gate *os.File) {
+	_ = Flock(gate, unix.LOCK_UN)
+	gate.Close()
+}
+
+func (f *Folder) acquireOnce(ctx context.Context, write bool, kept *os.File, fits func() bool) (*os.File, error) {
 	gate, err := f.enterGate(ctx, write)
 	if err != nil {
 		return nil, err
 	}
 	if gate != nil {
-		defer func() {
-			_ = Flock(gate, unix.LOCK_UN)
-			gate.Close()
-		}()
+		defer leaveGate(gate)
 	}
 	flag, how := os.O_RDONLY, unix.LOCK_SH
 	if write {
 		flag, how = os.O_RDWR, unix.LOCK_EX
+	}
+	if kept != nil && Flock(kept, how|unix.LOCK_NB) == nil {
+		if f.isOurs(kept) && fits() {
+			return kept, nil
+		}
+		if err := Unlock(kept); err != nil {
+			return nil, err
+		}
 	}
 	file, err := OpenOwn(f.StorePath(), flag)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -245,6 +261,16 @@ func (f *Folder) isCurrent(file *os.File) (bool, error) {
 		return false, nil
 	}
 	return err == nil && os.SameFile(mine, there), err
+}
+
+// isOurs reports whether a file is the store's and nothing of what OpenOwn refuses.
+func (f *Folder) isOurs(file *os.File) bool {
+	there, err := os.Lstat(f.StorePath())
+	if err != nil || files.Check(there, files.NoLink|files.Own) != nil {
+		return false
+	}
+	mine, err := file.Stat()
+	return err == nil && os.SameFile(mine, there)
 }
 
 // OpenOwn opens a regular file that belongs to this user. It neither follows a symbolic link nor

@@ -1,0 +1,143 @@
+package db
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"jp/convstore/internal/file"
+)
+
+// openBase opens the store in dir as another process would.
+func openBase(t *testing.T, dir string) Base {
+	t.Helper()
+	f, err := Open(dir, Options{Version: 1, Busy: func(err error) error { return err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// lastMark writes a mark and returns those that were there before.
+func lastMark(t *testing.T, f *Base, mark string) (before []string) {
+	t.Helper()
+	if err := f.Write(t.Context(), func(tx *Tx) error {
+		before = nil
+		if err := tx.Prefixed(Meta, []byte("mark"), func(k, _ []byte) error {
+			before = append(before, string(k[len("mark"):]))
+			return nil
+		}); err != nil {
+			return err
+		}
+		return tx.Put(Meta, []byte("mark"+mark), []byte(mark))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return before
+}
+
+// opened returns the database that a session uses.
+func opened(t *testing.T, f *Base, write bool) (db *bbolt.DB) {
+	t.Helper()
+	if err := f.Session(t.Context(), write, func(h *Handle) error { db = h.db; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// TestKept: a session goes on with the open file of the one before, if nobody has changed anything.
+func TestKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	f := openBase(t, dir)
+	lastMark(t, &f, "a")
+	kept := opened(t, &f, true)
+	if opened(t, &f, true) != kept || opened(t, &f, false) != kept {
+		t.Error("opened again, though nobody has written")
+	}
+
+	other := openBase(t, dir)
+	opened(t, &other, false)
+	if opened(t, &f, true) != kept {
+		t.Error("opened again, though the other has only read")
+	}
+	if had := lastMark(t, &other, "b"); len(had) != 1 {
+		t.Errorf("the other sees %q", had)
+	}
+	if had := lastMark(t, &f, "c"); len(had) != 2 {
+		t.Errorf("after the other has written: %q", had)
+	}
+	if had := lastMark(t, &other, "d"); len(had) != 3 {
+		t.Errorf("the other sees %q", had)
+	}
+	kept = opened(t, &f, true)
+
+	// A write that failed in another process can leave the file longer.
+	if info, err := os.Stat(f.StorePath()); err != nil || os.Truncate(f.StorePath(), info.Size()+1<<20) != nil {
+		t.Fatal("not truncated", err)
+	}
+	if opened(t, &f, true) == kept {
+		t.Error("not opened again, though the file is longer")
+	}
+
+	reader := openBase(t, dir)
+	read := opened(t, &reader, false)
+	if opened(t, &reader, false) != read || opened(t, &reader, true) == read {
+		t.Error("a file that was opened to be read is not kept, or is written")
+	}
+
+	failed := errors.New("failed")
+	kept = opened(t, &f, true)
+	if err := f.Session(t.Context(), true, func(*Handle) error { return failed }); err != failed {
+		t.Error(err)
+	}
+	if opened(t, &f, true) == kept {
+		t.Error("not opened again after a session that failed")
+	}
+}
+
+// TestKeptOfAnotherFile: a file in the place of the kept one is opened, and one that is gone is
+// missed.
+func TestKeptOfAnotherFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	f := openBase(t, dir)
+	lastMark(t, &f, "a")
+	other := openBase(t, filepath.Join(t.TempDir(), "store"))
+	lastMark(t, &other, "x")
+	lastMark(t, &other, "y")
+	if err := os.Rename(other.StorePath(), f.StorePath()); err != nil {
+		t.Fatal(err)
+	}
+	if had := lastMark(t, &f, "b"); len(had) != 2 {
+		t.Errorf("in the other file: %q", had)
+	}
+	if err := os.Remove(f.StorePath()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Write(t.Context(), func(*Tx) error { return nil }); !errors.Is(err, file.ErrGone) {
+		t.Errorf("without the file: %v", err)
+	}
+}
+
+// TestKeptIsClosed: the file is closed when nobody can use it any more.
+func TestKeptIsClosed(t *testing.T) {
+	closed := func() (db *bbolt.DB) {
+		f := openBase(t, filepath.Join(t.TempDir(), "store"))
+		return opened(t, &f, true)
+	}()
+	for range 100 {
+		runtime.GC()
+		tx, err := closed.Begin(false)
+		if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+			return
+		}
+		if err := errors.Join(err, tx.Rollback()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("still open")
+}
