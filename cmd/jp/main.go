@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"jp/cmd/jp/internal/cli"
-	_ "jp/cmd/jp/internal/stack"
+	_ "jp/cmd/jp/internal/early"
 	"jp/tools/proc"
 )
 
