@@ -3,6 +3,7 @@ package db
 import (
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"jp/convstore/internal/file"
@@ -16,48 +17,75 @@ import (
 // has committed meanwhile, and all that bbolt remembers of the file still holds.
 type keeper struct{ slot *slot }
 
-// slot is what the cleanup of a keeper needs.
+// slot is what the cleanup of a keeper needs. One session at a time has its handle. Where sessions of
+// this process would wait for one another at the lock of the file, they wait here, in the order in which
+// they came.
 type slot struct {
-	mu   sync.Mutex
-	kept *Handle
+	mu      sync.Mutex
+	kept    *Handle
+	lent    bool
+	writes  bool // the session that has the handle does
+	waiting []*waiter
+}
+
+// waiter is a session that waits for the handle.
+type waiter struct {
+	writes bool
+	turn   chan struct{} // is closed when it has the handle
 }
 
 // newKeeper returns a keeper whose handle is closed when nobody can use it any more.
 func newKeeper() *keeper {
 	k := &keeper{new(slot)}
-	runtime.AddCleanup(k, func(s *slot) { s.take().drop() }, k.slot)
+	runtime.AddCleanup(k, func(s *slot) { s.kept.drop() }, k.slot)
 	return k
 }
 
-// take returns the kept handle, which is the caller's from now on, or nil.
-func (s *slot) take() *Handle {
+// lend gives a session its turn with the kept handle, which may be nil, until it gives it back. A
+// session that reads beside another one that reads has no turn: it opens the file for itself. lend
+// returns false when the wait ends before.
+func (s *slot) lend(wait *file.Wait, writes bool) (h *Handle, turn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.kept
-	s.kept = nil
-	return h
+	switch {
+	case !s.lent:
+		s.lent, s.writes = true, writes
+	case !writes && !s.writes:
+		return nil, false, true
+	default:
+		w := &waiter{writes: writes, turn: make(chan struct{})}
+		s.waiting = append(s.waiting, w)
+		s.mu.Unlock()
+		select {
+		case <-w.turn:
+		case <-wait.Done():
+		}
+		s.mu.Lock()
+		if i := slices.Index(s.waiting, w); i >= 0 {
+			s.waiting = slices.Delete(s.waiting, i, i+1)
+			return nil, false, false
+		}
+	}
+	h, s.kept = s.kept, nil
+	return h, true, true
 }
 
-// keep unlocks a handle and keeps it. If there is one already, it keeps that which can write.
-func (s *slot) keep(h *Handle) {
-	var err error
-	h.state, err = stateOf(h)
-	if err != nil || file.Unlock(h.File) != nil {
-		h.drop()
-		return
-	}
+// give takes back what was lent: the handle, or nil if it is closed.
+func (s *slot) give(h *Handle) {
 	s.mu.Lock()
-	if s.kept == nil || h.write && !s.kept.write {
-		h, s.kept = s.kept, h
+	defer s.mu.Unlock()
+	s.kept = h
+	if s.lent = len(s.waiting) > 0; s.lent {
+		next := s.waiting[0]
+		s.waiting, s.writes = s.waiting[1:], next.writes
+		close(next.turn)
 	}
-	s.mu.Unlock()
-	h.drop()
 }
 
-// takeFor returns the kept handle if a session of this kind can use it.
-func (s *slot) takeFor(write bool) *Handle {
-	h := s.take()
-	if h != nil && write && !h.write {
+// keep unlocks a handle for another session and returns it, or nil if it had to close it.
+func (h *Handle) keep() *Handle {
+	var err error
+	if h.state, err = stateOf(h); err != nil || file.Unlock(h.File) != nil {
 		h.drop()
 		return nil
 	}

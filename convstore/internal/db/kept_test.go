@@ -1,10 +1,13 @@
 package db
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -140,4 +143,67 @@ func TestKeptIsClosed(t *testing.T) {
 		}
 	}
 	t.Error("still open")
+}
+
+// TestTurns: of the sessions of a process that would wait for one another at the lock, each gets the
+// handle of the one before, in the order in which they came; one that gives up is left out. Those
+// that read do not wait for one another.
+func TestTurns(t *testing.T) {
+	f := openBase(t, filepath.Join(t.TempDir(), "store"))
+	kept := opened(t, &f, true)
+	queued := func(n int) {
+		for have := -1; have != n; runtime.Gosched() {
+			f.keeper.slot.mu.Lock()
+			have = len(f.keeper.slot.waiting)
+			f.keeper.slot.mu.Unlock()
+		}
+	}
+	var order []string
+	var all sync.WaitGroup
+	session := func(name string, write bool) {
+		all.Go(func() {
+			if err := f.Session(context.Background(), write, func(h *Handle) error {
+				if h.db != kept {
+					t.Errorf("%s has opened the file again", name)
+				}
+				order = append(order, name)
+				return nil
+			}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	if err := f.Session(t.Context(), false, func(*Handle) error {
+		if opened(t, &f, false) == kept {
+			t.Error("two sessions that read have one handle")
+		}
+		session("write", true)
+		queued(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		gaveUp := make(chan error)
+		go func() { gaveUp <- f.Session(ctx, true, func(*Handle) error { return nil }) }()
+		queued(2)
+		session("write again", true)
+		queued(3)
+		cancel()
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Errorf("gave up: %v", err)
+		}
+		queued(2)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if err := f.Session(t.Context(), true, func(*Handle) error {
+		session("read", false)
+		queued(1)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if want := []string{"write", "write again", "read"}; !slices.Equal(order, want) {
+		t.Errorf("order %q, want %q", order, want)
+	}
 }

@@ -73,7 +73,7 @@ type Handle struct {
 	db    *bbolt.DB
 	File  *os.File // bbolt's own descriptor
 	write bool
-	keep  *slot // slot that it goes to when its session has succeeded; nil = it is closed
+	from  *slot // slot that lent it, or in whose turn it was opened; nil = it is not kept
 	state state // of a kept handle: when it was unlocked
 }
 
@@ -101,7 +101,17 @@ func (h *Handle) Abandon() {
 // commit writes over pages in use. So each process checks them before it writes for the first time.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
-	kept := f.keeper.slot.takeFor(write)
+	kept, turn, ok := f.keeper.slot.lend(wait, write)
+	if !ok {
+		return f.busy(wait.Err())
+	}
+	if turn {
+		h.from = f.keeper.slot
+	}
+	if kept != nil && write && !kept.write {
+		kept.drop()
+		kept = nil
+	}
 	var again *os.File
 	if kept != nil {
 		again = kept.File
@@ -110,6 +120,7 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	if kept != nil {
 		if err == nil && got == again {
 			*h = *kept
+			h.from = f.keeper.slot
 			return nil
 		}
 		kept.drop()
@@ -130,7 +141,7 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	if err != nil {
 		return f.openError(err)
 	}
-	h.db, h.write, h.keep = db, write, f.keeper.slot
+	h.db, h.write = db, write
 	return nil
 }
 

@@ -132,6 +132,12 @@ func (f *Base) Session(ctx context.Context, write bool, use func(*Handle) error)
 // Guarded is Session for a file that the function open opens.
 func (f *Base) Guarded(open, use func(*Handle) error) (err error) {
 	var h Handle
+	var kept *Handle
+	defer func() {
+		if h.from != nil {
+			h.from.give(kept)
+		}
+	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	orderly := false
 	defer func() {
@@ -154,8 +160,8 @@ func (f *Base) Guarded(open, use func(*Handle) error) (err error) {
 		return err
 	}
 	err = use(&h)
-	if orderly = err == nil && h.keep != nil; orderly {
-		h.keep.keep(&h)
+	if orderly = err == nil && h.from != nil; orderly {
+		kept = h.keep()
 		return nil
 	}
 	closed := h.close()
