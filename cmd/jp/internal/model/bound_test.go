@@ -221,20 +221,22 @@ func TestMeterTools(t *testing.T) {
 	}
 }
 
-// TestMost: the price of long prompts counts as soon as a prompt can be one.
+// TestMost: the price of long prompts counts as soon as a prompt can be one, and the dearest kind of input.
 func TestMost(t *testing.T) {
 	p := Price{Input: 2, Output: 10, CacheWrite: 3, Long: &LongPrice{Above: 1000, Input: 20, Output: 100, CacheWrite: 25}}
 	for _, tt := range []struct {
+		price     Price
 		in        Bound
 		out, want int64
 	}{
-		{Bound{10, 20}, 1, 10*3 + 10},
-		{Bound{900, 1000}, 1, 900*3 + 10},
-		{Bound{900, 1001}, 1, 900*25 + 100},
-		{Bound{1001, 3000}, 0, 1001 * 25},
-		{Bound{}, 1, 10},
+		{p, Bound{10, 20}, 1, 10*3 + 10},
+		{p, Bound{900, 1000}, 1, 900*3 + 10},
+		{p, Bound{900, 1001}, 1, 900*25 + 100},
+		{p, Bound{1001, 3000}, 0, 1001 * 25},
+		{p, Bound{}, 1, 10},
+		{Price{Input: 2, CacheRead: 9, CacheWrite: 3}, Bound{10, 20}, 1, 10 * 9},
 	} {
-		if got := p.Most(tt.in, tt.out); got != tt.want {
+		if got := tt.price.Most(tt.in, tt.out); got != tt.want {
 			t.Errorf("Most(%+v, %d) = %d, want %d", tt.in, tt.out, got, tt.want)
 		}
 	}

@@ -85,11 +85,11 @@ func (p *Price) Charged(u convstore.Usage, reported *int64) *int64 {
 func (p *Price) Bounds() bool { return p != nil && *p != (Price{}) }
 
 // Most returns the highest cost of one call with a bounded input and so much output. It assumes
-// that the whole input is written to a cache, where that costs more than plain input, and that a
-// prompt is long where its bound is.
+// that the whole input is written to a cache or read from it, where that costs more than plain input,
+// and that a prompt is long where its bound is.
 func (p Price) Most(in Bound, out int64) int64 {
 	most := int64(0)
-	for _, u := range []convstore.Usage{{Input: in.Tokens, Output: out}, {CacheWrite: in.Tokens, Output: out}} {
+	for _, u := range [...]convstore.Usage{{Input: in.Tokens, Output: out}, {CacheWrite: in.Tokens, Output: out}, {CacheRead: in.Tokens, Output: out}} {
 		most = max(most, p.Cost(u))
 		if l := p.Long; l != nil && in.Hard > l.Above {
 			most = max(most, l.price().Cost(u))
