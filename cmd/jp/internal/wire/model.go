@@ -375,7 +375,10 @@ func (t *attempts) breaks(cause error) bool {
 func (m *Model) charge(c *convstore.ModelCall, most convstore.Call) {
 	if most.Usage.Tokens() > c.Usage.Tokens() {
 		c.Usage, c.Estimated = most.Usage, true
-		c.CostNano = cmp.Or(most.CostNano, m.Info.Price.Charged(c.Usage, c.CostNano))
+		c.CostNano = m.Info.Price.Charged(c.Usage, c.CostNano)
+		if c.CostNano == nil || most.CostNano != nil && *c.CostNano < *most.CostNano {
+			c.CostNano = most.CostNano
+		}
 	}
 }
 

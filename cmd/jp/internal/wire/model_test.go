@@ -378,7 +378,7 @@ func TestAskBeyond(t *testing.T) {
 // TestAskBrokenOff: a sub-agent that breaks off one request after the other is charged the most that
 // these may use: what a model has thought in silence is billed, and nobody has heard it.
 func TestAskBrokenOff(t *testing.T) {
-	for _, how := range []string{"cancelled", "closed"} {
+	for how, stated := range map[string]int64{"cancelled": 0, "closed": 0, "stated to cost more": 5000} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			f := newFamily(t, convstore.Budget{Tokens: new(int64(2300))})
@@ -388,7 +388,7 @@ func TestAskBrokenOff(t *testing.T) {
 						return
 					}
 					<-ctx.Done()
-					if yield(model.Part{Usage: &convstore.Usage{Input: 3}, Estimated: true}, nil) {
+					if yield(model.Part{Usage: &convstore.Usage{Input: 3}, Cost: &stated, Estimated: true}, nil) {
 						yield(model.Part{}, context.Cause(ctx))
 					}
 				}
@@ -416,8 +416,8 @@ func TestAskBrokenOff(t *testing.T) {
 				no(t, c.Append(t.Context(), events...))
 				own := f.account(t).Own
 				used = append(used, own.Usage.Tokens())
-				if own.CostNano != own.Usage.Tokens()*price {
-					t.Errorf("%d tokens cost %d", own.Usage.Tokens(), own.CostNano)
+				if want := max(own.Usage.Tokens()*price, stated*int64(i+1)); own.CostNano != want {
+					t.Errorf("%d tokens cost %d, want %d", own.Usage.Tokens(), own.CostNano, want)
 				}
 				events = nil
 			}
