@@ -143,7 +143,7 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 		}
 		r.ID = id
 	}
-	if r.Model, err = c.override(a.Overrides); err != nil {
+	if err := c.override(&r.Ask, a.Overrides); err != nil {
 		return r, err
 	}
 	// The enum is checked before anything is read: no name from a model reaches the file system.
@@ -197,40 +197,35 @@ func (c *catalog) fixed(ctx context.Context, a rule.Ask) (rule.Ask, error) {
 	return a, nil
 }
 
-// override checks the values that a caller sets. It returns that of the model, "" for none.
-func (c *catalog) override(list []string) (model string, err error) {
+// override checks the form of the values that a caller sets, and puts them into the ask. The rule asks its
+// lists.
+func (c *catalog) override(a *rule.Ask, list []string) error {
 	for _, o := range list {
-		if m, ok := strings.CutPrefix(o, rule.OverrideModel); ok && c.limits.Free {
-			model = m
-			continue
-		}
-		if level, ok := strings.CutPrefix(o, rule.OverrideReasoning); ok {
-			levels := c.limits.Efforts
-			if len(levels) == 0 || c.limits.Free {
-				levels = effort.Levels()
-			}
-			if !slices.Contains(levels, level) {
-				return "", fmt.Errorf("overrides: %q is not one of the levels of reasoning that may be chosen (%s)", level, strings.Join(levels, ", "))
-			}
-			continue
-		}
 		m, ok := strings.CutPrefix(o, rule.OverrideModel)
-		switch {
+		level, ofEffort := strings.CutPrefix(o, rule.OverrideReasoning)
+		switch levels := effort.Levels(); {
+		case ofEffort && !slices.Contains(levels, level):
+			return fmt.Errorf("overrides: %q is not one of the levels of reasoning (%s)", level, strings.Join(levels, ", "))
+		case ofEffort:
+			a.Effort = level
+		case ok && c.limits.Free:
+			a.Model = m
 		case !ok || m == "":
-			return "", fmt.Errorf("overrides: only assistant.model=MODEL and assistant.parameters.reasoning=LEVEL are allowed, got %q", o)
+			return fmt.Errorf("overrides: only assistant.model=MODEL and assistant.parameters.reasoning=LEVEL are allowed, got %q", o)
 		case strings.HasPrefix(m, "script/"):
-			return "", fmt.Errorf("overrides: %q is not a model that may be chosen", m)
+			return fmt.Errorf("overrides: %q is not a model that may be chosen", m)
+		default:
+			a.Model = m
 		}
-		model = m
 	}
-	return model, nil
+	return nil
 }
 
 // listed checks the model of an order, and spells its profile as the enum does. The profile may
 // also be given as the path of a file that a name of the enum stands for, relative to the
 // workspace. For any other word nothing is read.
 func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
-	if _, err := c.override(rule.Overrides(o.Model)); err != nil {
+	if err := c.override(new(rule.Ask), rule.Overrides(o.Model)); err != nil {
 		return o, rule.Refuse(rule.CodeProfile, "%v", err)
 	}
 	no := c.limits.Permit(o.Profile)

@@ -22,8 +22,8 @@ type Limits struct {
 	Profiles    []string      // profiles of the enum
 	Models      []string      // models that an override may name; empty = any but script/
 	Efforts     []string      // levels of reasoning that an override may name; empty = any
-	// whether a person says what runs, line by line: the lists of profiles and models and the time of
-	// the config do not bound that
+	// whether a person says what runs, line by line: the lists and the time of the config do
+	// not bound that
 	Free bool
 }
 
@@ -35,12 +35,12 @@ func (l Limits) Permit(profile string) error {
 	return Refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", profile)
 }
 
-// permitModel refuses an override of the model that the list does not name.
-func (l Limits) permitModel(model string) error {
-	if model == "" || l.Free || len(l.Models) == 0 || slices.Contains(l.Models, model) {
+// choose refuses an override that a list does not name.
+func (l Limits) choose(what, value string, list []string) error {
+	if value == "" || l.Free || len(list) == 0 || slices.Contains(list, value) {
 		return nil
 	}
-	return Refuse(CodeProfile, "%q is not one of the models that may be chosen (%s)", model, strings.Join(l.Models, ", "))
+	return Refuse(CodeProfile, "%q is not one of the %s that may be chosen (%s)", value, what, strings.Join(list, ", "))
 }
 
 // timeout returns how long a sub-agent may run for which so much time is asked; 0 = as the config
@@ -61,6 +61,7 @@ type Ask struct {
 	Profile Profile
 
 	Model    string           // override of the child's model; "" = none
+	Effort   string           // override of its level of reasoning; "" = none
 	Want     convstore.Budget // most that it shall be granted; nil = as much as the rule grants
 	Default  bool             // whether the cost in Want is a part of a limit that nobody set
 	Batch    *Batch           // batch that it is an item of; nil = a call by itself

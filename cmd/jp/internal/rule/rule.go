@@ -168,7 +168,8 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 
 	// 3. Profile.
 	if !a.Person && !a.Fixed {
-		if err := cmp.Or(c.Limits.Permit(a.Profile.Name), c.Limits.permitModel(a.Model)); err != nil {
+		l := c.Limits
+		if err := cmp.Or(l.Permit(a.Profile.Name), l.choose("models", a.Model, l.Models), l.choose("levels of reasoning", a.Effort, l.Efforts)); err != nil {
 			return convstore.Child{}, err
 		}
 	}

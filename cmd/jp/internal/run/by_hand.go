@@ -115,6 +115,7 @@ type Order struct {
 	Directives []profiles.Directive // values of --cfg: the profile
 	Session    []profiles.Directive // flags that limit the sub-agents of the session
 	Model      string               // model of the run; "" = that of the profile
+	Effort     string               // level of its reasoning; "" = that of the profile
 	Title      string
 	Hidden     bool
 	Want       convstore.Budget          // limit of the run
@@ -154,7 +155,7 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Model: o.Model, Want: o.Want, Asked: o.Task.asked()}
+	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Model: o.Model, Effort: o.Effort, Want: o.Want, Asked: o.Task.asked()}
 	ask.Asked.Meaning, ask.Asked.Overrides = profile.Meaning, o.Changes
 	if o.Reuse {
 		ask.Reuse = &st.store.View

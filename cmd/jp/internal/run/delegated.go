@@ -25,7 +25,7 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 		return err
 	}
 	hand, err := o.env.HandOver(ctx, Order{
-		Parent: parent, Directives: o.req.Directives, Session: o.req.sessionFlags(), Model: o.req.Model,
+		Parent: parent, Directives: o.req.Directives, Session: o.req.sessionFlags(), Model: o.req.Model, Effort: o.req.Effort,
 		Title: o.req.Title.Value, Hidden: o.req.Hidden, Want: o.req.Bounds, Check: check,
 		Task: o.req.Task, Changes: o.req.changes(), Reuse: o.req.Reuse,
 	})

@@ -30,6 +30,7 @@ type Request struct {
 	Directives []profiles.Directive // values of --cfg, in order
 	Flags      []profiles.Directive // flags that set one key each
 	Model      string               // model that Flags names; "" = none
+	Effort     string               // level of reasoning that Flags names; "" = none
 	Toggles    []Toggle
 	Only       []string // tools that stay enabled; nil = all
 	Word       string   // first word of the request, which may be the value of a flag before it; "" = none
@@ -60,7 +61,7 @@ func (req *Request) UseModel(model string) {
 
 // UseReasoning adds --reasoning; "" adds nothing.
 func (req *Request) UseReasoning(effort string) {
-	if effort != "" {
+	if req.Effort = effort; effort != "" {
 		req.Flags = append(req.Flags, profiles.Directive{Flag: "--reasoning", Text: "assistant.parameters.reasoning=" + effort})
 	}
 }
