@@ -34,11 +34,10 @@ const exportVersion = 1
 // Bounds of what is imported.
 const (
 	MaxPiece = 256 << 20 // bytes of a line, or of another piece
-	// MaxValues bounds the values of one, see [jsondoc.Crowded].
+	// MaxValues bounds the values of one, see [jsondoc.Crowded], but not of an event as LineWriter
+	// writes it: package convstore bounds what it decodes of those.
 	MaxValues = 1 << 20
 )
-
-var errCrowded = fmt.Errorf("more than %d values", MaxValues)
 
 // exportEnd counts the pieces before the last line.
 type exportEnd struct {
@@ -200,9 +199,6 @@ func (d *lineReader) next() ([]byte, error) {
 
 // decode decodes one line. For the first and the last line it returns an empty piece.
 func (d *lineReader) decode(line []byte) (Piece, error) {
-	if jsondoc.Crowded(line, MaxValues) {
-		return Piece{}, errCrowded
-	}
 	if e, ok := fastEvent(line); ok && d.current != 0 && d.open {
 		e.Conversation = d.current
 		d.end.Events++
@@ -222,6 +218,9 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 	}
 	if !d.open {
 		return Piece{}, d.first(line)
+	}
+	if jsondoc.Crowded(line, MaxValues) {
+		return Piece{}, fmt.Errorf("more than %d values", MaxValues)
 	}
 	if jsondoc.Crowded(line, jsondoc.MaxValues) {
 		if ms, err := jsondoc.Members(line); err == nil && !(len(ms) == 1 && ms[0].Name == "event") {
@@ -263,8 +262,6 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 		return Piece{}, errors.New("an event before any conversation")
 	case e.ID == nil || e.Time == nil || (e.Body == nil) == (e.Base64 == nil):
 		return Piece{}, errors.New("event: want id, time and body")
-	case jsondoc.Crowded(e.Base64, MaxValues):
-		return Piece{}, errCrowded
 	case e.Base64 != nil:
 		e.Body = e.Base64
 	}
