@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"jp/tools/files"
 	"jp/tools/proc"
 )
 
@@ -185,7 +186,7 @@ func TestSandboxAccess(t *testing.T) {
 // TestSandboxKernel has no rule open what the kernel says about processes, as TestFSKernel of the
 // built-in tools.
 func TestSandboxKernel(t *testing.T) {
-	folders, err := proc.KernelFolders()
+	folders, err := files.KernelFolders()
 	if err != nil {
 		t.Fatal(err)
 	}

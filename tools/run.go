@@ -16,6 +16,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/environ"
+	"jp/tools/files"
 	"jp/tools/fs"
 	"jp/tools/jsondoc"
 	"jp/tools/proc"
@@ -252,7 +253,7 @@ func (c command) startError(err error, box *proc.Confine) string {
 	case errors.Is(err, os.ErrNotExist) && path.Path == c.def.Command.Program && !strings.Contains(path.Path, "/"):
 		return fmt.Sprintf("program %q: not found in PATH", path.Path)
 	case box != nil && errors.Is(err, os.ErrPermission) && c.executable(path.Path):
-		var link *proc.LinkError
+		var link *files.LinkError
 		if _, err := box.Links.Resolve(c.inDir(path.Path)); errors.As(err, &link) {
 			return fmt.Sprintf("program %q: %v (it %v: open what it leads to in access.fs)", path.Path, path.Err, link)
 		}

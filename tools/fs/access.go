@@ -13,7 +13,6 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/files"
-	"jp/tools/proc"
 	"jp/tools/unseen"
 )
 
@@ -103,8 +102,8 @@ func (f *Files) rule(r Rule) fileRule {
 	out := fileRule{path: f.absolute(r.Path), mode: r.Mode}
 	out.given = out.path
 	path, err := f.links().Resolve(out.path)
-	inside := within(f.workspace, out.path)
-	var link *proc.LinkError
+	inside := files.Within(f.workspace, out.path)
+	var link *files.LinkError
 	switch {
 	case errors.As(err, &link):
 		out.err = fmt.Errorf("goes through the symbolic link %s, which a tool or a repository may have made: write where it leads", VisiblePath(f.shown(link.Link)))
@@ -131,7 +130,7 @@ func (f *Files) rule(r Rule) fileRule {
 }
 
 // links are the symbolic links that a rule may go through.
-func (f *Files) links() proc.Links { return proc.Links{Workspace: f.workspace, Closed: f.closed} }
+func (f *Files) links() files.Links { return files.Links{Workspace: f.workspace, Closed: f.closed} }
 
 // leadsInto returns the guarded name that r leads to through a link, "" if there is none.
 func (f *Files) leadsInto(r fileRule) string {
@@ -158,11 +157,11 @@ func (f *Files) absolute(path string) string {
 		return filepath.Join(f.workspace, path)
 	}
 	path = filepath.Clean(path)
-	if f.given != f.workspace && filepath.IsAbs(f.given) && within(f.given, path) {
+	if f.given != f.workspace && filepath.IsAbs(f.given) && files.Within(f.given, path) {
 		return filepath.Join(f.workspace, relativeTo(f.given, path))
 	}
 	for _, r := range f.rules {
-		if r.given != r.path && within(r.given, path) && !within(f.workspace, path) {
+		if r.given != r.path && files.Within(r.given, path) && !files.Within(f.workspace, path) {
 			return filepath.Join(r.path, relativeTo(r.given, path))
 		}
 	}
@@ -173,7 +172,7 @@ func (f *Files) absolute(path string) string {
 func (f *Files) ruleFor(path string) *fileRule {
 	var best *fileRule
 	for i, r := range f.rules {
-		if within(r.path, path) && (best == nil || len(r.path) >= len(best.path)) {
+		if files.Within(r.path, path) && (best == nil || len(r.path) >= len(best.path)) {
 			best = &f.rules[i]
 		}
 	}
@@ -182,7 +181,7 @@ func (f *Files) ruleFor(path string) *fileRule {
 
 // shown is an absolute path as messages and results show it: relative where it is in the workspace.
 func (f *Files) shown(path string) string {
-	if within(f.workspace, path) {
+	if files.Within(f.workspace, path) {
 		return relativeTo(f.workspace, path)
 	}
 	return path
@@ -224,7 +223,7 @@ func (f *Files) find(path string, write bool) (*place, error) {
 			at = f.absolute(link)
 			continue
 		}
-		if write && (slices.ContainsFunc(f.sealed, func(path string) bool { return within(path, p.path) }) ||
+		if write && (slices.ContainsFunc(f.sealed, func(path string) bool { return files.Within(path, p.path) }) ||
 			slices.ContainsFunc(f.growing, func(g Growing) bool { return g.matches(p.path, false) })) {
 			p.Close()
 			return nil, &AccessError{path, "is written by no tool"}
@@ -250,7 +249,7 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 	if err := f.protected(r, given, at, write); err != nil {
 		return nil, "", err
 	}
-	dir, err := proc.OpenRoot(r.anchor)
+	dir, err := files.OpenRoot(r.anchor)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), files.Reason(err))
 	}
@@ -341,7 +340,7 @@ func (f *Files) ofFiles(dir *os.Root, info fs.FileInfo) error {
 	if _, seen := f.plain.Load(st.Dev); seen {
 		return nil
 	}
-	switch kernel, err := proc.OfKernel(dir); {
+	switch kernel, err := files.OfKernel(dir); {
 	case err != nil:
 		return files.Reason(err)
 	case kernel:
@@ -385,7 +384,7 @@ func (f *Files) protected(r *fileRule, given, at string, write bool) error {
 	if HasWorkspaceFolder(relativeTo(r.anchor, at)) {
 		return &AccessError{given, fmt.Sprintf("%s is not for tools", WorkspaceFolder)}
 	}
-	if slices.ContainsFunc(f.closed, func(dir string) bool { return within(dir, at) }) {
+	if slices.ContainsFunc(f.closed, func(dir string) bool { return files.Within(dir, at) }) {
 		return &AccessError{given, "is not for tools"}
 	}
 	if !write {
@@ -433,14 +432,9 @@ func withoutLinks(path string) string {
 	return path
 }
 
-// within reports whether path is dir or below it; both are clean and absolute.
-func within(dir, path string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
-}
-
 // relativeTo is path relative to dir, which it is within; "." for dir itself.
 func relativeTo(dir, path string) string {
-	if !within(dir, path) {
+	if !files.Within(dir, path) {
 		return path
 	}
 	return filepath.Clean(strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(dir, "/")), "/"))

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"jp/tools/files"
 	"jp/tools/unseen"
 )
 
@@ -36,7 +37,7 @@ type Growing struct {
 // matches reports whether the absolute path is such a file. With above, a folder that may hold one
 // counts too.
 func (g Growing) matches(at string, above bool) bool {
-	if !within(g.Dir, at) {
+	if !files.Within(g.Dir, at) {
 		return false
 	}
 	names, want := components(g.Dir, at), strings.Split(g.Match, "/")

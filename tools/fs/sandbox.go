@@ -34,7 +34,7 @@ func SystemOnly(dirs, deny []string, home string) ([]string, error) {
 	var out []string
 	for _, dir := range dirs {
 		real := withoutLinks(dir)
-		if !slices.ContainsFunc(own, func(o string) bool { return within(real, o) }) {
+		if !slices.ContainsFunc(own, func(o string) bool { return files.Within(real, o) }) {
 			out = append(out, dir)
 			continue
 		}
@@ -66,7 +66,7 @@ func openBeside(dir string, own []string) (out []string, err error) {
 		at := filepath.Join(dir, e.Name())
 		switch {
 		case e.Type()&fs.ModeSymlink != 0:
-		case slices.ContainsFunc(own, func(o string) bool { return within(at, o) }):
+		case slices.ContainsFunc(own, func(o string) bool { return files.Within(at, o) }):
 			beside, err := openBeside(at, own)
 			if err != nil {
 				return nil, err
@@ -82,7 +82,7 @@ func openBeside(dir string, own []string) (out []string, err error) {
 // Confine opens in box what the rules open, for a user with this home.
 func (f *Files) Confine(box *proc.Confine, home string) error {
 	box.Links = f.links()
-	closed, err := proc.KernelFolders()
+	closed, err := files.KernelFolders()
 	if err != nil {
 		return files.Reason(err)
 	}
@@ -102,17 +102,17 @@ func (f *Files) Confine(box *proc.Confine, home string) error {
 			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
 		}
 		for _, dir := range closed {
-			if within(r.path, dir) || within(dir, r.path) {
+			if files.Within(r.path, dir) || files.Within(dir, r.path) {
 				return fmt.Errorf("%s covers %s, which no tool reaches", VisiblePath(r.path), VisiblePath(dir))
 			}
 		}
 		for _, path := range f.sealed {
-			if r.mode == ReadWrite && (within(r.path, path) || within(path, r.path)) {
+			if r.mode == ReadWrite && (files.Within(r.path, path) || files.Within(path, r.path)) {
 				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", VisiblePath(r.path), VisiblePath(path))
 			}
 		}
 		for _, g := range f.growing {
-			if r.mode == ReadWrite && (within(r.path, g.Dir) || g.matches(r.path, true)) {
+			if r.mode == ReadWrite && (files.Within(r.path, g.Dir) || g.matches(r.path, true)) {
 				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", VisiblePath(r.path), VisiblePath(filepath.Join(g.Dir, g.Match)))
 			}
 		}
@@ -145,14 +145,14 @@ func (f *Files) opensHome(path, home string) bool {
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
-	return within(path, home) || within(home, path) && !within(f.workspace, path)
+	return files.Within(path, home) || files.Within(home, path) && !files.Within(f.workspace, path)
 }
 
 // opensWhole reports whether a rule opens the whole folder path for writing. If the folder holds
 // the workspace, and so .jp and perhaps .git, that needs another rule that opens .git: Landlock
 // cannot close anything inside an open folder.
 func (f *Files) opensWhole(path string) bool {
-	return !within(path, f.workspace) || f.gitOpen()
+	return !files.Within(path, f.workspace) || f.gitOpen()
 }
 
 // OpensPart reports whether a rule opens a folder for writing, but not the whole of it.
@@ -163,7 +163,7 @@ func (f *Files) OpensPart() bool {
 // OpensAll reports whether the rules open the whole workspace for writing, .jp included.
 func (f *Files) OpensAll() bool {
 	return f.gitOpen() && slices.ContainsFunc(f.rules, func(r fileRule) bool {
-		return r.err == nil && r.mode == ReadWrite && within(r.path, f.workspace)
+		return r.err == nil && r.mode == ReadWrite && files.Within(r.path, f.workspace)
 	})
 }
 
@@ -186,7 +186,7 @@ func (f *Files) writeInside(box *proc.Confine, dir string) error {
 		at := filepath.Join(dir, e.Name())
 		switch {
 		case e.Type()&fs.ModeSymlink != 0, isGuarded(e.Name()):
-		case within(at, f.workspace):
+		case files.Within(at, f.workspace):
 			if err := f.writeInside(box, at); err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func (f *Files) gitOpen() bool {
 // writable returns the folder above path that a rule opens for writing, "" if none does.
 func (f *Files) writable(path string) string {
 	for _, r := range f.rules {
-		if r.err == nil && r.mode == ReadWrite && r.path != path && within(r.path, path) {
+		if r.err == nil && r.mode == ReadWrite && r.path != path && files.Within(r.path, path) {
 			return r.path
 		}
 	}

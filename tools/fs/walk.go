@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"jp/tools/files"
-	"jp/tools/proc"
 )
 
 // maxDepth bounds how many folders below its start a walk goes: each needs a descriptor.
@@ -36,7 +35,7 @@ type folder struct {
 // newWalk opens the folder p and returns it with the walk below it. The caller closes it.
 func newWalk(ctx context.Context, f *Files, p *place, glob filter) (*walk, folder, error) {
 	w := &walk{Files: f, ctx: ctx, filter: glob, anchor: p.rule.anchor}
-	top, err := proc.OpenRoot(w.anchor)
+	top, err := files.OpenRoot(w.anchor)
 	if err != nil {
 		return nil, folder{}, named(p.shown, files.Reason(err))
 	}

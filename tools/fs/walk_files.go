@@ -19,7 +19,7 @@ func WalkFiles(ctx context.Context, top, dir string, visit func(path string, f *
 	if err != nil {
 		return files.Reason(err)
 	}
-	if top, err = filepath.EvalSymlinks(top); err != nil || !within(top, dir) {
+	if top, err = filepath.EvalSymlinks(top); err != nil || !files.Within(top, dir) {
 		top = dir
 	}
 	w, at, err := newWalk(ctx, &Files{workspace: top}, &place{path: dir, shown: dir, rule: fileRule{anchor: top}}, nil)

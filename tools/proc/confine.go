@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"jp/tools/files"
 )
 
 // Confine is what a [Tool] can touch; see [Spec]. The zero Confine lets it touch nothing, not even
@@ -28,7 +30,7 @@ type Confine struct {
 	// the way are followed where Links allows it; a program behind other links can be executed only
 	// where the lists above open it.
 	Programs []string
-	Links    Links
+	Links    files.Links
 	// TmpDir makes a folder for this run alone, names it in TMPDIR and removes it when the tree is
 	// empty. HOME, where it is set, names it too unless KeepHome is set: programs look there for
 	// settings, and many end if they find some that they may not read.

@@ -1,6 +1,9 @@
 package proc
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // AgentEnv returns the names that the environment of an agent is built from, for [Environ]. The
 // caller appends what a certain agent needs.
@@ -40,15 +43,7 @@ func Environ(from []string, allow ...string) []string {
 		}
 	}
 	allowed := func(name string) bool {
-		if names[name] {
-			return true
-		}
-		for _, p := range prefixes {
-			if strings.HasPrefix(name, p) {
-				return true
-			}
-		}
-		return false
+		return names[name] || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	}
 
 	env := make([]string, 0, len(allow))

@@ -129,12 +129,7 @@ func (k *keeper) launch(o order, files []int) bool {
 	for i, fd := range files {
 		fds[i] = uintptr(fd)
 	}
-	k.tool, k.ended, err = spawn(o.path, o.args, &syscall.ProcAttr{
-		Dir:   o.dir,
-		Env:   o.env,
-		Files: fds,
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
+	k.tool, k.ended, err = o.spawn(o.path, o.args, fds)
 	if o.grace > 0 {
 		k.grace, k.stderr = o.grace, files[2]
 		files = append(files[:2:2], files[3:]...)
@@ -146,11 +141,18 @@ func (k *keeper) launch(o order, files []int) bool {
 		k.report(report{what: "failed", errno: errnoOf(err)})
 		return false
 	}
-	if k.ended < 0 {
-		k.ended = endPipe(k.tool)
-	}
 	k.report(report{what: "started", pid: k.tool})
 	return true
+}
+
+// spawn starts a program of o in a session of its own, and returns a descriptor that polls readable
+// when it has ended.
+func (o order) spawn(path string, args []string, files []uintptr) (pid, ended int, err error) {
+	pid, ended, err = spawn(path, args, &syscall.ProcAttr{Dir: o.dir, Env: o.env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err == nil && ended < 0 {
+		ended = endPipe(pid)
+	}
+	return pid, ended, err
 }
 
 // endPipe returns a descriptor that polls readable when pid has ended, for kernels that have none
@@ -333,14 +335,9 @@ func (k *keeper) runStop(o order) report {
 	if k.orphaned {
 		stderr = 1 // of the guard, /dev/null: nobody reads what the launcher would write to
 	}
-	pid, ended, err := spawn(o.stop[0], o.stop, &syscall.ProcAttr{
-		Dir: o.dir, Env: o.env, Files: []uintptr{0, 1, stderr}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	pid, ended, err := o.spawn(o.stop[0], o.stop, []uintptr{0, 1, stderr})
 	if err != nil {
 		return report{what: "unstopped", errno: errnoOf(err)}
-	}
-	if ended < 0 {
-		ended = endPipe(pid)
 	}
 	fds := []unix.PollFd{{Fd: int32(ended), Events: unix.POLLIN}}
 	for by := time.Now().Add(stopGraces * k.grace); ; {

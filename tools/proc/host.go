@@ -252,22 +252,19 @@ func (h *Host) complete(spec *Spec) error {
 	if spec.Kind == Agent && spec.Path == "" {
 		spec.Path = h.self
 	}
-	if spec.Path == "" {
+	_, file := spec.Stdin.(*os.File)
+	switch {
+	case spec.Path == "":
 		return errors.New("program: no path")
-	}
-	if spec.Kind != Agent && (spec.Lock != nil || spec.Wire != nil || spec.Lease != nil) {
+	case spec.Kind != Agent && (spec.Lock != nil || spec.Wire != nil || spec.Lease != nil):
 		return errors.New("program: a lock, wire or lease is for an agent")
-	}
-	if spec.Kind != Tool && spec.Confine != nil {
+	case spec.Kind != Tool && spec.Confine != nil:
 		return errors.New("program: only a tool can be confined")
-	}
-	if spec.Kind != Tool && spec.Socket != nil {
+	case spec.Kind != Tool && spec.Socket != nil:
 		return errors.New("program: a socket is for a tool")
-	}
-	if _, file := spec.Stdin.(*os.File); spec.Kind == Launcher && (spec.Stdin == nil || file && spec.End == nil) {
+	case spec.Kind == Launcher && (spec.Stdin == nil || file && spec.End == nil):
 		return errors.New("program: a launcher needs a stdin that jp can end")
-	}
-	if spec.Kind != Launcher && len(spec.Stop) > 0 {
+	case spec.Kind != Launcher && len(spec.Stop) > 0:
 		return errors.New("program: a stop command is for a launcher")
 	}
 	if len(spec.Args) == 0 {

@@ -92,19 +92,15 @@ func (k *kin) start(fork func() (pid int, err error)) (*child, error) {
 
 // wait returns when c has ended and was collected.
 func (k *kin) wait(c *child) (status syscall.WaitStatus, usage syscall.Rusage, err error) {
-	if err = awaitEnd(c.pid); err == nil {
-		// From here to the collection the number belongs to this child, and nobody signals it while
-		// mu is held.
-		k.mu.Lock()
-		defer k.mu.Unlock()
+	err = awaitEnd(c.pid)
+	k.mu.Lock() // from here to the collection the number belongs to this child, and nobody signals it
+	defer k.mu.Unlock()
+	if err == nil {
 		for {
 			if _, err = syscall.Wait4(c.pid, &status, 0, &usage); err != syscall.EINTR {
 				break
 			}
 		}
-	} else {
-		k.mu.Lock()
-		defer k.mu.Unlock()
 	}
 	c.done = true
 	delete(k.ours, c.pid)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"jp/tools/files"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -133,7 +135,7 @@ func TestConfineLinkedProgram(t *testing.T) {
 		{path: "ws/bin/sh", runs: true}, // the system's own is open
 	} {
 		c := System()
-		c.Links = Links{Workspace: in("ws"), Closed: []string{in("home/state")}}
+		c.Links = files.Links{Workspace: in("ws"), Closed: []string{in("home/state")}}
 		if tt.open != "" {
 			c.Read = append(c.Read, in(tt.open))
 		}

@@ -56,14 +56,17 @@ func (s *stdio) open(in io.Reader, out, errOut io.Writer) (err error) {
 		return fmt.Errorf("stdin: %w", err)
 	}
 	if err = s.openOut(1, "stdout", out); err != nil {
-		return err
+		return fmt.Errorf("stdout: %w", err)
 	}
 	if errOut != nil && same(out, errOut) {
 		// One pipe, so that the order is right and Write is not called twice at a time.
 		s.fds[2] = s.fds[1]
 		return nil
 	}
-	return s.openOut(2, "stderr", errOut)
+	if err = s.openOut(2, "stderr", errOut); err != nil {
+		return fmt.Errorf("stderr: %w", err)
+	}
+	return nil
 }
 
 func same(a, b io.Writer) bool {
@@ -120,20 +123,17 @@ func (s *stdio) openOut(i int, name string, out io.Writer) error {
 	case nil:
 		return s.null(i, os.O_WRONLY)
 	case *os.File:
-		if err := s.hand(i, out); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		return nil
+		return s.hand(i, out)
 	}
 	r, w, err := pipe()
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
 	theirs := os.NewFile(uintptr(w), name)
 	s.own = append(s.own, theirs)
 	ours, err := pollable(r, name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
 	c := &copier{name: name, r: ours, done: make(chan struct{})}
 	s.out = append(s.out, c)

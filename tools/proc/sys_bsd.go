@@ -3,7 +3,6 @@
 package proc
 
 import (
-	"io/fs"
 	"os"
 	"runtime"
 	"syscall"
@@ -35,12 +34,6 @@ func takeName(string) {}
 // Conceal does nothing: other programs of the user can look into this one.
 func Conceal() {}
 
-// OfKernel reports false: there are no such file systems.
-func OfKernel(*os.Root) (bool, error) { return false, nil }
-
-// KernelFolders returns none.
-func KernelFolders() ([]string, error) { return nil, nil }
-
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {
 	kq, err := unix.Kqueue()
@@ -65,8 +58,6 @@ func awaitEnd(pid int) error {
 		}
 	}
 }
-
-func statNoLinks(path string) (fs.FileInfo, error) { return lstatAll(path) }
 
 func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid, ended int, err error) {
 	pid, err = syscall.ForkExec(path, argv, attr)

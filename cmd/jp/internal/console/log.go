@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"jp/tools/files"
-	"jp/tools/proc"
 )
 
 // logFile is the trace log. The first record opens its file, so that a command which logs nothing
@@ -60,7 +59,7 @@ func (l *logFile) open() {
 // everywhere: so it follows no link that a tool can have made. No tool makes one on the way to the
 // state folder.
 func openLog(path, state string) (*os.File, error) {
-	var links proc.Links
+	var links files.Links
 	own := false
 	if state != "" {
 		links.Closed, own = []string{state}, files.Inside(state, path)
@@ -80,7 +79,7 @@ func openLog(path, state string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := proc.OpenRoot(filepath.Clean(folder))
+	dir, err := files.OpenRoot(filepath.Clean(folder))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/files"
 	"jp/tools/proc"
 )
 
@@ -56,7 +57,7 @@ func outsideProgram(w *workspace.Workspace, environ []string, d tools.Definition
 		return "", false
 	}
 	// Follows every link, but refuses one in the workspace.
-	real, err := proc.Links{Workspace: ws, Closed: []string{"/"}}.Resolve(path)
+	real, err := files.Links{Workspace: ws, Closed: []string{"/"}}.Resolve(path)
 	if err != nil {
 		return "", false
 	}

@@ -85,7 +85,7 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 		return nil, err
 	}
 	if t.record != "" { // its folder is that of now: a tool may put a link there
-		links := proc.Links{Closed: []string{con.StateDir()}}
+		links := files.Links{Closed: []string{con.StateDir()}}
 		if t.into, err = links.OpenFolder(filepath.Dir(t.record)); err != nil {
 			return nil, exit.Usagef("--record %s: cannot be made: %v", record, files.Reason(err))
 		}

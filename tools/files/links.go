@@ -1,4 +1,4 @@
-package proc
+package files
 
 import (
 	"fmt"
@@ -124,14 +124,14 @@ func lstatAll(path string) (info fs.FileInfo, err error) {
 
 // follows reports whether links in the folder dir are followed. dir has no links in its path.
 func (l Links) follows(dir string) bool {
-	if l.Workspace != "" && isWithin(l.Workspace, dir) {
+	if l.Workspace != "" && Within(l.Workspace, dir) {
 		return false
 	}
-	return slices.ContainsFunc(l.Closed, func(c string) bool { return isWithin(dir, c) || isWithin(c, dir) }) || !writable(dir)
+	return slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) || Within(c, dir) }) || !writable(dir)
 }
 
-// isWithin reports whether path is dir or below it; both are clean and absolute.
-func isWithin(dir, path string) bool {
+// Within reports whether path is dir or below it; both are clean and absolute.
+func Within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
