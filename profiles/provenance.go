@@ -28,6 +28,17 @@ func (r *Resolved) Origin(key string) []Origin {
 	return list
 }
 
+// WrittenAt returns where the effective value of a key was written; the zero Position if no layer
+// sets it.
+func (r *Resolved) WrittenAt(key string) Position {
+	for _, o := range slices.Backward(r.Origin(key)) {
+		if !o.Dropped {
+			return o.Position
+		}
+	}
+	return Position{}
+}
+
 // survives reports whether the value at parts stays when its layer is dropped.
 func (r *Resolved) survives(parts []string) bool {
 	s := r.schema

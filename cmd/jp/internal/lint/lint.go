@@ -87,7 +87,7 @@ func (l *Linter) mcpServers() {
 		key, at := "mcpServers."+name, file
 		if s.Own {
 			key = "providers.mcp." + name
-			if at = run.WrittenAt(own, key); servers.OnlyConfines(own.Config.Providers.MCP[name]) {
+			if at = own.WrittenAt(key); servers.OnlyConfines(own.Config.Providers.MCP[name]) {
 				continue // of a server that another workspace has
 			}
 		}
@@ -279,7 +279,7 @@ func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 	l.enabled(r, at.main)
 	for _, name := range r.Config.Delegation.Profiles {
 		if _, err := profiles.Find(l.src, name); err != nil {
-			l.say(run.WrittenAt(r, "delegation.profiles"), "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
+			l.say(r.WrittenAt("delegation.profiles"), "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
 		}
 	}
 	for _, name := range []string{"jp_query", "jp_batch_query"} {
@@ -291,7 +291,7 @@ func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 		_, embedded := tools.Embedded(name)
 		_, file := l.tools[name]
 		if _, table := r.Tools[name]; !embedded && !file && !table {
-			l.say(run.WrittenAt(r, "delegation.llm_query.tools"), "delegation.llm_query.tools", fmt.Sprintf("%s: there is no such tool", name), "")
+			l.say(r.WrittenAt("delegation.llm_query.tools"), "delegation.llm_query.tools", fmt.Sprintf("%s: there is no such tool", name), "")
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/record"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
@@ -22,7 +22,7 @@ import (
 
 // models checks that the models that a config names can be found on this machine.
 func (l *Linter) models(r *profiles.Resolved) {
-	for key, names := range run.ModelsNamed(r.Config) {
+	for key, names := range models.Named(r.Config) {
 		for _, name := range names {
 			l.model(r, key, name)
 		}
@@ -30,7 +30,7 @@ func (l *Linter) models(r *profiles.Resolved) {
 }
 
 func (l *Linter) model(r *profiles.Resolved, key, name string) {
-	at := run.WrittenAt(r, key)
+	at := r.WrittenAt(key)
 	info, wrong := l.env.FindModel(r, key, name)
 	file, _, _ := strings.Cut(info.Name, "#")
 	switch {

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/spans"
@@ -134,7 +135,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		policy.Memory = m
 	}
 	around := spans.Call
-	if r.env.owner != nil {
+	if r.env.Owner != nil {
 		around = onAll
 	}
 	loop := &agent.Loop{
@@ -162,7 +163,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 // models opens the models that answer in a turn, and checks that each can: so a mistake shows now and
 // not when one fails.
 func (ag *Agent) models(ctx context.Context, cfg profiles.Config) (list []agent.Model, escalate *agent.Model, err error) {
-	ids, last, err := ag.run.env.answering(cfg)
+	ids, last, err := ag.run.env.InTurn(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,7 +181,7 @@ func (ag *Agent) models(ctx context.Context, cfg profiles.Config) (list []agent.
 		if err != nil {
 			return nil, nil, err
 		}
-		window, limit := room(cfg, info)
+		window, limit := models.Room(cfg, info)
 		m := agent.Model{Writer: writer(stream, info, window), Provider: info.Provider, Temperature: ag.temperature(cfg, info), Limit: limit}
 		ag.prices = append(ag.prices, info.Price)
 		if i == 0 {
@@ -314,7 +315,7 @@ func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end 
 		return
 	}
 	if _, err := cfg.ResolveModel(id); err != nil {
-		ag.run.env.Con.Warn("%v", inKey(err, TitleKey))
+		ag.run.env.Con.Warn("%v", inKey(err, models.TitleKey))
 		return
 	}
 	if begin != nil {
@@ -324,7 +325,9 @@ func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end 
 	defer cancel()
 	title, err := ag.Loop.Title(ctx, agent.Naming{
 		Line: delegate.Title, Free: ag.free,
-		Writer: func(ctx context.Context) (agent.Writer, error) { return ag.scribe(ctx, cfg, TitleKey, id, Waits{}) },
+		Writer: func(ctx context.Context) (agent.Writer, error) {
+			return ag.scribe(ctx, cfg, models.TitleKey, id, models.Waits{})
+		},
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -340,7 +343,7 @@ func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end 
 
 // scribe opens the model that the setting key names, for a text outside of the turns of this
 // conversation.
-func (ag *Agent) scribe(ctx context.Context, cfg profiles.Config, key, id string, w Waits) (agent.Writer, error) {
+func (ag *Agent) scribe(ctx context.Context, cfg profiles.Config, key, id string, w models.Waits) (agent.Writer, error) {
 	id, err := cfg.ResolveModel(id)
 	if err != nil {
 		return agent.Writer{}, inKey(err, key)

@@ -1,6 +1,6 @@
 // Package run opens conversations and lets an agent take a turn in them.
 //
-// An Env belongs to one workspace. It opens models with their retries and limits, defines the tools
+// An Env belongs to one workspace. It defines the tools
 // that a config enables, resolves agent profiles as a delegation does, and applies the rule to a
 // person who delegates. It reads each file only when it is needed.
 //
@@ -20,18 +20,13 @@ package run
 
 import (
 	"context"
-	"net/http"
-	"sync"
-	"time"
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/enabled"
-	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/servers"
-	"jp/cmd/jp/internal/wire"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -39,33 +34,18 @@ import (
 	"jp/tools"
 )
 
-// Env is what the runs of one workspace share: the console, the workspace, its MCP servers, and the
-// current recording or replay.
+// Env is what the runs of one workspace share: the console, the workspace, its models and MCP
+// servers, and the current recording or replay.
 type Env struct {
-	Con     *console.Console
-	WS      *workspace.Workspace
+	models.Set
 	Servers *servers.Set
-	Tape    *record.Tape // nil = none
 	// Serve carries out a command line of a jp inside a tool and returns its exit status.
 	Serve func(ctx context.Context, g Guest, r call.Request) int
-
-	// WaitLimit is the longest wait for a limit of a provider to reset; 0 = the usual one.
-	WaitLimit time.Duration
-
-	client func() *http.Client // connections to models
-	broken *model.Breaker      // what cannot be asked
-	owner  *wire.Conn          // connection of a delegated run; nil = this process is its own owner
 }
 
 // New returns the Env of a workspace.
 func New(con *console.Console, ws *workspace.Workspace) *Env {
-	return &Env{Con: con, WS: ws, Servers: servers.New(con, ws), client: sync.OnceValue(model.NewClient), broken: &model.Breaker{}}
-}
-
-// WaitFor sets the longest wait for a limit of a provider to reset; 0 = the usual one.
-func (env *Env) WaitFor(limit time.Duration) {
-	env.WaitLimit = min(limit, 366*24*time.Hour)
-	env.broken.Limit = env.WaitLimit
+	return &Env{Set: models.New(con, ws), Servers: servers.New(con, ws)}
 }
 
 // Implicit resolves the layers that no flag names. The result is the config of a new conversation,
@@ -123,7 +103,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 		return rule.Profile{}, err
 	}
 	return rule.Profile{
-		Meaning: meaning, Room: env.roomFor(r, defs, models),
+		Meaning: meaning, Room: env.RoomFor(r, defs, models),
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)}, Tools: grantable(defs, r),
 		Caps: capsOf(r.Config), Life: lifeOf(r.Config),

@@ -49,7 +49,7 @@ func (o *opening) join(ctx context.Context) (err error) {
 	if o.Root, err = o.env.WS.Root(); err != nil {
 		return err
 	}
-	o.env.owner, o.env.WaitLimit = o.conn(), o.conn().Start().WaitLimit
+	o.env.Owner, o.env.WaitLimit = o.conn(), o.conn().Start().WaitLimit
 	stored := o.conn().Start().Config
 	directives, err := childDirectives(o.req.Directives, o.Conv)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/worker"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -172,7 +173,7 @@ func (o *opening) accept(ctx context.Context) (model string, config convstore.Co
 		return "", config, err
 	}
 	for _, id := range ids {
-		_, info, err := o.env.Model(ctx, o.Resolved.Config, id, Waits{})
+		_, info, err := o.env.Model(ctx, o.Resolved.Config, id, models.Waits{})
 		if err == nil {
 			err = o.req.sees(info)
 		}

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/models"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/profiles/role"
@@ -49,7 +50,7 @@ type Request struct {
 
 	Asker Asker        // person or client to ask in place of the terminal; nil = the terminal, if there is one
 	Aside func(func()) // runs a function while nothing else moves on the terminal; nil = just runs it
-	Waits Waits        // told about waits for a model
+	Waits models.Waits // told about waits for a model
 }
 
 // UseModel adds --model; "" adds nothing.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools"
@@ -68,7 +69,7 @@ func TestUnsettledFreesLock(t *testing.T) {
 		if err := os.Rename(dir, dir+".away"); err != nil {
 			t.Fatal(err)
 		}
-		end(&Run{site: site{Store: store, env: &Env{Con: &console.Console{IO: &term.IO{Err: io.Discard}}}}, scope: scope, hand: res[0], Conv: res[0].Child}, t.Context())
+		end(&Run{site: site{Store: store, env: &Env{Set: models.Set{Con: &console.Console{IO: &term.IO{Err: io.Discard}}}}}, scope: scope, hand: res[0], Conv: res[0].Child}, t.Context())
 		if _, err := res[0].LockFile(); err == nil {
 			t.Errorf("%s: the lock is held", name)
 		}

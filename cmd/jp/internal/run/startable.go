@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/record"
 	"jp/convstore"
 	"jp/profiles"
@@ -145,7 +146,7 @@ func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name str
 	p, err := env.Profile(ctx, name, nil)
 	if err == nil {
 		for _, id := range append([]string{p.Model}, p.Others...) {
-			if _, _, err = env.Model(ctx, cfg, id, Waits{}); err != nil {
+			if _, _, err = env.Model(ctx, cfg, id, models.Waits{}); err != nil {
 				break
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/models"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -66,7 +67,7 @@ func (o *opening) reserveSummary(ctx context.Context) error {
 	id, _, err := o.accept(ctx)
 	if err == nil && o.writer != "" {
 		if id, err = o.Resolved.Config.ResolveModel(o.writer); err == nil {
-			_, _, err = o.env.Model(ctx, o.Resolved.Config, id, Waits{})
+			_, _, err = o.env.Model(ctx, o.Resolved.Config, id, models.Waits{})
 		}
 		err = inKey(err, "--model")
 	}
@@ -74,24 +75,6 @@ func (o *opening) reserveSummary(ctx context.Context) error {
 		return err
 	}
 	return o.reserve(ctx, id)
-}
-
-// compactLimit returns how many tokens a request may have: a share of the window that leaves room
-// for the longest reply, but at most a quarter of the window for it. 0 = no limit.
-func compactLimit(window, reply int, share float64) int64 {
-	return min(int64(float64(window)*share), int64(window-min(reply, window/4)))
-}
-
-// room returns the tokens of a model's window, 0 for unknown, and how many a request to it may have.
-func room(cfg profiles.Config, info model.Info) (window int, limit int64) {
-	window, reply := info.Window, cfg.Assistant.Parameters.MaxTokens
-	if w := cfg.Conversation.Compact.Window; w > 0 {
-		window = w
-	}
-	if info.MaxOutput > 0 {
-		reply = info.Output(reply)
-	}
-	return window, compactLimit(window, reply, cfg.Conversation.Compact.Threshold)
 }
 
 // noModel is the model of a run that asks no model.

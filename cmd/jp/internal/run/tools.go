@@ -24,8 +24,8 @@ func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.
 	if err != nil {
 		return nil, err
 	}
-	if env.owner != nil {
-		return env.owner.Pinned(defs)
+	if env.Owner != nil {
+		return env.Owner.Pinned(defs)
 	}
 	return env.Servers.Pinned(ctx, defs)
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 )
 
 // Waits shows what the model of this run waits for: on the terminal, and as a line for a program.
-func (s *Show) Waits() run.Waits {
+func (s *Show) Waits() models.Waits {
 	var before *term.IO // streams before the countdown; nil = there is none
-	return run.Waits{
+	return models.Waits{
 		Begin: func(_ context.Context, r model.Retrying) {
 			s.con.Note("%s", waitText(r))
 			if s.tree != nil {

@@ -12,7 +12,7 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -84,7 +84,7 @@ func TestModelPrice(t *testing.T) {
 		{profiles.Price{Input: 4e9, Output: 20e9}, model.Price{Input: 4000, Output: 20000, CacheRead: 4000, CacheWrite: 5000}},
 		{profiles.Price{Input: 4e9, CacheRead: &zero, CacheWrite: &ten}, model.Price{Input: 4000, CacheWrite: 10000}},
 	} {
-		if got := run.PriceOf(tt.price); got != tt.want {
+		if got := models.PriceOf(tt.price); got != tt.want {
 			t.Errorf("modelPrice(%+v) = %+v, want %+v", tt.price, got, tt.want)
 		}
 	}

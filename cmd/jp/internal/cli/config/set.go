@@ -13,7 +13,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools/unseen"
@@ -137,9 +137,9 @@ func (g *Group) change(ctx context.Context, name string, user bool, args []strin
 	}
 	for _, w := range written {
 		if !w.Holds && w.Value == nil {
-			g.Con.Note("%s: %s sets it too", w.Key, g.WS.Relative(run.WrittenAt(r, w.Key).String()))
+			g.Con.Note("%s: %s sets it too", w.Key, g.WS.Relative(r.WrittenAt(w.Key).String()))
 		} else if !w.Holds {
-			g.Con.Note("%s: %s sets another value, which overrides it", w.Key, g.WS.Relative(run.WrittenAt(r, w.Key).String()))
+			g.Con.Note("%s: %s sets another value, which overrides it", w.Key, g.WS.Relative(r.WrittenAt(w.Key).String()))
 		}
 	}
 	if g.Con.JSON() {
@@ -169,7 +169,7 @@ func (g *Group) checkWritten(src profiles.Sources, c *trust.Files, file string, 
 	if err != nil {
 		return r, err
 	}
-	for key, names := range run.ModelsNamed(r.Config) {
+	for key, names := range models.Named(r.Config) {
 		for _, name := range names {
 			if _, wrong := g.Env.FindModel(r, key, name); wrong != nil {
 				return r, wrong

@@ -1,8 +1,7 @@
-package run
+package models
 
 import (
 	"errors"
-	"slices"
 
 	"jp/cmd/jp/internal/model"
 	"jp/profiles"
@@ -11,9 +10,9 @@ import (
 // TitleKey is the setting that names the model of titles.
 const TitleKey = "conversation.title.model"
 
-// ModelsNamed returns the settings that name a model, with the names. It omits settings without a
+// Named returns the settings that name a model, with the names. It omits settings without a
 // value.
-func ModelsNamed(c profiles.Config) map[string][]string {
+func Named(c profiles.Config) map[string][]string {
 	all := map[string][]string{"assistant.model": c.Assistant.Named()}
 	for key, name := range map[string]string{
 		"assistant.escalate": c.Assistant.Escalate, "conversation.compact.model": c.Conversation.Compact.Model, TitleKey: c.Conversation.TitleModel,
@@ -27,8 +26,8 @@ func ModelsNamed(c profiles.Config) map[string][]string {
 
 // FindModel looks up the model that a setting names. The error says where it was written, and wraps
 // the *model.Error of a model that does not exist.
-func (env *Env) FindModel(r *profiles.Resolved, key, name string) (model.Info, *profiles.Error) {
-	at := WrittenAt(r, key)
+func (set *Set) FindModel(r *profiles.Resolved, key, name string) (model.Info, *profiles.Error) {
+	at := r.WrittenAt(key)
 	wrong := func(msg, hint string) *profiles.Error {
 		return &profiles.Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: key, Msg: msg, Hint: hint}
 	}
@@ -37,7 +36,7 @@ func (env *Env) FindModel(r *profiles.Resolved, key, name string) (model.Info, *
 	if errors.As(err, &e) {
 		return model.Info{}, wrong(e.Msg, e.Hint)
 	}
-	info, err := model.Lookup(id, env.Providers(r.Config))
+	info, err := model.Lookup(id, set.Providers(r.Config))
 	var unknown *model.Error
 	switch {
 	case errors.As(err, &unknown):
@@ -48,15 +47,4 @@ func (env *Env) FindModel(r *profiles.Resolved, key, name string) (model.Info, *
 		return info, wrong(err.Error(), "")
 	}
 	return info, nil
-}
-
-// WrittenAt returns where the effective value of a key was written; the zero Position if no layer
-// sets it.
-func WrittenAt(r *profiles.Resolved, key string) profiles.Position {
-	for _, o := range slices.Backward(r.Origin(key)) {
-		if !o.Dropped {
-			return o.Position
-		}
-	}
-	return profiles.Position{}
 }
