@@ -13,10 +13,7 @@ import (
 
 // Body is what an event says: one of the types of this file. Bytes of a text that are not UTF-8 are
 // stored as U+FFFD. JSON fields must hold valid JSON; white space between its tokens is not kept.
-type Body interface {
-	// Type returns the name under which the body is stored.
-	Type() string
-}
+type Body interface{ kind() stored.Kind }
 
 // TurnStart opens the next turn. Events before the first one belong to turn 0.
 type TurnStart struct {
@@ -196,84 +193,31 @@ const (
 	typeCompaction    = "context_compaction" // the Rust program's "compaction" has another form
 )
 
-// Type returns "turn_start".
-func (TurnStart) Type() string { return typeTurnStart }
-
-// Type returns "chat_request".
-func (UserMessage) Type() string { return typeRequest }
-
-// Type returns "chat_response".
-func (AssistantMessage) Type() string { return typeResponse }
-
-// Type returns "chat_response".
-func (Reasoning) Type() string { return typeResponse }
-
-// Type returns "chat_response".
-func (Structured) Type() string { return typeResponse }
-
-// Type returns "tool_call_request".
-func (ToolCall) Type() string { return typeToolCall }
-
-// Type returns "tool_call_response".
-func (ToolResult) Type() string { return typeToolResult }
-
-// Type returns "model_call".
-func (ModelCall) Type() string { return typeModelCall }
-
-// Type returns "turn_end".
-func (TurnEnd) Type() string { return typeTurnEnd }
-
-// Type returns "config_delta".
-func (ConfigDelta) Type() string { return typeConfigDelta }
-
-// Type returns "inquiry_request".
-func (Inquiry) Type() string { return typeInquiry }
-
-// Type returns "inquiry_response".
-func (InquiryAnswer) Type() string { return typeInquiryAnswer }
-
-// Type returns "note".
-func (Note) Type() string { return typeNote }
-
-// Type returns "context_compaction".
-func (Compaction) Type() string { return typeCompaction }
-
-// Type returns the name that the body was stored under.
-func (o Opaque) Type() string { return o.Name }
+func (TurnStart) kind() stored.Kind        { return stored.KindTurnStart }
+func (UserMessage) kind() stored.Kind      { return stored.KindUser }
+func (AssistantMessage) kind() stored.Kind { return stored.KindAssistant }
+func (Reasoning) kind() stored.Kind        { return stored.KindReasoning }
+func (Structured) kind() stored.Kind       { return stored.KindStructured }
+func (ToolCall) kind() stored.Kind         { return stored.KindToolCall }
+func (ToolResult) kind() stored.Kind       { return stored.KindToolResult }
+func (ModelCall) kind() stored.Kind        { return stored.KindModelCall }
+func (TurnEnd) kind() stored.Kind          { return stored.KindTurnEnd }
+func (ConfigDelta) kind() stored.Kind      { return stored.KindConfigDelta }
+func (Inquiry) kind() stored.Kind          { return stored.KindInquiry }
+func (InquiryAnswer) kind() stored.Kind    { return stored.KindInquiryAnswer }
+func (Note) kind() stored.Kind             { return stored.KindNote }
+func (Compaction) kind() stored.Kind       { return stored.KindCompaction }
+func (Opaque) kind() stored.Kind           { return stored.KindOpaque }
 
 // KindOf returns the kind that the record of a body has.
-func KindOf(b Body) stored.Kind {
-	switch b.(type) {
-	case TurnStart:
-		return stored.KindTurnStart
-	case UserMessage:
-		return stored.KindUser
-	case AssistantMessage:
-		return stored.KindAssistant
-	case Reasoning:
-		return stored.KindReasoning
-	case Structured:
-		return stored.KindStructured
-	case ToolCall:
-		return stored.KindToolCall
-	case ToolResult:
-		return stored.KindToolResult
-	case ModelCall:
-		return stored.KindModelCall
-	case TurnEnd:
-		return stored.KindTurnEnd
-	case ConfigDelta:
-		return stored.KindConfigDelta
-	case Inquiry:
-		return stored.KindInquiry
-	case InquiryAnswer:
-		return stored.KindInquiryAnswer
-	case Note:
-		return stored.KindNote
-	case Compaction:
-		return stored.KindCompaction
+func KindOf(b Body) stored.Kind { return b.kind() }
+
+// TypeOf returns the name under which a body is stored.
+func TypeOf(b Body) string {
+	if o, ok := b.(Opaque); ok {
+		return o.Name
 	}
-	return stored.KindOpaque
+	return kinds[b.kind()].name
 }
 
 // kinds are, for each kind, the JSON type name, how the body begins, and its decoder.
@@ -372,10 +316,10 @@ func encodeBody(b Body) ([]byte, error) {
 	}
 	rest, err := jsondoc.Encode(members)
 	if err != nil {
-		return nil, fmt.Errorf("event: %s: %w", b.Type(), err)
+		return nil, fmt.Errorf("event: %s: %w", TypeOf(b), err)
 	}
 	out := append(make([]byte, 0, len(rest)+32), opening...)
-	out = append(append(out, b.Type()...), '"')
+	out = append(append(out, TypeOf(b)...), '"')
 	if len(rest) > len("{}") {
 		out = append(out, ',')
 	}

@@ -145,8 +145,8 @@ func EncodeEvent(e Event) (stored.Event, error) {
 		if err != nil {
 			return stored.Event{}, err
 		}
-		if decoded.Type() != o.Name {
-			return stored.Event{}, fmt.Errorf("event: %s: is of type %s", o.Name, decoded.Type())
+		if TypeOf(decoded) != o.Name {
+			return stored.Event{}, fmt.Errorf("event: %s: is of type %s", o.Name, TypeOf(decoded))
 		}
 		e.Body, e.raw = decoded, bytes.TrimSpace(o.Raw)
 	}

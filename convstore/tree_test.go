@@ -195,7 +195,7 @@ func TestFork(t *testing.T) {
 	says := func(id ID) string {
 		var b strings.Builder
 		for _, e := range mustEvents(t, s.View, id, Range{}) {
-			fmt.Fprintf(&b, "%d:%s", e.Turn, e.Body.Type())
+			fmt.Fprintf(&b, "%d:%s", e.Turn, TypeOf(e.Body))
 			if m, ok := e.Body.(UserMessage); ok {
 				b.WriteString("=" + m.Text)
 			}

@@ -104,7 +104,7 @@ func (r *run) history() string {
 		case convstore.TurnEnd:
 			fmt.Fprintf(&b, "%d end %s\n", ev.Turn, e.State)
 		default:
-			fmt.Fprintf(&b, "%d %s\n", ev.Turn, ev.Body.Type())
+			fmt.Fprintf(&b, "%d %s\n", ev.Turn, convstore.TypeOf(ev.Body))
 		}
 	}
 	return b.String()
