@@ -69,8 +69,7 @@ func (v View) answer(t *tx, d Digest, of ID) (Answer, bool, error) {
 // shows reports whether a conversation is in view and has not expired, nor any above it.
 func (v View) shows(t *tx, id ID) (bool, error) {
 	r, err := v.within(t, id)
-	var hidden *ScopeError
-	if errors.As(err, &hidden) {
+	if _, ok := errors.AsType[*ScopeError](err); ok {
 		return false, nil
 	}
 	if err != nil {

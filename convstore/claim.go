@@ -41,8 +41,7 @@ func (s *Store) Claim(ctx context.Context, of ID, name string) (io.Closer, error
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s", of, name))
 	lock, err := s.f.TakeRun(int64(1<<62 | binary.BigEndian.Uint64(sum[:])>>2))
-	var held *BusyError
-	if errors.As(err, &held) {
+	if held, ok := errors.AsType[*BusyError](err); ok {
 		return nil, &ClaimError{ID: of, Name: name, Holder: held.Holder}
 	}
 	if err != nil {

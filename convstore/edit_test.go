@@ -128,8 +128,7 @@ func TestMove(t *testing.T) {
 	}
 	// One mistake in many leaves all as they were.
 	err = s.EditAll(ctx, []ID{a, child, b}, func(c *Conversation) error { c.Title, c.Parent = "moved", grandchild.ID; return nil })
-	var cycle *CycleError
-	if !errors.As(err, &cycle) {
+	if _, ok := errors.AsType[*CycleError](err); !ok {
 		t.Errorf("EditAll = %v, want a *CycleError", err)
 	}
 	if c := mustGet(t, s.View, a); c.Title != "a" || c.Parent != 0 {

@@ -43,8 +43,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = late.Get(t.Context(), c.ID)
-	var busy *BusyError
-	if !errors.As(err, &busy) {
+	if _, ok := errors.AsType[*BusyError](err); !ok {
 		t.Errorf("a late reader went past the writer: %v", err)
 	}
 	if err := errors.Join(file.Flock(reader, unix.LOCK_UN), reader.Close()); err != nil {

@@ -282,8 +282,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 				continue
 			}
 			err = t.requireIdle(all)
-			var busy *BusyError
-			if errors.As(err, &busy) {
+			if _, ok := errors.AsType[*BusyError](err); ok {
 				continue
 			}
 			if err != nil {

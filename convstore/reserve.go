@@ -255,8 +255,7 @@ func (t *tx) existed(r *Reservation, d Delegation) error {
 	r.Delegation, r.Existed = d, true
 	r.Child = Conversation{ID: d.Child}
 	rec, err := t.Load(d.Child)
-	var gone *NotFoundError
-	if errors.As(err, &gone) {
+	if _, ok := errors.AsType[*NotFoundError](err); ok {
 		return nil
 	}
 	if err == nil {

@@ -51,8 +51,7 @@ func (s *Store) Stop(ctx context.Context, id ID, within time.Duration) (ran bool
 	if err = cmp.Or(err, errors.Join(errs...)); err == nil {
 		return ran, nil
 	}
-	var held *file.BusyError
-	if errors.As(err, &held) {
+	if held, ok := errors.AsType[*file.BusyError](err); ok {
 		err = &BusyError{ID: id, Holder: held.Holder, Waited: held.Waited}
 	}
 	return ran, err

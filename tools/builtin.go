@@ -97,8 +97,7 @@ func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 				text, err := run(ctx, f, def.SizeLimit(), call.Arguments)
 				return Result{Text: text}, err
 			})
-			var access *fs.AccessError
-			if errors.As(err, &access) {
+			if _, ok := errors.AsType[*fs.AccessError](err); ok {
 				return *refused("%v", err), nil
 			}
 			return r, err
@@ -119,8 +118,7 @@ func checkAccess(env fs.Env, def Definition, mode fs.Mode, call Call) error {
 		}
 		return Result{}, f.Check(mode, call.Arguments)
 	})
-	var access *fs.AccessError
-	if errors.As(err, &access) {
+	if _, ok := errors.AsType[*fs.AccessError](err); ok {
 		return err
 	}
 	return nil

@@ -67,8 +67,7 @@ func decodeAll(dir string, names []string, read func(name string) ([]byte, error
 func decodeFile(src []byte, path string, read func(name string) ([]byte, error)) (Definition, error) {
 	var table map[string]any
 	_, marks, err := tomldoc.Decode(src, &table)
-	var bad *tomldoc.Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*tomldoc.Error](err); ok {
 		at := path
 		if bad.Line > 0 {
 			at = fmt.Sprintf("%s:%d", path, bad.Line)

@@ -235,8 +235,7 @@ func (im *importer) flush(ctx context.Context) error {
 // withPosition adds the position of a piece to an error that is the piece's fault. It returns other
 // errors as they are.
 func (im *importer) withPosition(p Piece, err error) error {
-	var wrong unfit
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[unfit](err); ok {
 		return &ImportError{Pos: p.Pos, Err: wrong.error}
 	}
 	return err

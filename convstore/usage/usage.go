@@ -340,8 +340,7 @@ func Charges(ctx context.Context, s *convstore.Store, since time.Time) iter.Seq2
 				charges, done = nil, 0
 				for until := time.Now().Add(chargesTime); done < len(todo) && time.Now().Before(until); done++ {
 					r, err := t.Load(todo[done])
-					var removed *convstore.NotFoundError
-					if errors.As(err, &removed) {
+					if _, ok := errors.AsType[*convstore.NotFoundError](err); ok {
 						continue // after the list was made
 					}
 					if err == nil && !r.UpdatedAt.Before(since) {

@@ -89,8 +89,7 @@ var mistyped = sync.OnceValue(func() *regexp.Regexp {
 
 // Explain turns an error of the decoder into an *Error.
 func Explain(err error) *Error {
-	var pe toml.ParseError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[toml.ParseError](err); ok {
 		return &Error{Line: max(pe.Position.Line, 1), Key: pe.LastKey, Msg: OneLine(pe.Message), Err: err}
 	}
 	m := mistyped().FindStringSubmatch(err.Error())

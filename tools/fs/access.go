@@ -451,8 +451,7 @@ func components(dir, path string) []string {
 
 // named is err after the path that it is about, unless it names a path already.
 func named(path string, err error) error {
-	var a *AccessError
-	if errors.As(err, &a) {
+	if a, ok := errors.AsType[*AccessError](err); ok {
 		return &AccessError{path, a.Msg}
 	}
 	return fmt.Errorf("%s: %w", VisiblePath(path), err)

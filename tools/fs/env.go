@@ -86,8 +86,7 @@ func (f *Files) Check(mode Mode, raw json.RawMessage) error {
 	if err == nil {
 		p.Close()
 	}
-	var access *AccessError
-	if errors.As(err, &access) {
+	if _, ok := errors.AsType[*AccessError](err); ok {
 		return err
 	}
 	return nil

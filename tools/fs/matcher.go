@@ -35,8 +35,7 @@ func newMatcher(pattern string, literal, fold bool) (*matcher, error) {
 		flags |= syntax.FoldCase
 	}
 	tree, err := regex.Parse(pattern, flags)
-	var syntactic *syntax.Error
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[*syntax.Error](err); ok {
 		return nil, fmt.Errorf("pattern: %s: %s (regular expressions as RE2 has them; literal = true takes the pattern as it is)", syntactic.Code, brief.Quote(syntactic.Expr))
 	}
 	if err != nil {

@@ -169,8 +169,7 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 		out.tmp, err = os.MkdirTemp(real, "jp-tool-")
 	}
 	if err != nil {
-		var path *os.PathError
-		if errors.As(err, &path) {
+		if path, ok := errors.AsType[*os.PathError](err); ok {
 			err = path.Err
 		}
 		return confinement{}, fmt.Errorf("sandbox: folder for temporary files in %s: %w", base, err)

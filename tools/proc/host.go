@@ -202,8 +202,7 @@ func (h *Host) Run(ctx context.Context, spec Spec) (Exit, error) {
 	name := spec.Path
 	exit, err := h.run(ctx, &spec)
 	if err != nil && name != "" {
-		var path *os.PathError
-		if !errors.As(err, &path) {
+		if _, ok := errors.AsType[*os.PathError](err); !ok {
 			err = fmt.Errorf("%s: %w", name, err)
 		}
 	}

@@ -25,8 +25,7 @@ func removeTmp(dir string) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		err = path.Err // the path may be as long as the tool liked
 	}
 	return fmt.Errorf("sandbox: folder for temporary files %s: %w", dir, err)

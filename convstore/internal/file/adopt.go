@@ -73,8 +73,7 @@ func adoption(env Env, workspace, from string) (a adopted, err error) {
 	}
 	a.own, err = Locate(Env{Get: env.Get}, workspace)
 	base := filepath.Dir(a.own)
-	var taken *TakenError
-	if errors.As(err, &taken) {
+	if taken, ok := errors.AsType[*TakenError](err); ok {
 		base, err = filepath.Dir(taken.Dir), nil
 	}
 	if err != nil {

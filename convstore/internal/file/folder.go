@@ -115,8 +115,7 @@ func (f *Folder) NoticeOnce() bool { return !f.noticed.Swap(true) }
 // SystemError adds the store's path to an error of the operating system, unless the error has a
 // path.
 func (f *Folder) SystemError(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("store %s: %s: %w", pathErr.Path, pathErr.Op, pathErr.Err)
 	}
 	return fmt.Errorf("store %s: %w", f.StorePath(), err)

@@ -46,8 +46,7 @@ func requestf(format string, args ...any) *Error {
 
 // asError converts any error to an answer.
 func asError(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Code: CodeInternal, Message: err.Error()}

@@ -127,8 +127,7 @@ func unread(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return &FetchError{name, context.Cause(ctx)}
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	return &FetchError{name, err}

@@ -217,8 +217,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func hintOf(err error) string {
-	var f *exit.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*exit.Error](err); ok {
 		return f.Hint
 	}
 	return ""

@@ -174,8 +174,7 @@ func (o *outcome) row(err error, limit int) Row {
 	}
 	switch {
 	case rule.Refused(o.denied):
-		var no *rule.Refusal
-		if errors.As(o.denied, &no) {
+		if no, ok := errors.AsType[*rule.Refusal](o.denied); ok {
 			r.Code = no.Code
 		}
 		r.Status, r.Reason = string(convstore.StateRefused), o.denied.Error()

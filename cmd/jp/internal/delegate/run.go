@@ -114,8 +114,7 @@ func (d *Delegator) showDenied(a admission) {
 	if rule.Refused(a.err) {
 		l.Status = string(convstore.StateRefused)
 	}
-	var no *rule.Refusal
-	if errors.As(a.err, &no) {
+	if no, ok := errors.AsType[*rule.Refusal](a.err); ok {
 		l.Reason = no.Text
 	}
 	d.runner.watch(l)

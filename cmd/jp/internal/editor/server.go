@@ -75,8 +75,7 @@ func (s *server) at(dir string, say io.Writer) *run.Env {
 // --workspace names.
 func (s *server) within(own *run.Env) error {
 	if _, err := os.Stat(own.Con.Env.Dir); err != nil {
-		var path *os.PathError
-		if errors.As(err, &path) {
+		if path, ok := errors.AsType[*os.PathError](err); ok {
 			err = path.Err
 		}
 		return acp.Paramsf("cwd: %s: %v", own.Con.Env.Dir, err)

@@ -331,8 +331,7 @@ func (t *Tape) followed(rule int, err error) {
 	s := step{Run: t.trail.Run(), Rule: rule}
 	if err != nil {
 		s.Strays = err.Error()
-		var e *model.Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*model.Error](err); ok {
 			s.Strays = strings.TrimPrefix(e.Message, t.replay.Name()+": ") // the name differs between processes
 		}
 	}

@@ -101,8 +101,7 @@ func (a Ask) known(s convstore.Standing, child *convstore.Child) (err error) {
 
 // AnswerIn returns the answer that an error is; false = it is another error.
 func AnswerIn(err error) (convstore.Answer, bool) {
-	var a *Known
-	if errors.As(err, &a) {
+	if a, ok := errors.AsType[*Known](err); ok {
 		return a.Answer, true
 	}
 	return convstore.Answer{}, false

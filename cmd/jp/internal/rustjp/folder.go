@@ -245,8 +245,7 @@ func (f *folder) metadata(name string, x *archive.Exported) error {
 func (f *folder) valid(name string, raw []byte) error {
 	var v json.RawMessage
 	err := json.Unmarshal(raw, &v)
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		err = fmt.Errorf("byte %d: %w", syntax.Offset, err)
 	}
 	if err != nil {

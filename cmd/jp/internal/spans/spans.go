@@ -63,8 +63,7 @@ func ended(span *otel.Span, out agent.Outcome) {
 		span.Set(cost(*out.Cost))
 	}
 	kind := string(out.State)
-	var e *model.Error
-	if errors.As(out.Err, &e) {
+	if e, ok := errors.AsType[*model.Error](out.Err); ok {
 		kind = string(e.Kind)
 		status(span, e.Status)
 	}

@@ -179,8 +179,7 @@ func (o *output) Write(p []byte) (int, error) {
 		default:
 			// The path in an *os.PathError is "/dev/stdout" or a descriptor's number: say the
 			// channel's name.
-			var path *os.PathError
-			if errors.As(err, &path) {
+			if path, ok := errors.AsType[*os.PathError](err); ok {
 				err = path.Err
 			}
 			o.err = &OutError{err}

@@ -66,8 +66,7 @@ func runFormat(ctx context.Context, g *Group, check, user bool, args []string) e
 	for _, f := range files { // format all before the first is written
 		out, err := profiles.Format(f.old)
 		if err != nil {
-			var bad *profiles.Error
-			if errors.As(err, &bad) {
+			if bad, ok := errors.AsType[*profiles.Error](err); ok {
 				bad.File = f.name
 			}
 			return err

@@ -150,8 +150,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		s, _ := stream(t, body)
 		_, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
-		var e *model.Error
-		if !errors.As(err, &e) {
+		if _, ok := errors.AsType[*model.Error](err); !ok {
 			t.Errorf("%.80q: error = %v, want an *Error", body, err)
 		}
 	}

@@ -146,8 +146,7 @@ func (d *duration) UnmarshalText(text []byte) error {
 func Parse(name string, data []byte) (*Script, error) {
 	var f fileTOML
 	md, marks, err := tomldoc.Decode(data, &f)
-	var bad *tomldoc.Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*tomldoc.Error](err); ok {
 		return nil, &Error{File: name, Line: bad.Line, Msg: bad.Text()}
 	}
 	mark := func(i int) *tomldoc.Mark {

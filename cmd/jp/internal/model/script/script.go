@@ -184,8 +184,7 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		return err
 	}
 	if err := r.Check(); err != nil {
-		var e *model.Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*model.Error](err); ok {
 			return bad("refused, as a real provider would: %s", e.Message)
 		}
 		return err
