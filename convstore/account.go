@@ -200,9 +200,8 @@ func (t *tx) charge(d Delegation, s Spend) error {
 			id, turn = d.Root, session
 		}
 		r, err := t.Load(id)
-		var gone *NotFoundError
 		switch {
-		case errors.As(err, &gone): // removed since
+		case errors.As(err, new(*NotFoundError)): // removed since
 		case err != nil:
 			return err
 		case r.Turns == turn && d.Number > r.After:

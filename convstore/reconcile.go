@@ -95,9 +95,8 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
 	lost := Outcome{State: StateLost, Reason: reasonLost, Hold: d.Lease}
 	rec, err := t.Load(d.Child)
-	var gone *NotFoundError
 	switch {
-	case errors.As(err, &gone):
+	case errors.As(err, new(*NotFoundError)):
 		return lost, nil
 	case err != nil:
 		return lost, err

@@ -76,9 +76,8 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 // used and what it used with all below it: zero if the child was removed.
 func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err error) {
 	rec, err := t.Load(d.Child)
-	var gone *NotFoundError
 	switch {
-	case errors.As(err, &gone):
+	case errors.As(err, new(*NotFoundError)):
 		return own, total, nil
 	case err != nil:
 		return own, total, err

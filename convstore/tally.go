@@ -70,9 +70,8 @@ func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
 func (t *tx) tally(d Delegation, by int) error {
 	count := func(id ID, turn int, add func(*tallied)) error {
 		r, err := t.Load(id)
-		var gone *NotFoundError
 		switch {
-		case errors.As(err, &gone):
+		case errors.As(err, new(*NotFoundError)):
 			return nil
 		case err != nil:
 			return err

@@ -29,8 +29,7 @@ type View struct {
 // so that it cannot find out which conversations exist outside of its scope.
 func (v View) within(t *tx, id ID) (*record, error) {
 	r, err := t.Load(id)
-	var none *NotFoundError
-	if v.delegated && errors.As(err, &none) {
+	if v.delegated && errors.As(err, new(*NotFoundError)) {
 		return nil, &ScopeError{ID: id, Root: v.root}
 	}
 	if err != nil || v.root == 0 {
@@ -131,9 +130,7 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 		}
 		for _, d := range all {
 			if v.root != 0 && d.Caller != v.root {
-				var hidden *ScopeError
-				var gone *NotFoundError
-				if _, err := v.within(t, d.Caller); errors.As(err, &hidden) || errors.As(err, &gone) {
+				if _, err := v.within(t, d.Caller); errors.As(err, new(*ScopeError)) || errors.As(err, new(*NotFoundError)) {
 					continue
 				} else if err != nil {
 					return err

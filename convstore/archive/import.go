@@ -316,7 +316,6 @@ func (im *importer) arrive(t *convstore.Tx, p Piece) (*arrival, error) {
 		}
 	}
 	r, err := t.Load(a.id)
-	var absent *convstore.NotFoundError
 	switch {
 	case err == nil:
 		a.here = true
@@ -326,7 +325,7 @@ func (im *importer) arrive(t *convstore.Tx, p Piece) (*arrival, error) {
 		}
 		a.differs = err == nil && !sameExported(&is, x)
 		return a, err
-	case !errors.As(err, &absent):
+	case !errors.As(err, new(*convstore.NotFoundError)):
 		return nil, err
 	case t.Bucket(db.Imports).Get(db.Key(uint64(a.id))) != nil:
 		return nil, &convstore.BusyError{ID: a.id}

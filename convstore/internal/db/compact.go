@@ -229,10 +229,7 @@ func (f *Base) Backup(ctx context.Context, path string) (err error) {
 }
 
 func backupError(path string, err error) error {
-	var damaged *DamagedError
-	var schema *SchemaError
-	var busy *file.BusyError
-	if errors.As(err, &damaged) || errors.As(err, &schema) || errors.As(err, &busy) {
+	if errors.As(err, new(*DamagedError)) || errors.As(err, new(*SchemaError)) || errors.As(err, new(*file.BusyError)) {
 		return err
 	}
 	return fmt.Errorf("backup %s: nothing was written: %w", path, err)

@@ -53,10 +53,7 @@ func (f *Base) TempCopy(ctx context.Context, locked func(func(*os.File) error) e
 		}
 		copied.Close()
 	}
-	var damaged *DamagedError
-	var schema *SchemaError
-	var busy *file.BusyError
-	if err == file.ErrAbsent || ctx.Err() != nil || errors.Is(err, file.ErrGone) || errors.As(err, &damaged) || errors.As(err, &schema) || errors.As(err, &busy) {
+	if err == file.ErrAbsent || ctx.Err() != nil || errors.Is(err, file.ErrGone) || errors.As(err, new(*DamagedError)) || errors.As(err, new(*SchemaError)) || errors.As(err, new(*file.BusyError)) {
 		return nil, err
 	}
 	f.Notice("cannot copy the store to a file beside it (" + file.Reason(err) + "): writers wait until it has been read")

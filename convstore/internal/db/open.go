@@ -167,12 +167,10 @@ func (f *Base) inspect(locked *os.File, write bool) error {
 // openError returns the error for a file that cannot be opened: the system's error or, if bbolt
 // rejects the file, a *DamagedError.
 func (f *Base) openError(err error) error {
-	var errno syscall.Errno
-	var damaged *DamagedError
 	switch {
-	case errors.As(err, &damaged):
+	case errors.As(err, new(*DamagedError)):
 		return err
-	case errors.As(err, &errno):
+	case errors.As(err, new(syscall.Errno)):
 		return f.SystemError(err)
 	}
 	return &DamagedError{Path: f.StorePath(), Err: err}

@@ -156,13 +156,12 @@ func (w *Wait) Acquire(write bool, kept *os.File, fits func() bool) (*os.File, e
 				continue
 			}
 		}
-		var place *PlaceError
 		switch {
 		case err == ErrAbsent, errors.Is(err, ErrGone):
 			return nil, err
 		case w.bounded.Err() != nil:
 			return nil, w.Err()
-		case errors.As(err, &place):
+		case errors.As(err, new(*PlaceError)):
 			return nil, err
 		}
 		return nil, f.SystemError(err)

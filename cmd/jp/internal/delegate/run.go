@@ -70,8 +70,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 		return reuse(ctx, *a.Reuse, found)
 	}
 	if a.err != nil {
-		var busy *convstore.BusyError
-		if rule.Refused(a.err) || errors.As(a.err, &busy) {
+		if rule.Refused(a.err) || errors.As(a.err, new(*convstore.BusyError)) {
 			d.ledger.log.Info("delegation refused", "caller", d.scope.Caller(), "why", a.err)
 		}
 		d.showDenied(a)

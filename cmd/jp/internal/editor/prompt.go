@@ -25,8 +25,7 @@ func prompted(ctx context.Context, con *console.Console, root string, prompt []a
 	p := prompting{r: attach.Reader{Dir: con.Env.Dir, Workspace: root, Notice: func(s string) { con.Warn("%s", s) }}}
 	for i, b := range prompt {
 		if err := p.add(ctx, b); err != nil {
-			var known *attach.FetchError
-			if errors.As(err, &known) || ctx.Err() != nil {
+			if errors.As(err, new(*attach.FetchError)) || ctx.Err() != nil {
 				return run.Task{}, err
 			}
 			return run.Task{}, acp.Paramsf("prompt[%d]: %v", i, err)

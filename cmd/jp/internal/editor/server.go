@@ -159,8 +159,7 @@ func (s *server) list(ctx context.Context, dir, cursor string) (page acp.Page, e
 // wireError returns an error for the wire, with the message and the hint that the command line
 // prints, and with the code and exit status as data.
 func wireError(err error) error {
-	var known *acp.Error
-	if err == nil || errors.As(err, &known) {
+	if err == nil || errors.As(err, new(*acp.Error)) {
 		return err
 	}
 	r := console.Explain(err)

@@ -151,9 +151,7 @@ func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name str
 			}
 		}
 	}
-	var config *profiles.Error
-	var definition *tools.DefinitionError
-	if err == nil || errors.As(err, &config) || errors.As(err, &definition) {
+	if err == nil || errors.As(err, new(*profiles.Error)) || errors.As(err, new(*tools.DefinitionError)) {
 		return err
 	}
 	return fmt.Errorf("profile %s: %w", name, err)

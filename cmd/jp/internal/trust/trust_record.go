@@ -182,11 +182,10 @@ func pathText(path string) string {
 // it, complaint says why.
 func ReadOwn(file string) (data []byte, complaint string) {
 	data, info, err := files.ReadRegular(files.Disk{}, file, maxRecord, files.NoLink|files.Own)
-	var large *files.LargeError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, ""
-	case errors.As(err, &large):
+	case errors.As(err, new(*files.LargeError)):
 		return nil, "it is damaged"
 	case err != nil:
 		return nil, "it " + files.Reason(err).Error()

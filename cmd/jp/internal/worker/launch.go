@@ -136,8 +136,7 @@ func (c *conn) launch() (done func(), again bool, err error) {
 		err = &StepError{Step: StepStart, Cause: ErrQueue, Err: c.pool.failed(convstore.StateError, "nothing for %v%s", l.Queue, said)}
 		again = false
 	default:
-		var cut *os.PathError
-		if reason == io.EOF || errors.As(reason, &cut) { // how it has ended says more
+		if reason == io.EOF || errors.As(reason, new(*os.PathError)) { // how it has ended says more
 			c.stop()
 			<-exited
 			reason = fmt.Errorf("%w before it led to a worker%s", c.how, said)

@@ -111,8 +111,6 @@ func steps(name string, l *profiles.Launcher, f worker.Found) []step {
 func cure(name string, l *profiles.Launcher, err *worker.StepError) string {
 	setting := func(key string) string { return "launchers." + name + "." + key }
 	var ended *worker.ExitError
-	var noise *worker.LineError
-	var path *fs.PathError
 	switch err.Step {
 	case worker.StepProtocol:
 		return "install jp " + version.OfBuild().Version + " there, which this machine has"
@@ -125,7 +123,7 @@ func cure(name string, l *profiles.Launcher, err *worker.StepError) string {
 	}
 	hand := "`" + strings.Join(l.Command, " ") + " " + l.Program + " version`, by hand and without a terminal, shows why"
 	switch {
-	case errors.As(err.Cause, &path):
+	case errors.As(err.Cause, new(*fs.PathError)):
 		return "install it, or name it by its path in " + setting("command")
 	case strings.Contains(err.Error(), "Permission denied ("):
 		return "ssh must log in without a question: with a key that has no passphrase, or an agent and " + setting("env") + ` = ["SSH_AUTH_SOCK"]`
@@ -135,7 +133,7 @@ func cure(name string, l *profiles.Launcher, err *worker.StepError) string {
 		return "install jp there, or name it by its path in " + setting("program")
 	case errors.Is(err.Cause, worker.ErrQueue):
 		return "if it takes that long, set " + setting("queue") + "; else " + hand
-	case errors.As(err.Cause, &noise):
+	case errors.As(err.Cause, new(*worker.LineError)):
 		return setting("command") + " must lead to jp, without a terminal (-t, --tty, --pty) and with nothing else that speaks; " + hand
 	}
 	return hand

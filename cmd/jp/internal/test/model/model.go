@@ -51,8 +51,7 @@ func Read(t testing.TB, ctx context.Context, s model.Stream, r model.Request) (s
 			t.Fatalf("%+v, %v after the end", p, err)
 		}
 		if err != nil {
-			var e *model.Error
-			if !errors.As(err, &e) && ctx.Err() == nil {
+			if !errors.As(err, new(*model.Error)) && ctx.Err() == nil {
 				t.Fatalf("error = %#v, want an *Error", err)
 			}
 			ended, failed = true, err
