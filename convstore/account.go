@@ -229,15 +229,8 @@ func (t *tx) charge(d Delegation, s Spend) error {
 }
 
 // Account returns the present account of a conversation in view.
-func (v View) Account(ctx context.Context, id ID) (a Account, err error) {
-	err = v.f.read(ctx, func(t *tx) error {
-		r, err := v.within(t, id)
-		if err == nil {
-			a, err = t.account(id, r)
-		}
-		return err
-	})
-	return a, absent(err, id)
+func (v View) Account(ctx context.Context, id ID) (Account, error) {
+	return of(ctx, v, id, func(t *tx, r *record) (Account, error) { return t.account(id, r) })
 }
 
 // Limit writes the limits of the present session of the conversation's ledger. It is for a person

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 )
 
 // Digest identifies what an agent is asked: the words, what comes with them, and the config that
@@ -30,10 +29,7 @@ func (v View) Answer(ctx context.Context, d Digest, of ID) (a Answer, ok bool, e
 		a, ok, err = v.answer(t, d, of)
 		return err
 	})
-	if err == file.ErrAbsent {
-		err = nil
-	}
-	return a, ok, err
+	return a, ok, present(err)
 }
 
 func (v View) answer(t *tx, d Digest, of ID) (Answer, bool, error) {

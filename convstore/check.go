@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 	"jp/convstore/internal/stored"
 )
 
@@ -27,11 +26,7 @@ const checkInPlace = 128 << 20
 // Check copies a large store to a temporary file beside it. Others then wait only while the file is
 // read once. If there is no room for the copy, they wait until Check has ended.
 func (s *Store) Check(ctx context.Context) error {
-	err := s.f.check(ctx, checkInPlace)
-	if err == file.ErrAbsent {
-		return nil
-	}
-	return err
+	return present(s.f.check(ctx, checkInPlace))
 }
 
 func (f *base) check(ctx context.Context, inPlace int64) error {
@@ -126,32 +121,39 @@ func (c *checker) run(ctx context.Context) error {
 	return nil
 }
 
+// each calls look with each entry of a bucket.
+func (c *checker) each(n db.BucketNumber, look func(k, v []byte)) error {
+	return c.t.Prefixed(n, nil, func(k, v []byte) error {
+		look(k, v)
+		return nil
+	})
+}
+
 func (c *checker) readRecords() error {
 	last := db.Num(c.t.Bucket(db.Meta).Get([]byte(db.LastKey)))
-	return c.t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
+	return c.each(db.Conversations, func(k, _ []byte) {
 		id := idAt(k, 0)
 		if len(k) != 8 || id <= 0 {
 			c.problem("conversations: malformed key %x", k)
-			return nil
+			return
 		}
 		r, err := c.t.Load(id)
 		if err != nil {
 			c.problem("%w", err)
-			return nil
+			return
 		}
 		c.records[id] = r
 		if last == 0 {
 			c.problem("meta: there are conversations, but no last id")
 			last = 1
 		}
-		return nil
 	})
 }
 
 // checkImports collects what is being imported: there, events are stored before the record.
 func (c *checker) checkImports() error {
 	c.staged = make(map[ID]bool)
-	if err := c.t.Prefixed(db.Imports, nil, func(k, v []byte) error {
+	if err := c.each(db.Imports, func(k, v []byte) {
 		_, err := parseStaged(v)
 		switch {
 		case err != nil || len(k) != 8 && len(k) != 16:
@@ -161,19 +163,17 @@ func (c *checker) checkImports() error {
 		case len(k) == 8:
 			c.staged[idAt(k, 0)] = true
 		}
-		return nil
 	}); err != nil {
 		return err
 	}
-	return c.t.Prefixed(db.Imported, nil, func(k, _ []byte) error {
+	return c.each(db.Imported, func(k, _ []byte) {
 		if len(k) != 8 || c.records[idAt(k, 0)] == nil {
 			c.problem("imported: %x belongs to no conversation", k)
-			return nil
+			return
 		}
 		if _, err := c.t.Imported(idAt(k, 0)); err != nil {
 			c.problem("%w", err)
 		}
-		return nil
 	})
 }
 
@@ -183,11 +183,10 @@ func (c *checker) checkListing() error {
 			c.problem("conversation %s: its entry in the listing is wrong or missing", id)
 		}
 	}
-	return c.t.Prefixed(db.Listing, nil, func(k, _ []byte) error {
+	return c.each(db.Listing, func(k, _ []byte) {
 		if len(k) != 8 || c.records[idAt(k, 0)] == nil {
 			c.problem("listing: %x belongs to no conversation", k)
 		}
-		return nil
 	})
 }
 
@@ -227,31 +226,29 @@ func (c *checker) checkTree() error {
 			c.problem("conversation %s: missing among the children of %s", id, r.Parent)
 		}
 	}
-	if err := c.t.Prefixed(db.Roots, nil, func(k, _ []byte) error {
+	if err := c.each(db.Roots, func(k, _ []byte) {
 		if r := c.records[idAt(k, 0)]; len(k) != 8 || r == nil || r.Parent != 0 {
 			c.problem("roots: %x is not a root", k)
 		}
-		return nil
 	}); err != nil {
 		return err
 	}
-	return c.t.Prefixed(db.Children, nil, func(k, _ []byte) error {
+	return c.each(db.Children, func(k, _ []byte) {
 		if r := c.records[idAt(k, 8)]; len(k) != 16 || r == nil || r.Parent != idAt(k, 0) {
 			c.problem("children: %x is not a child", k)
 		}
-		return nil
 	})
 }
 
 func (c *checker) readEvents() error {
-	return c.t.Prefixed(db.Events, nil, func(k, v []byte) error {
+	return c.each(db.Events, func(k, v []byte) {
 		id := idAt(k, 0)
 		if c.staged[id] {
-			return nil
+			return
 		}
 		if len(k) != 16 || c.records[id] == nil {
 			c.problem("events: %x belongs to no conversation", k)
-			return nil
+			return
 		}
 		n, seq := c.found[id], db.Num(k[8:])
 		defer func() { c.found[id] = n }()
@@ -263,12 +260,12 @@ func (c *checker) readEvents() error {
 		s, err := stored.Parse(v)
 		if err != nil {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
-			return nil
+			return
 		}
 		body, err := DecodeBody(s.Body)
 		if err != nil {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
-			return nil
+			return
 		}
 		if KindOf(body) != s.Kind && s.Kind < stored.KindCount { // a later version may have other kinds
 			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.Kind, KindOf(body))
@@ -300,36 +297,34 @@ func (c *checker) readEvents() error {
 		if v := c.t.Bucket(db.EventIDs).Get(db.TextKey(id, string(s.ID))); len(v) != 8 || db.Num(v) != seq {
 			c.problem("conversation %s: event %d: id %q is not indexed", id, seq, s.ID)
 		}
-		return nil
 	})
 }
 
 func (c *checker) checkEventIDs() error {
-	return c.t.Prefixed(db.EventIDs, nil, func(k, v []byte) error {
+	return c.each(db.EventIDs, func(k, v []byte) {
 		id := idAt(k, 0)
 		if c.staged[id] {
-			return nil
+			return
 		}
 		if c.records[id] == nil {
 			c.problem("event ids: %x belongs to no conversation", k)
-			return nil
+			return
 		}
 		n := c.found[id]
 		n.ids++
 		c.found[id] = n
-		return nil
 	})
 }
 
 func (c *checker) checkTurns() error {
-	return c.t.Prefixed(db.Turns, nil, func(k, v []byte) error {
+	return c.each(db.Turns, func(k, v []byte) {
 		id := idAt(k, 0)
 		if c.staged[id] {
-			return nil
+			return
 		}
 		if len(k) != 12 || c.records[id] == nil {
 			c.problem("turns: %x belongs to no conversation", k)
-			return nil
+			return
 		}
 		n := c.found[id]
 		n.indexed++
@@ -337,19 +332,17 @@ func (c *checker) checkTurns() error {
 		if d := v[min(8, len(v)):]; len(d) > 0 && c.t.Bucket(db.Answers).Get(append(bytes.Clone(d), k...)) == nil {
 			c.problem("turns: %x is not in answers", k)
 		}
-		return nil
 	})
 }
 
 func (c *checker) checkAnswers() error {
-	return c.t.Prefixed(db.Answers, nil, func(k, _ []byte) error {
+	return c.each(db.Answers, func(k, _ []byte) {
 		a, err := answerAt(k)
 		if err != nil {
 			c.problem("answers: %w", err)
 		} else if v := c.t.Bucket(db.Turns).Get(db.TurnKey(a.ID, a.Turn)); len(v) < 8 || !bytes.HasPrefix(k, v[8:]) || len(v) == 8 {
 			c.problem("answers: %x belongs to no turn that was asked this", k)
 		}
-		return nil
 	})
 }
 
@@ -376,22 +369,21 @@ func (c *checker) checkConfigs() error {
 			c.problem("%w", err)
 		}
 	}
-	return c.t.Prefixed(db.Configs, nil, func(k, _ []byte) error {
+	return c.each(db.Configs, func(k, _ []byte) {
 		if c.records[idAt(k, 0)] == nil {
 			c.problem("configs: %x belongs to no conversation", k)
 		}
-		return nil
 	})
 }
 
 func (c *checker) checkDelegations() error {
 	t := c.t
 	var all []Delegation
-	if err := t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
+	if err := c.each(db.Delegations, func(k, v []byte) {
 		d, err := t.parseDelegation(k, v)
 		if err != nil {
 			c.problem("%w", err)
-			return nil
+			return
 		}
 		open := t.Bucket(db.OpenDelegations).Get(k)
 		entry := d.openEntry()
@@ -403,21 +395,19 @@ func (c *checker) checkDelegations() error {
 		}
 		all = append(all, d)
 		if r := c.records[d.Caller]; r == nil || d.Imported || d.Number <= r.After {
-			return nil
+			return
 		}
 		if call := t.Bucket(db.Calls).Get(db.TextKey(d.Caller, d.Call)); len(call) != 20 || string(call[:16]) != string(k) {
 			c.problem("delegation %s: its call is not indexed", d.ID)
 		}
-		return nil
 	}); err != nil {
 		return err
 	}
 	c.checkLedger(all)
-	if err := t.Prefixed(db.OpenDelegations, nil, func(k, _ []byte) error {
+	if err := c.each(db.OpenDelegations, func(k, _ []byte) {
 		if t.Bucket(db.Delegations).Get(k) == nil {
 			c.problem("open: %x is not a delegation", k)
 		}
-		return nil
 	}); err != nil {
 		return err
 	}
@@ -430,16 +420,15 @@ func (c *checker) checkDelegations() error {
 			c.problem("conversation %s: run by a delegation that is not open", id)
 		}
 	}
-	return t.Prefixed(db.Calls, nil, func(k, v []byte) error {
+	return c.each(db.Calls, func(k, v []byte) {
 		if len(v) != 20 || c.records[idAt(k, 0)] == nil {
 			c.problem("calls: %x belongs to no conversation", k)
-			return nil
+			return
 		}
 		d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
 		if err != nil || d.Caller != idAt(k, 0) || d.Call != string(k[8:]) || d.Turn != int(binary.BigEndian.Uint32(v[16:])) {
 			c.problem("calls: %x belongs to another delegation", k)
 		}
-		return nil
 	})
 }
 
@@ -454,19 +443,17 @@ func (c *checker) checkExpiring() error {
 			c.problem("conversation %s: expires %s, but is not indexed", id, r.ExpiresAt.Format(time.RFC3339))
 		}
 	}
-	return c.t.Prefixed(db.Expiring, nil, func(k, _ []byte) error {
+	return c.each(db.Expiring, func(k, _ []byte) {
 		if expiring--; expiring < 0 {
 			c.problem("expiring: %x belongs to no conversation that expires", k)
 		}
-		return nil
 	})
 }
 
 func (c *checker) checkSessions() error {
-	return c.t.Prefixed(db.Sessions, nil, func(k, _ []byte) error {
+	return c.each(db.Sessions, func(k, _ []byte) {
 		if _, err := c.t.session(string(k)); err != nil {
 			c.problem("%w", err)
 		}
-		return nil
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 )
 
 // Space is the size of the store's file in bytes. The file never shrinks by itself: new data takes
@@ -20,10 +19,7 @@ func (s *Store) Space(ctx context.Context) (space Space, err error) {
 		space, err = s.f.Space(h.File)
 		return err
 	})
-	if err == file.ErrAbsent {
-		err = nil
-	}
-	return space, err
+	return space, present(err)
 }
 
 // Compact writes the store again without its free space, and returns its size before and after. If

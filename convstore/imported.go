@@ -24,15 +24,8 @@ type Imported struct {
 
 // Imported returns what came with an imported conversation, nil for any other. It fails as Get
 // does.
-func (v View) Imported(ctx context.Context, id ID) (im *Imported, err error) {
-	err = v.f.read(ctx, func(t *tx) error {
-		_, err := v.within(t, id)
-		if err == nil {
-			im, err = t.Imported(id)
-		}
-		return err
-	})
-	return im, absent(err, id)
+func (v View) Imported(ctx context.Context, id ID) (*Imported, error) {
+	return of(ctx, v, id, func(t *tx, _ *record) (*Imported, error) { return t.Imported(id) })
 }
 
 // Imported returns what came with an imported conversation, nil for any other.
@@ -160,10 +153,7 @@ func (t *tx) abandonedImports(most int) (keys [][]byte, err error) {
 		}
 		return nil
 	})
-	if err == errEnough {
-		err = nil
-	}
-	return keys, err
+	return keys, enough(err)
 }
 
 // sweepSome removes up to sweepBatch entries that abandoned imports wrote.

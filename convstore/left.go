@@ -78,11 +78,7 @@ func (s Scope) SettleLeft(ctx context.Context, left Delegation) (settled Delegat
 		if err := t.reconcileBut(settled.Root, runner{}, settled.Number); err != nil {
 			return err
 		}
-		o, err := t.outcomeOf(settled)
-		if err != nil {
-			return err
-		}
-		settled, err = t.settle(settled, o)
+		settled, err = t.settleLeft(settled)
 		return err
 	})
 	return settled, err

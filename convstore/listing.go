@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -69,12 +70,7 @@ func (r *record) entry() []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(r.Turns))
 	b = binary.BigEndian.AppendUint64(b, uint64(cost))
 	b = appendText(b, r.Title)
-	names := make([]string, 0, len(r.Labels))
-	for name := range r.Labels {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
 		b = appendText(appendText(b, name), r.Labels[name])
 	}
 	return b
@@ -182,8 +178,8 @@ func (r *entries) Cost(id ID) (Spend, error) {
 	return Spend{CostNano: e.cost}, err
 }
 
-// all calls fn for every conversation of the store in the order of ids.
-func (r *entries) all(backwards bool, fn func(ID, entry) error) error {
+// all calls fn for every conversation of the store that f admits, in the order of ids.
+func (r *entries) all(backwards bool, f Filter, fn func(ID, entry) error) error {
 	step := r.c.Next
 	r.k, r.v = r.c.First()
 	if backwards {
@@ -194,6 +190,9 @@ func (r *entries) all(backwards bool, fn func(ID, entry) error) error {
 		e, ok := parseEntry(r.v)
 		if !ok || len(r.k) != 8 {
 			return r.t.Damaged("listing: %x: malformed", r.k)
+		}
+		if !f.admits(e) {
+			continue
 		}
 		if err := fn(idAt(r.k, 0), e); err != nil {
 			return err
@@ -279,7 +278,7 @@ func (f *first) ids() []ID {
 
 // choose returns the conversations in view that the filter admits, in its order.
 func (v View) choose(t *tx, f Filter) ([]ID, error) {
-	enough := func(ids []ID) error {
+	next := func(ids []ID) error {
 		if f.Limit > 0 && len(ids) == f.Limit {
 			return errEnough
 		}
@@ -304,15 +303,12 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 	case f.Sort == SortTree:
 		err = v.walk(t, f, func(id ID, _ entry) error {
 			ids = append(ids, id)
-			return enough(ids)
+			return next(ids)
 		})
 	case f.Sort == SortCreated && whole:
-		err = t.Entries().all(f.Descending, func(id ID, e entry) error {
-			if !f.admits(e) {
-				return nil
-			}
+		err = t.Entries().all(f.Descending, f, func(id ID, _ entry) error {
 			ids = append(ids, id)
-			return enough(ids)
+			return next(ids)
 		})
 	default:
 		best := first{limit: f.Limit, descending: f.Descending}
@@ -323,21 +319,13 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 		if whole {
 			// The newest conversations are mostly those with the most activity, turns and cost. So
 			// they are read first if the order is descending.
-			err = t.Entries().all(f.Descending, func(id ID, e entry) error {
-				if !f.admits(e) {
-					return nil
-				}
-				return offer(id, e)
-			})
+			err = t.Entries().all(f.Descending, f, offer)
 		} else {
 			err = v.walk(t, f, offer)
 		}
 		ids = best.ids()
 	}
-	if err == errEnough {
-		err = nil
-	}
-	return ids, err
+	return ids, enough(err)
 }
 
 // fewest is the largest number of matches for which fewIn pays: each match costs a read of the
@@ -348,20 +336,14 @@ const fewest = 256
 // store. It reads the entries in the order of ids, and finds the places of those few in the tree.
 // If there are more than fewest it gives up, and few is false.
 func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
-	err = t.Entries().all(false, func(id ID, e entry) error {
-		if !f.admits(e) {
-			return nil
-		}
+	err = t.Entries().all(false, f, func(id ID, _ entry) error {
 		if ids = append(ids, id); len(ids) > fewest {
 			return errEnough
 		}
 		return nil
 	})
 	if err != nil {
-		if err == errEnough {
-			err = nil
-		}
-		return nil, false, err
+		return nil, false, enough(err)
 	}
 	// The order of the paths from the root is preorder.
 	ways := make(map[ID][]ID, len(ids))

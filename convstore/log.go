@@ -127,11 +127,7 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := t.outcomeOf(d)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := t.settle(d, o); err != nil {
+	if _, err := t.settleLeft(d); err != nil {
 		return nil, err
 	}
 	return t.Load(id)

@@ -79,15 +79,20 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 		if err != nil {
 			return err
 		}
-		o, err := t.outcomeOf(d)
-		if err != nil {
-			return err
-		}
-		if _, err := t.settle(d, o); err != nil {
+		if _, err := t.settleLeft(d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// settleLeft settles a delegation that nobody has settled.
+func (t *tx) settleLeft(d Delegation) (Delegation, error) {
+	o, err := t.outcomeOf(d)
+	if err != nil {
+		return d, err
+	}
+	return t.settle(d, o)
 }
 
 // outcomeOf returns how a delegation ended that nobody settled: with the state of its turn if the

@@ -266,6 +266,15 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 	return c, err
 }
 
+// appendConversation appends the public form of a record.
+func (t *tx) appendConversation(list []Conversation, id ID, r *record) ([]Conversation, error) {
+	c, err := t.conversation(id, r)
+	if err != nil {
+		return nil, err
+	}
+	return append(list, c), nil
+}
+
 // status returns what a conversation is doing, by its run lock and its record. The two agree:
 // nobody writes during the transaction, and a run writes the end of its turn before it releases the
 // lock.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 )
 
 // RemoveOptions says what happens to the children of a removed conversation.
@@ -252,10 +251,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 		return nil
 	})
 	if err != nil || !due {
-		if err == file.ErrAbsent {
-			err = nil
-		}
-		return nil, err
+		return nil, present(err)
 	}
 	err = s.f.write(ctx, func(t *tx) error {
 		removed = nil

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
-	"jp/convstore/internal/file"
 	"jp/tools/jsondoc"
 )
 
@@ -70,10 +69,7 @@ func (s *Store) Active(ctx context.Context, name string) (active, previous ID, e
 		active, previous = t.existing(now.Active), t.existing(now.Previous)
 		return nil
 	})
-	if err == file.ErrAbsent {
-		err = nil
-	}
-	return active, previous, err
+	return active, previous, present(err)
 }
 
 // existing returns id if there is such a conversation, else zero.

@@ -158,16 +158,11 @@ func (v View) Running(ctx context.Context) (list []Conversation, err error) {
 			if err != nil {
 				return err
 			}
-			c, err := t.conversation(ID(n), r)
-			if err != nil {
+			if list, err = t.appendConversation(list, ID(n), r); err != nil {
 				return err
 			}
-			list = append(list, c)
 		}
 		return nil
 	})
-	if err == file.ErrAbsent {
-		err = nil
-	}
-	return list, err
+	return list, present(err)
 }

@@ -60,17 +60,30 @@ func absent(err error, id ID) error {
 	return err
 }
 
-// Get returns one conversation. It fails with a *NotFoundError, or with a *ScopeError if the
-// conversation is outside of the view. In a Scope it fails with a *ScopeError in both cases.
-func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
+// present is err, unless it is file.ErrAbsent: a store that does not exist yet has nothing.
+func present(err error) error {
+	if err == file.ErrAbsent {
+		return nil
+	}
+	return err
+}
+
+// of returns what f makes of the record of a conversation in view. It fails with the errors of Get.
+func of[T any](ctx context.Context, v View, id ID, f func(*tx, *record) (T, error)) (is T, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		r, err := v.within(t, id)
 		if err == nil {
-			c, err = t.conversation(id, r)
+			is, err = f(t, r)
 		}
 		return err
 	})
-	return c, absent(err, id)
+	return is, absent(err, id)
+}
+
+// Get returns one conversation. It fails with a *NotFoundError, or with a *ScopeError if the
+// conversation is outside of the view. In a Scope it fails with a *ScopeError in both cases.
+func (v View) Get(ctx context.Context, id ID) (Conversation, error) {
+	return of(ctx, v, id, func(t *tx, r *record) (Conversation, error) { return t.conversation(id, r) })
 }
 
 // Under returns the view of everything below root, by the links that v follows. It fails with the
@@ -98,15 +111,8 @@ func (v View) GetUnder(ctx context.Context, root, id ID) (c Conversation, err er
 }
 
 // Config returns the stored config of a conversation, with the errors of Get.
-func (v View) Config(ctx context.Context, id ID) (c Config, err error) {
-	err = v.f.read(ctx, func(t *tx) error {
-		_, err := v.within(t, id)
-		if err == nil {
-			c, err = t.Config(id)
-		}
-		return err
-	})
-	return c, absent(err, id)
+func (v View) Config(ctx context.Context, id ID) (Config, error) {
+	return of(ctx, v, id, func(t *tx, _ *record) (Config, error) { return t.Config(id) })
 }
 
 // Delegations returns the delegations of the ledger of root, oldest first, also those of removed
@@ -138,15 +144,13 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 			}
 			if d.State == "" {
 				abandoned, err := t.abandoned(d.Child, d.Caller, runner{})
+				if abandoned {
+					var o Outcome
+					o, err = t.outcomeOf(d)
+					d.State, d.Reason, d.Unstarted = o.State, o.Reason, o.unstarted
+				}
 				if err != nil {
 					return err
-				}
-				if abandoned {
-					o, err := t.outcomeOf(d)
-					if err != nil {
-						return err
-					}
-					d.State, d.Reason, d.Unstarted = o.State, o.Reason, o.unstarted
 				}
 			}
 			ds = append(ds, d)
@@ -174,11 +178,9 @@ func (v View) List(ctx context.Context, f Filter) (list []Conversation, err erro
 			if err != nil {
 				return err
 			}
-			c, err := t.conversation(id, r)
-			if err != nil {
+			if list, err = t.appendConversation(list, id, r); err != nil {
 				return err
 			}
-			list = append(list, c)
 		}
 		return nil
 	})
@@ -193,6 +195,14 @@ func (v View) List(ctx context.Context, f Filter) (list []Conversation, err erro
 
 // errEnough ends a walk early.
 var errEnough = errors.New("enough")
+
+// enough is err, unless it is errEnough.
+func enough(err error) error {
+	if err == errEnough {
+		return nil
+	}
+	return err
+}
 
 // walk calls fn for the conversations in view that the filter admits, in preorder. With Roots or
 // Children it reads only those.
