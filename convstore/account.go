@@ -8,7 +8,17 @@ import (
 	"fmt"
 	"slices"
 
+	"jp/convstore/amount"
 	"jp/convstore/internal/db"
+)
+
+// The numbers of the ledger, see package amount.
+type (
+	Usage   = amount.Usage
+	Spend   = amount.Spend
+	Budget  = amount.Budget
+	Limits  = amount.Limits
+	Account = amount.Account
 )
 
 // opens are the open delegations of a ledger, in order.
@@ -94,7 +104,7 @@ func (o opens) has(number uint64) bool {
 // delegation above it: a delegation can outlive the one that it was made in.
 func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, session int) bool) (Budget, error) {
 	var zero Spend
-	sum := zero.budget()
+	sum := zero.Budget()
 	for i := range open {
 		if open[i].caller == ledger && id != ledger {
 			continue // the root made it: no other delegation is above it
@@ -137,7 +147,7 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 		}
 	}
 	a, err := t.accountAlone(id, r, ledger, open)
-	a.Limits = root.Limits.clone()
+	a.Limits = root.Limits.Clone()
 	above := func() error {
 		for at, rec := id, r; at != ledger && rec.Run == nil; {
 			parent, err := t.Load(rec.Parent)
@@ -163,28 +173,28 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, error) {
 	a := Account{Below: r.Below}
 	if c := r.Call; c != nil {
-		a.Call = spendOf(c.Usage, c.CostNano)
+		a.Call = amount.Of(c.Usage, c.CostNano)
 	}
 	belongs := func(at Delegation, _ int) bool { return at.Caller == id && at.Turn == r.Turns }
 	if id == ledger {
-		if l := r.Limits.clone(); l != nil {
+		if l := r.Limits.Clone(); l != nil {
 			a.Limit, a.Subs = l.Run, l.Budget
 		}
-		a.Own = r.spend().sub(r.Since)
+		a.Own = r.spend().Sub(r.Since)
 		belongs = func(at Delegation, session int) bool { return at.Within == 0 && session == r.Turns }
 	} else {
 		if r.Grant != nil {
-			a.Limit = r.Grant.Budget.clone()
+			a.Limit = r.Grant.Budget.Clone()
 		}
 		if run := r.run(); run != nil {
-			a.Own = r.spend().sub(run.Before)
+			a.Own = r.spend().Sub(run.Before)
 		}
 	}
 	var err error
 	if a.Open, err = t.grantedBy(open, ledger, id, belongs); err != nil {
 		return a, err
 	}
-	a.computeLeft()
+	a.ComputeLeft()
 	return a, nil
 }
 
@@ -251,8 +261,8 @@ func (s Scope) Limit(ctx context.Context, limits Limits) error {
 			return db.ErrUnchanged
 		}
 		if was := r.Limits; r.TurnOpen {
-			r.Limits = was.narrow(limits)
-		} else if r.Limits = limits.clone(); was != nil {
+			r.Limits = was.Narrow(limits)
+		} else if r.Limits = limits.Clone(); was != nil {
 			r.Limits.Run = was.Run.Min(limits.Run)
 			r.Limits.Strict = limits.Strict || r.Limits.Run.CostNano != nil
 		}
@@ -305,7 +315,7 @@ func (l *Log) Limit(ctx context.Context, limits Limits) error {
 		if r.Link == DelegationLink {
 			return db.ErrUnchanged
 		}
-		r.Limits = r.Limits.narrow(limits)
+		r.Limits = r.Limits.Narrow(limits)
 		return t.Save(l.id, r)
 	})
 }

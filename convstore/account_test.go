@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/convstore/amount"
 	"jp/convstore/internal/db"
 )
 
@@ -80,7 +81,7 @@ func (lt *ledgerTree) delegate(rt *rapid.T) {
 	n := rapid.IntRange(1, 3).Draw(rt, "n")
 	want := rapid.Int64Range(1, 5000).Draw(rt, "want")
 	rs, err := lt.scope(parent).Reserve(lt.t.Context(), func(st Standing) ([]Child, error) {
-		each := Portion(Pool(st.Account.Free.Tokens, 0.5), n, &want)
+		each := amount.Portion(amount.Pool(st.Account.Free.Tokens, 0.5), n, &want)
 		if *each <= 0 {
 			return nil, errNoBudget
 		}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"jp/convstore/amount"
 )
 
 // The benchmarks use a real disk: the folder of $TMPDIR.
@@ -172,7 +174,7 @@ func BenchmarkDelegation(b *testing.B) {
 		}
 		rs, err := l.Below().Reserve(b.Context(), func(st Standing) ([]Child, error) {
 			free := st.Account.Free
-			grant := Grant{Budget: Budget{Tokens: Pool(free.Tokens, 0.5), CostNano: Pool(free.CostNano, 0.5)}}
+			grant := Grant{Budget: Budget{Tokens: amount.Pool(free.Tokens, 0.5), CostNano: amount.Pool(free.CostNano, 0.5)}}
 			return []Child{{Call: fmt.Sprint(i), Hidden: true, Grant: grant}}, nil
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore/amount"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/stored"
 )
@@ -89,7 +90,7 @@ type counts struct {
 
 // bounded returns n with no amount above the bound that records keep; see record.rebase.
 func (n counts) bounded() counts {
-	spent := Spend{n.usage, n.cost, n.unpriced}.Bounded()
+	spent := Spend{Usage: n.usage, CostNano: n.cost, Unpriced: n.unpriced}.Bounded()
 	n.usage, n.cost, n.since = spent.Usage, spent.CostNano, n.since.Bounded()
 	return n
 }
@@ -277,7 +278,7 @@ func (c *checker) readEvents() error {
 		case TurnStart:
 			n.turns++
 			n.open = true
-			n.since = Spend{n.usage, n.cost, n.unpriced}
+			n.since = Spend{Usage: n.usage, CostNano: n.cost, Unpriced: n.unpriced}
 			if v := c.t.Bucket(db.Turns).Get(db.TurnKey(id, n.turns)); len(v) != 8 && len(v) != 8+len(Digest{}) || db.Num(v) != seq {
 				c.problem("conversation %s: turn %d is not indexed", id, n.turns)
 			}
@@ -288,7 +289,7 @@ func (c *checker) readEvents() error {
 			if b.CostNano == nil {
 				n.unpriced++
 			} else {
-				n.cost = add(n.cost, *b.CostNano)
+				n.cost = amount.Sum(n.cost, *b.CostNano)
 			}
 		}
 		if int(s.Turn) != n.turns {

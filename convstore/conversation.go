@@ -32,24 +32,6 @@ func (l Link) String() string {
 	return ""
 }
 
-// Usage counts tokens.
-type Usage struct {
-	Input      int64 `json:"input_tokens"`
-	Output     int64 `json:"output_tokens"`
-	CacheRead  int64 `json:"cache_read_tokens"`
-	CacheWrite int64 `json:"cache_write_tokens"`
-}
-
-// Add returns the sum of u and v. A sum above the largest int64 becomes the largest int64.
-func (u Usage) Add(v Usage) Usage {
-	return Usage{add(u.Input, v.Input), add(u.Output, v.Output), add(u.CacheRead, v.CacheRead), add(u.CacheWrite, v.CacheWrite)}
-}
-
-// sub returns what was used between v and u.
-func (u Usage) sub(v Usage) Usage {
-	return Usage{u.Input - v.Input, u.Output - v.Output, u.CacheRead - v.CacheRead, u.CacheWrite - v.CacheWrite}
-}
-
 // Grant is what a delegated conversation was given when its caller made it or last continued it. A
 // zero Deadline means no deadline. Empty Tools mean no tool at all.
 type Grant struct {

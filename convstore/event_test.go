@@ -30,7 +30,7 @@ var codecTable = []struct {
 	{ToolCall{ID: "1", Name: "n", Arguments: json.RawMessage(`{"a":`)}, `{"type":"tool_call_request","id":"1","name":"n","arguments_text":"{\"a\":"}`},
 	{ToolCall{ID: "1", Name: "n"}, `{"type":"tool_call_request","id":"1","name":"n"}`},
 	{ToolResult{ID: "1", Text: "r", IsError: true}, `{"type":"tool_call_response","id":"1","content":"r","is_error":true}`},
-	{ModelCall{Model: "m", Usage: Usage{1, 2, 3, 4}, CostNano: ptr(5), Stop: "end", Duration: time.Second},
+	{ModelCall{Model: "m", Usage: Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, CostNano: ptr(5), Stop: "end", Duration: time.Second},
 		`{"type":"model_call","model":"m","usage":{"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4},"cost_nano":5,"stop":"end","duration_ns":1000000000}`},
 	{ModelCall{Model: "m"}, `{"type":"model_call","model":"m","usage":{"input_tokens":0,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0},"cost_nano":null}`},
 	{TurnEnd{State: StatePartial, Reason: "tokens"}, `{"type":"turn_end","state":"partial","reason":"tokens"}`},

@@ -293,18 +293,14 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 	var ids []ID
 	var err error
 	switch {
-	case f.Sort == SortTree && f.Descending:
-		last := ring{limit: f.Limit}
-		err = v.walk(t, f, func(id ID, _ entry) error {
-			last.add(id)
-			return nil
-		})
-		ids = last.backwards()
 	case f.Sort == SortTree:
 		err = v.walk(t, f, func(id ID, _ entry) error {
-			ids = append(ids, id)
+			if ids = append(ids, id); f.Descending { // the last ones come first
+				return nil
+			}
 			return next(ids)
 		})
+		ids = f.inTree(ids)
 	case f.Sort == SortCreated && whole:
 		err = t.Entries().all(f.Descending, f, func(id ID, _ entry) error {
 			ids = append(ids, id)
@@ -363,33 +359,16 @@ func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
 		ways[id] = way
 	}
 	slices.SortFunc(ids, func(a, b ID) int { return slices.Compare(ways[a], ways[b]) })
+	return f.inTree(ids), true, nil
+}
+
+// inTree returns what the filter leaves of ids in preorder, in its order.
+func (f Filter) inTree(ids []ID) []ID {
 	if f.Descending {
 		slices.Reverse(ids)
 	}
 	if f.Limit > 0 && len(ids) > f.Limit {
 		ids = ids[:f.Limit]
 	}
-	return ids, true, nil
-}
-
-// ring holds the last ids that were added: as many as limit, or all.
-type ring struct {
-	limit int
-	ids   []ID
-	next  int // index of the oldest one, if full
-}
-
-func (r *ring) add(id ID) {
-	if r.limit == 0 || len(r.ids) < r.limit {
-		r.ids = append(r.ids, id)
-		return
-	}
-	r.ids[r.next] = id
-	r.next = (r.next + 1) % r.limit
-}
-
-func (r *ring) backwards() []ID {
-	ids := append(slices.Clone(r.ids[r.next:]), r.ids[:r.next]...)
-	slices.Reverse(ids)
 	return ids
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"jp/convstore/amount"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/stored"
@@ -253,7 +254,7 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 		r.TurnOpen, r.RunState, r.RunReason = true, "", ""
 		r.Since, r.Below, r.Limits, r.Made = r.rebase(), Spend{}, nil, new(tallied)
 		if r.Link != DelegationLink {
-			r.Limits = b.Limits.clone()
+			r.Limits = b.Limits.Clone()
 		}
 		if err := t.Put(db.Turns, db.TurnKey(id, r.Turns), db.Key(seq)); err != nil {
 			return 0, err
@@ -278,7 +279,7 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 		if b.CostNano == nil {
 			r.Unpriced++
 		} else {
-			r.CostNano = add(r.CostNano, *b.CostNano)
+			r.CostNano = amount.Sum(r.CostNano, *b.CostNano)
 		}
 	case ConfigDelta:
 		if b.Resolved.JSON != nil {

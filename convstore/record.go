@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/convstore/amount"
 	"jp/convstore/internal/db"
 	"jp/tools/jsondoc"
 )
@@ -80,7 +81,9 @@ type record struct {
 }
 
 // spend returns what its own calls used in all its turns.
-func (r *record) spend() Spend { return Spend{r.Usage, r.CostNano, r.Unpriced} }
+func (r *record) spend() Spend {
+	return Spend{Usage: r.Usage, CostNano: r.CostNano, Unpriced: r.Unpriced}
+}
 
 // rebase bounds the counters of what was spent, so that they cannot overflow in the next turn or
 // run, and returns them.
@@ -259,7 +262,7 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 	}
 	spent := r.spend()
 	if lost != nil {
-		spent = spent.Add(spendOf(r.Call.Usage, r.Call.CostNano))
+		spent = spent.Add(amount.Of(r.Call.Usage, r.Call.CostNano))
 	}
 	c.Usage, c.CostNano = spent.Usage, spent.Cost()
 	c.Status, c.Reason, err = t.status(id, r)
@@ -349,16 +352,8 @@ func (t *tx) requireIdle(ids []ID) error {
 
 func (g Grant) clone() Grant {
 	g.Tools, g.Authority, g.Leave = slices.Clone(g.Tools), maps.Clone(g.Authority), maps.Clone(g.Leave)
-	g.Budget, g.Caps, g.Life = g.Budget.clone(), g.Caps.clone(), g.Life.clone()
+	g.Budget, g.Caps, g.Life = g.Budget.Clone(), g.Caps.Clone(), g.Life.Clone()
 	return g
-}
-
-func clonePtr[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	v := *p
-	return &v
 }
 
 // A stored config is one line of JSON with the names of the tools, and then the bytes of the

@@ -87,7 +87,7 @@ func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err err
 	if err := t.chargeLostCall(d.Child, rec); err != nil {
 		return own, total, err
 	}
-	own = rec.spend().sub(rec.Run.Before)
+	own = rec.spend().Sub(rec.Run.Before)
 	total = own
 	begun := rec.Turns > rec.Run.Turns
 	if begun {

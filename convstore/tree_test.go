@@ -290,7 +290,7 @@ func TestConversationJSON(t *testing.T) {
 	c := Conversation{
 		ID: 2, Parent: 1, Root: 1, Link: ForkLink, Depth: 1, Title: "<t>", ArchivedAt: storeEpoch,
 		CreatedAt: storeEpoch, UpdatedAt: storeEpoch.Add(time.Nanosecond), Turns: 3, Events: 4, Children: 5,
-		Profile: "p", Model: "m", Usage: Usage{1, 2, 3, 4}, CostNano: ptr(14_200_000), Status: StatusNew,
+		Profile: "p", Model: "m", Usage: Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, CostNano: ptr(14_200_000), Status: StatusNew,
 	}
 	got, err := c.MarshalJSON()
 	const want = `{"id":"jp-c2","title":"<t>","parent_id":"jp-c1","root_id":"jp-c1","depth":1,"children":5,"hidden":false,"pinned":false,"archived":true,"profile":"p","model":"m","status":"new","turns":3,"events_count":4,"created_at":"2026-03-01T12:00:00Z","updated_at":"2026-03-01T12:00:00.000000001Z","expires_at":null,"labels":{},"usage":{"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4},"cost_usd":0.0142}`

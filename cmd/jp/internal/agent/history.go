@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
 // history is a conversation during a turn: the events in the store, and after them those that will
@@ -100,7 +101,7 @@ func (b *bill) add(c convstore.ModelCall) {
 	if c.CostNano == nil {
 		b.unpriced++
 	} else {
-		b.nano = convstore.Sum(b.nano, *c.CostNano)
+		b.nano = amount.Sum(b.nano, *c.CostNano)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/tools/brief"
 	"jp/tools/proc"
 )
@@ -334,11 +335,11 @@ func (f *follower) line(l stream.Line) {
 		f.ready()
 	case *stream.Assistant:
 		u := l.Usage
-		f.tokens = convstore.Sum(f.tokens, convstore.Usage{Input: u.InputTokens, Output: u.OutputTokens, CacheWrite: u.CacheWriteTokens}.Tokens())
+		f.tokens = amount.Sum(f.tokens, convstore.Usage{Input: u.InputTokens, Output: u.OutputTokens, CacheWrite: u.CacheWriteTokens}.Tokens())
 		if l.CostUSD != nil {
 			sum := *l.CostUSD
 			if f.cost != nil {
-				sum = stream.USD(convstore.Sum(int64(sum), int64(*f.cost)))
+				sum = stream.USD(amount.Sum(int64(sum), int64(*f.cost)))
 			}
 			f.cost = &sum
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
 // Purse is what the tasks of a batch and its reduction may use together, whatever the account of
@@ -31,7 +32,7 @@ func (p *Purse) tokens() *int64 {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return convstore.Portion(p.left.Tokens, 1)
+	return amount.Portion(p.left.Tokens, 1)
 }
 
 // take takes the n-th part of what is left, and not more than most. put is called with what was used of
@@ -43,7 +44,7 @@ func (p *Purse) take(n int, most convstore.Budget) (taken convstore.Budget, put 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	part := func(left, most *int64) *int64 {
-		n := convstore.Portion(left, n, most)
+		n := amount.Portion(left, n, most)
 		if left != nil {
 			n = new(max(*n, 0)) // more than foreseen may have been used
 		}

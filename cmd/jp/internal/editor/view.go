@@ -24,6 +24,7 @@ import (
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/convstore/usage"
 	"jp/tools"
 	"jp/tools/brief"
@@ -108,7 +109,7 @@ func (v *view) spent(ctx context.Context) {
 		if c.CostNano == nil {
 			return // the cost is unknown
 		}
-		sum = convstore.Sum(sum, *c.CostNano)
+		sum = amount.Sum(sum, *c.CostNano)
 	}
 	b, err := stream.USD(sum).MarshalJSON()
 	if err == nil {

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
 // pool returns what one reply may hand down: the caller's share of what is free, without what is
 // set aside for the caller's own last call.
 func pool(s convstore.Standing, c Caller) convstore.Budget {
 	free := s.Account.Free
-	p := convstore.Budget{Tokens: convstore.Pool(free.Tokens, c.Limits.Share), CostNano: convstore.Pool(free.CostNano, c.Limits.Share)}
+	p := convstore.Budget{Tokens: amount.Pool(free.Tokens, c.Limits.Share), CostNano: amount.Pool(free.CostNano, c.Limits.Share)}
 	if t := c.Closing.Tokens; t != nil {
 		p = p.Min(convstore.Budget{Tokens: s.Account.Left.Minus(c.Closing).Tokens})
 	}
@@ -55,9 +56,9 @@ func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []err
 func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget) convstore.Budget {
 	one := func(pool *int64, batch func(convstore.Budget) *int64, want, most *int64) *int64 {
 		if a.Batch == nil {
-			return convstore.Portion(pool, calls, want, most)
+			return amount.Portion(pool, calls, want, most)
 		}
-		return convstore.Portion(convstore.Portion(pool, calls, batch(a.Batch.Want)), items, want, most)
+		return amount.Portion(amount.Portion(pool, calls, batch(a.Batch.Want)), items, want, most)
 	}
 	tokens := func(b convstore.Budget) *int64 { return b.Tokens }
 	cost := func(b convstore.Budget) *int64 { return b.CostNano }

@@ -27,15 +27,15 @@ func (d *draws) amount() *int64 {
 	case 0:
 		return nil
 	case 1:
-		return amount(int64(d.n(16)) - 4)
+		return some(int64(d.n(16)) - 4)
 	case 2:
-		return amount(int64(d.n(256)) * 100)
+		return some(int64(d.n(256)) * 100)
 	case 3:
-		return amount(int64(d.n(256)) << 32)
+		return some(int64(d.n(256)) << 32)
 	default:
 		var eight [8]byte
 		d.b = d.b[copy(eight[:], d.b):]
-		return amount(int64(binary.LittleEndian.Uint64(eight[:])))
+		return some(int64(binary.LittleEndian.Uint64(eight[:])))
 	}
 }
 
@@ -65,7 +65,7 @@ func FuzzGrants(f *testing.F) {
 		for i, free := range []**int64{&s.Account.Free.Tokens, &s.Account.Free.CostNano} {
 			// by runs that have not ended
 			if held := int64(d.n(256)); *free != nil && **free > -1<<62 {
-				*free = amount(**free - held*int64(1+i*1000))
+				*free = some(**free - held*int64(1+i*1000))
 			}
 		}
 		c := caller(toolQuery, toolBatch)
@@ -76,7 +76,7 @@ func FuzzGrants(f *testing.F) {
 			s.Account.Limits = &convstore.Limits{Strict: d.n(2) == 1, Children: d.n(9), Parallel: d.n(4)}
 		}
 		if s.Caller.Grant != nil && d.n(2) == 1 {
-			c.Closing = convstore.Budget{Tokens: amount(int64(d.n(256)) * 16), CostNano: amount(int64(d.n(256)) * 1000)}
+			c.Closing = convstore.Budget{Tokens: some(int64(d.n(256)) * 16), CostNano: some(int64(d.n(256)) * 1000)}
 		}
 		c.Priced = func(model string) bool { return model == "p/priced" }
 		batches := []*Batch{nil, {Want: d.budget()}, {}}

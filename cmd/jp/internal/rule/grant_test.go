@@ -8,9 +8,10 @@ import (
 	"pgregory.net/rapid"
 
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
-func amount(n int64) *int64 { return &n }
+func some(n int64) *int64 { return &n }
 
 // grantsOf is what each of the asks is granted in tokens, or the code of its refusal.
 func grantsOf(vs []Verdict) []string {
@@ -32,13 +33,13 @@ func TestGrants(t *testing.T) {
 	plain := Ask{Tool: toolQuery, Profile: researcher(0)}
 	wants := func(n int64) Ask {
 		a := plain
-		a.Want.Tokens = amount(n)
+		a.Want.Tokens = some(n)
 		return a
 	}
 	capped := plain
-	capped.Profile.Caps.Tokens = amount(700)
+	capped.Profile.Caps.Tokens = some(700)
 	none := plain
-	none.Profile.Caps.Tokens = amount(0)
+	none.Profile.Caps.Tokens = some(0)
 	follow := plain
 	follow.ID = child
 	stranger := plain
@@ -58,25 +59,25 @@ func TestGrants(t *testing.T) {
 		asks []Ask
 		want []string
 	}{
-		{"one", amount(8000), []Ask{plain}, []string{"4000"}},
-		{"used before", amount(6000), []Ask{plain}, []string{"3000"}},
-		{"requested", amount(8000), []Ask{wants(2000)}, []string{"2000"}},
-		{"more than there is", amount(8000), []Ask{wants(6000)}, []string{"4000"}},
-		{"nothing requested", amount(8000), []Ask{wants(0)}, []string{"tokens"}},
-		{"together", amount(8000), []Ask{plain, wants(100), capped}, []string{"1333", "100", "700"}},
-		{"refused ones do not share", amount(8000), []Ask{plain, stranger, none, plain}, []string{"2000", "profile", "tokens", "2000"}},
-		{"a follow-up", amount(8000), []Ask{follow}, []string{"4000"}},
-		{"spent", amount(0), []Ask{plain}, []string{"tokens"}},
-		{"overspent", amount(-50), []Ask{plain}, []string{"tokens"}},
-		{"too little to share", amount(1), []Ask{plain}, []string{"tokens"}},
-		{"none for any", amount(4), []Ask{plain, plain, plain}, []string{"tokens", "tokens", "tokens"}},
+		{"one", some(8000), []Ask{plain}, []string{"4000"}},
+		{"used before", some(6000), []Ask{plain}, []string{"3000"}},
+		{"requested", some(8000), []Ask{wants(2000)}, []string{"2000"}},
+		{"more than there is", some(8000), []Ask{wants(6000)}, []string{"4000"}},
+		{"nothing requested", some(8000), []Ask{wants(0)}, []string{"tokens"}},
+		{"together", some(8000), []Ask{plain, wants(100), capped}, []string{"1333", "100", "700"}},
+		{"refused ones do not share", some(8000), []Ask{plain, stranger, none, plain}, []string{"2000", "profile", "tokens", "2000"}},
+		{"a follow-up", some(8000), []Ask{follow}, []string{"4000"}},
+		{"spent", some(0), []Ask{plain}, []string{"tokens"}},
+		{"overspent", some(-50), []Ask{plain}, []string{"tokens"}},
+		{"too little to share", some(1), []Ask{plain}, []string{"tokens"}},
+		{"none for any", some(4), []Ask{plain, plain, plain}, []string{"tokens", "tokens", "tokens"}},
 		{"unlimited", nil, []Ask{plain, wants(5)}, []string{"unlimited", "5"}},
-		{"a batch", amount(16000), batch(nil, 3), []string{"2666", "2666", "2666"}},
-		{"a batch asks for more", amount(8000), batch(amount(100_000), 2), []string{"2000", "2000"}},
-		{"a batch asks for less", amount(8000), batch(amount(100), 3), []string{"33", "33", "33"}},
-		{"a batch of nothing", amount(8000), batch(amount(2), 3), []string{"tokens", "tokens", "tokens"}},
-		{"a batch beside a call", amount(8000), append(batch(nil, 2), plain), []string{"1000", "1000", "2000"}},
-		{"a batch up to the limit of calls", amount(8000), batch(nil, 7), []string{"800", "800", "800", "800", "800", "calls", "calls"}},
+		{"a batch", some(16000), batch(nil, 3), []string{"2666", "2666", "2666"}},
+		{"a batch asks for more", some(8000), batch(some(100_000), 2), []string{"2000", "2000"}},
+		{"a batch asks for less", some(8000), batch(some(100), 3), []string{"33", "33", "33"}},
+		{"a batch of nothing", some(8000), batch(some(2), 3), []string{"tokens", "tokens", "tokens"}},
+		{"a batch beside a call", some(8000), append(batch(nil, 2), plain), []string{"1000", "1000", "2000"}},
+		{"a batch up to the limit of calls", some(8000), batch(nil, 7), []string{"800", "800", "800", "800", "800", "calls", "calls"}},
 	} {
 		s := standing(0, 0, nil)
 		s.Account.Free.Tokens = test.free
@@ -91,15 +92,15 @@ func TestGrants(t *testing.T) {
 // TestGrantsKeepTheClosingCall: even a share of all leaves what the caller's own last call needs.
 func TestGrantsKeepTheClosingCall(t *testing.T) {
 	s := standing(1, 3, []string{toolQuery})
-	s.Account.Left = convstore.Budget{Tokens: amount(5000), CostNano: amount(900)}
+	s.Account.Left = convstore.Budget{Tokens: some(5000), CostNano: some(900)}
 	s.Account.Free = s.Account.Left
 	c := caller(toolQuery)
-	c.Limits.Share, c.Closing = 1, convstore.Budget{Tokens: amount(1024), CostNano: amount(100)}
+	c.Limits.Share, c.Closing = 1, convstore.Budget{Tokens: some(1024), CostNano: some(100)}
 	got, err := decide(s, c, Ask{Tool: toolQuery, Profile: researcher(0)})
 	if err != nil || *got.Grant.Tokens != 3976 || *got.Grant.CostNano != 800 {
 		t.Errorf("granted %+v, %v, want 3976 tokens and 800", got.Grant.Budget, err)
 	}
-	s.Account.Left.Tokens, s.Account.Free.Tokens = amount(1000), amount(1000)
+	s.Account.Left.Tokens, s.Account.Free.Tokens = some(1000), some(1000)
 	if _, err := decide(s, c, Ask{Tool: toolQuery, Profile: researcher(0)}); codeOf(err) != CodeTokens {
 		t.Errorf("with less than the closing call needs: %v, want a refusal", err)
 	}
@@ -110,7 +111,7 @@ func TestPriceUnknown(t *testing.T) {
 	ask := Ask{Tool: toolQuery, Profile: researcher(0)}
 	ask.Profile.Model = "p/dear"
 	capped, wants := ask, ask
-	capped.Profile.Caps.CostNano, wants.Want.CostNano = amount(50), amount(50)
+	capped.Profile.Caps.CostNano, wants.Want.CostNano = some(50), some(50)
 	for _, test := range []struct {
 		name   string
 		ask    Ask
@@ -123,7 +124,7 @@ func TestPriceUnknown(t *testing.T) {
 	} {
 		s := standing(0, 0, nil)
 		s.Account.Limits = &convstore.Limits{Strict: test.strict, Children: 64}
-		s.Account.Free.CostNano = amount(1000)
+		s.Account.Free.CostNano = some(1000)
 		c := caller(toolQuery)
 		c.Limits.Share = 0.5
 		c.Priced = func(model string) bool { return test.priced && model == "p/dear" }
@@ -142,12 +143,12 @@ func TestGrantsComeToNoMore(t *testing.T) {
 		s.Account.Free.Tokens = &free
 		c := caller(toolQuery)
 		c.Limits.Share, c.Limits.MaxPerTurn = rapid.Float64Range(0, 1).Draw(rt, "share"), rapid.IntRange(0, 8).Draw(rt, "calls")
-		batches := []*Batch{nil, {}, {Want: convstore.Budget{Tokens: amount(rapid.Int64Range(0, 1<<20).Draw(rt, "total"))}}}
+		batches := []*Batch{nil, {}, {Want: convstore.Budget{Tokens: some(rapid.Int64Range(0, 1<<20).Draw(rt, "total"))}}}
 		var asks []Ask
 		for range rapid.IntRange(1, 12).Draw(rt, "n") {
 			a := Ask{Tool: toolQuery, Profile: researcher(0), Batch: rapid.SampledFrom(batches).Draw(rt, "batch")}
 			if rapid.Bool().Draw(rt, "wants") {
-				a.Want.Tokens = amount(rapid.Int64Range(0, 1<<41).Draw(rt, "want"))
+				a.Want.Tokens = some(rapid.Int64Range(0, 1<<41).Draw(rt, "want"))
 			}
 			asks = append(asks, a)
 		}
@@ -163,7 +164,7 @@ func TestGrantsComeToNoMore(t *testing.T) {
 			}
 			sum += *v.Child.Grant.Tokens
 		}
-		if pool := *convstore.Pool(&free, c.Limits.Share); sum > pool || admitted > c.Limits.MaxPerTurn {
+		if pool := *amount.Pool(&free, c.Limits.Share); sum > pool || admitted > c.Limits.MaxPerTurn {
 			rt.Fatalf("granted %d of a pool of %d in %d calls of %d", sum, pool, admitted, c.Limits.MaxPerTurn)
 		}
 	})
@@ -178,14 +179,14 @@ func TestRestOfLife(t *testing.T) {
 		refuse string
 	}{
 		{name: "no limit", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 9}}},
-		{name: "new", life: convstore.Budget{Tokens: amount(10), CostNano: amount(5)}, rest: convstore.Budget{Tokens: amount(10), CostNano: amount(5)}},
-		{name: "some left", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 8, Output: 1, CacheRead: 50}, CostNano: amount(4)},
-			life: convstore.Budget{Tokens: amount(10), CostNano: amount(5)}, rest: convstore.Budget{Tokens: amount(1), CostNano: amount(1)}},
-		{name: "used up", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 10}, CostNano: amount(0)}, life: convstore.Budget{Tokens: amount(10)},
+		{name: "new", life: convstore.Budget{Tokens: some(10), CostNano: some(5)}, rest: convstore.Budget{Tokens: some(10), CostNano: some(5)}},
+		{name: "some left", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 8, Output: 1, CacheRead: 50}, CostNano: some(4)},
+			life: convstore.Budget{Tokens: some(10), CostNano: some(5)}, rest: convstore.Budget{Tokens: some(1), CostNano: some(1)}},
+		{name: "used up", child: convstore.Conversation{ID: 7, Usage: convstore.Usage{Input: 10}, CostNano: some(0)}, life: convstore.Budget{Tokens: some(10)},
 			refuse: "refused (tokens): jp-c7 has used 10 tokens, and max_life_tokens of its profile is 10; begin a new one"},
-		{name: "money used up", child: convstore.Conversation{ID: 7, CostNano: amount(9e9)}, life: convstore.Budget{CostNano: amount(5e9)},
+		{name: "money used up", child: convstore.Conversation{ID: 7, CostNano: some(9e9)}, life: convstore.Budget{CostNano: some(5e9)},
 			refuse: "refused (cost): jp-c7 has cost 9.000000000 USD, and max_life_cost of its profile is 5.000000000 USD; begin a new one"},
-		{name: "unknown cost", child: convstore.Conversation{ID: 7}, life: convstore.Budget{CostNano: amount(5)},
+		{name: "unknown cost", child: convstore.Conversation{ID: 7}, life: convstore.Budget{CostNano: some(5)},
 			refuse: "refused (cost): what jp-c7 has cost is not known, and max_life_cost of its profile is set; begin a new one"},
 	} {
 		rest, err := restOfLife(test.child, test.life)

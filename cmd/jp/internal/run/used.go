@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
 // Used returns the most that this run can have used so far, sub-agents included. Its own part is
@@ -56,7 +57,7 @@ func sum(amounts ...*int64) *int64 {
 		if a == nil {
 			return nil
 		}
-		n = convstore.Sum(n, *a)
+		n = amount.Sum(n, *a)
 	}
 	return &n
 }

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/convstore/usage"
 )
 
@@ -81,7 +82,7 @@ func (u Used) Add(c usage.Charge) {
 		have.CostNano = nil
 		return
 	}
-	n := convstore.Sum(*have.CostNano, *c.CostNano)
+	n := amount.Sum(*have.CostNano, *c.CostNano)
 	have.CostNano = &n
 }
 
@@ -92,7 +93,7 @@ func (u Used) Total() *stream.USD {
 		if c.CostNano == nil {
 			return nil
 		}
-		n = convstore.Sum(n, *c.CostNano)
+		n = amount.Sum(n, *c.CostNano)
 	}
 	return USD(&n)
 }
@@ -216,7 +217,7 @@ func (s *Show) spent(u Used) string {
 	}
 	var tokens int64
 	for _, c := range u {
-		tokens = convstore.Sum(tokens, c.Usage.Tokens())
+		tokens = amount.Sum(tokens, c.Usage.Tokens())
 	}
 	parts = append(parts, term.Count(tokens)+" tokens")
 	if cost := u.Total(); cost == nil {

@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/tools/brief"
 )
 
@@ -379,11 +380,11 @@ func (s *Span) end(at time.Time) {
 // use adds what was used.
 func (s *Span) use(u convstore.Usage, nano *int64) {
 	s.Usage = s.Usage.Add(u)
-	s.Tokens = convstore.Sum(s.Tokens, u.Tokens())
+	s.Tokens = amount.Sum(s.Tokens, u.Tokens())
 	if nano == nil {
 		s.unpriced = true
 	} else {
-		s.nano = convstore.Sum(s.nano, *nano)
+		s.nano = amount.Sum(s.nano, *nano)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/tools"
 )
 
@@ -122,7 +123,7 @@ func FuzzServe(f *testing.F) {
 				if negative(b.Usage, b.CostNano) {
 					t.Errorf("it used %+v", b)
 				}
-				used = convstore.Sum(used, b.Usage.Tokens())
+				used = amount.Sum(used, b.Usage.Tokens())
 			case convstore.Opaque:
 				t.Errorf("%s was stored", b.Raw)
 			}
@@ -136,7 +137,7 @@ func FuzzServe(f *testing.F) {
 		if used != heard {
 			t.Errorf("calls of %d tokens are stored, want %d", used, heard)
 		}
-		if d := fam.settle(t, convstore.StateLost); d.Own.Tokens() < used || d.Own.Tokens() > convstore.Sum(used, 1000) || d.Own.CostNano < 0 {
+		if d := fam.settle(t, convstore.StateLost); d.Own.Tokens() < used || d.Own.Tokens() > amount.Sum(used, 1000) || d.Own.CostNano < 0 {
 			t.Errorf("used %d, settled %+v", used, d.Own)
 		}
 	})

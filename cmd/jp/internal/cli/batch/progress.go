@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
 // progress counts what a batch has done, for the line below its tree. Safe for concurrent use.
@@ -43,7 +44,7 @@ func (p *progress) add(r delegate.Row) {
 	if r.CostUSD == nil {
 		p.unknown = true
 	} else {
-		p.cost = convstore.Sum(p.cost, int64(*r.CostUSD))
+		p.cost = amount.Sum(p.cost, int64(*r.CostUSD))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/tools"
 )
 
@@ -216,8 +217,8 @@ func (b *batch) divide(all convstore.Budget) {
 		}
 	}
 	b.most = convstore.Budget{
-		Tokens:   convstore.Portion(all.Tokens, lines(b.o.tokens)),
-		CostNano: convstore.Portion(all.CostNano, lines(b.o.cost)),
+		Tokens:   amount.Portion(all.Tokens, lines(b.o.tokens)),
+		CostNano: amount.Portion(all.CostNano, lines(b.o.cost)),
 	}
 }
 

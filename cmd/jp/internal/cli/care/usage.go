@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/convstore/usage"
 )
 
@@ -88,7 +89,7 @@ func (t *tally) add(c usage.Charge) {
 		t.ModelCalls++
 	}
 	t.Usage = t.Usage.Add(c.Usage)
-	t.Tokens = convstore.Sum(t.Tokens, c.Usage.Tokens())
+	t.Tokens = amount.Sum(t.Tokens, c.Usage.Tokens())
 	t.took += c.Took
 	if c.Lost {
 		t.Lost++
@@ -99,7 +100,7 @@ func (t *tally) add(c usage.Charge) {
 	case c.CostNano == nil:
 		t.Unpriced++
 	default:
-		t.nano = convstore.Sum(t.nano, *c.CostNano)
+		t.nano = amount.Sum(t.nano, *c.CostNano)
 	}
 }
 

@@ -1,4 +1,4 @@
-package convstore
+package amount
 
 import (
 	"math"
@@ -7,6 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 )
+
+func ptr(n int64) *int64 { return &n }
 
 func budget(tokens, cost int64) Budget { return Budget{Tokens: &tokens, CostNano: &cost} }
 
@@ -84,7 +86,7 @@ func TestAccountLeft(t *testing.T) {
 			Subs: budget(8000, 8000), Own: Spend{Usage: Usage{Input: 99999}},
 			Below: Spend{Usage: Usage{Input: below, CacheRead: 1 << 40}}, Open: Budget{Tokens: &open, CostNano: &zero},
 		}
-		a.computeLeft()
+		a.ComputeLeft()
 		if a.Left != (Budget{}) {
 			t.Errorf("the root's own calls are limited to %+v", a.Left)
 		}
@@ -100,12 +102,12 @@ func TestAccountLeft(t *testing.T) {
 	// In a sub-agent, and where the whole run is limited, its own calls count.
 	own := Spend{Usage: Usage{Input: 100, Output: 20, CacheWrite: 3, CacheRead: 7}, CostNano: 50}
 	child := Account{Limit: budget(1000, 1000), Own: own, Open: budget(0, 0)}
-	child.computeLeft()
+	child.ComputeLeft()
 	if want := budget(877, 950); !reflect.DeepEqual(child.Left, want) || !reflect.DeepEqual(child.Free, want) {
 		t.Errorf("a child has left %v and free %v, want 877", *child.Left.Tokens, *child.Free.Tokens)
 	}
 	main := Account{Subs: budget(500, 2000), Limit: budget(1000, 1000), Own: own, Open: budget(0, 0)}
-	main.computeLeft()
+	main.ComputeLeft()
 	if !reflect.DeepEqual(main.Left, budget(877, 950)) || !reflect.DeepEqual(main.Free, budget(500, 950)) {
 		t.Errorf("a bounded run has left %v, %v and free %v, %v", *main.Left.Tokens, *main.Left.CostNano, *main.Free.Tokens, *main.Free.CostNano)
 	}
@@ -135,7 +137,7 @@ func TestGrantsNeverExceedTheLimit(t *testing.T) {
 				given := sum()
 				zero := int64(0)
 				a := Account{Subs: Budget{Tokens: &limit}, Below: Spend{Usage: Usage{Output: settled}}, Open: Budget{&given, &zero}}
-				a.computeLeft()
+				a.ComputeLeft()
 				each := *Portion(Pool(a.Free.Tokens, share), n)
 				for range n {
 					open = append(open, each)
@@ -175,7 +177,7 @@ func TestLimitsNarrow(t *testing.T) {
 			Limits{Budget: budget(100, 6), Run: budget(80, 1), Strict: true, Children: 2, Parallel: 1},
 		},
 	} {
-		if got := test.was.narrow(test.by); !reflect.DeepEqual(*got, test.want) {
+		if got := test.was.Narrow(test.by); !reflect.DeepEqual(*got, test.want) {
 			t.Errorf("%s: narrow = %+v, want %+v", name, *got, test.want)
 		}
 	}

@@ -1,4 +1,7 @@
-package convstore
+// Package amount is the arithmetic of the ledger: plain functions over plain numbers. Amounts are
+// whole tokens and billionths of a dollar. A limit of nil means unlimited, one of zero means that
+// nothing may be used.
+package amount
 
 import (
 	"cmp"
@@ -6,9 +9,23 @@ import (
 	"math/bits"
 )
 
-// The arithmetic of the ledger: plain functions over plain numbers. Amounts are whole tokens and
-// billionths of a dollar. A limit of nil means unlimited, one of zero means that nothing may be
-// used.
+// Usage counts tokens.
+type Usage struct {
+	Input      int64 `json:"input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	CacheRead  int64 `json:"cache_read_tokens"`
+	CacheWrite int64 `json:"cache_write_tokens"`
+}
+
+// Add returns the sum of u and v. A sum above the largest int64 becomes the largest int64.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{Sum(u.Input, v.Input), Sum(u.Output, v.Output), Sum(u.CacheRead, v.CacheRead), Sum(u.CacheWrite, v.CacheWrite)}
+}
+
+// Sub returns what was used between v and u.
+func (u Usage) Sub(v Usage) Usage {
+	return Usage{u.Input - v.Input, u.Output - v.Output, u.CacheRead - v.CacheRead, u.CacheWrite - v.CacheWrite}
+}
 
 // Spend is what calls of models used.
 type Spend struct {
@@ -19,10 +36,10 @@ type Spend struct {
 
 // Tokens returns the tokens that count against limits: input, cache writes and output. Cache reads
 // do not count.
-func (u Usage) Tokens() int64 { return add(add(u.Input, u.CacheWrite), u.Output) }
+func (u Usage) Tokens() int64 { return Sum(Sum(u.Input, u.CacheWrite), u.Output) }
 
-// spendOf returns what one call used; nano is nil if its price is unknown.
-func spendOf(u Usage, nano *int64) Spend {
+// Of returns what one call used; nano is nil if its price is unknown.
+func Of(u Usage, nano *int64) Spend {
 	if nano == nil {
 		return Spend{Usage: u, Unpriced: 1}
 	}
@@ -39,16 +56,16 @@ func (s Spend) Cost() *int64 {
 
 // Add returns the sum of s and t.
 func (s Spend) Add(t Spend) Spend {
-	return Spend{s.Usage.Add(t.Usage), add(s.CostNano, t.CostNano), s.Unpriced + t.Unpriced}
+	return Spend{s.Usage.Add(t.Usage), Sum(s.CostNano, t.CostNano), s.Unpriced + t.Unpriced}
 }
 
-// sub returns what was spent between t and s.
-func (s Spend) sub(t Spend) Spend {
-	return Spend{s.Usage.sub(t.Usage), s.CostNano - t.CostNano, s.Unpriced - t.Unpriced}
+// Sub returns what was spent between t and s.
+func (s Spend) Sub(t Spend) Spend {
+	return Spend{s.Usage.Sub(t.Usage), s.CostNano - t.CostNano, s.Unpriced - t.Unpriced}
 }
 
-// budget returns s as a Budget.
-func (s Spend) budget() Budget {
+// Budget returns s as a Budget.
+func (s Spend) Budget() Budget {
 	tokens, cost := s.Tokens(), s.CostNano
 	return Budget{Tokens: &tokens, CostNano: &cost}
 }
@@ -68,9 +85,7 @@ func (s Spend) Bounded() Spend {
 
 // Sum adds two numbers that are not negative. A sum above the largest int64 becomes the largest
 // int64.
-func Sum(a, b int64) int64 { return add(a, b) }
-
-func add(a, b int64) int64 {
+func Sum(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
@@ -100,7 +115,8 @@ func (b Budget) Plus(c Budget) Budget {
 	return Budget{Tokens: plus(b.Tokens, c.Tokens), CostNano: plus(b.CostNano, c.CostNano)}
 }
 
-func (b Budget) clone() Budget {
+// Clone returns a copy that shares nothing with b.
+func (b Budget) Clone() Budget {
 	return Budget{Tokens: clonePtr(b.Tokens), CostNano: clonePtr(b.CostNano)}
 }
 
@@ -132,7 +148,7 @@ func plus(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return nil
 	}
-	n := add(*a, *b)
+	n := Sum(*a, *b)
 	return &n
 }
 
@@ -179,10 +195,10 @@ type Limits struct {
 	Parallel int  `json:"parallel,omitzero"` // how many of these run at the same time; 0 = not set
 }
 
-// narrow returns the smaller of each limit of an open turn and of other limits. A nil l has no
+// Narrow returns the smaller of each limit of an open turn and of other limits. A nil l has no
 // limits.
-func (l *Limits) narrow(by Limits) *Limits {
-	n := by.clone()
+func (l *Limits) Narrow(by Limits) *Limits {
+	n := by.Clone()
 	if l == nil {
 		return n
 	}
@@ -192,12 +208,13 @@ func (l *Limits) narrow(by Limits) *Limits {
 	return n
 }
 
-func (l *Limits) clone() *Limits {
+// Clone returns a copy that shares nothing with l; nil of nil.
+func (l *Limits) Clone() *Limits {
 	if l == nil {
 		return nil
 	}
 	c := *l
-	c.Budget, c.Run = l.Budget.clone(), l.Run.clone()
+	c.Budget, c.Run = l.Budget.Clone(), l.Run.Clone()
 	return &c
 }
 
@@ -219,13 +236,21 @@ type Account struct {
 	Free Budget
 }
 
-// computeLeft computes Left and Free from the other fields.
+// ComputeLeft computes Left and Free from the other fields.
 //
 //	remaining = limit or grant − own use (in a child) − settled − open
 //
 // An open call counts as used in full, because a person may delegate meanwhile.
-func (a *Account) computeLeft() {
-	given := a.Below.budget().Plus(a.Open)
-	a.Left = a.Limit.Minus(a.Own.Add(a.Call).budget()).Minus(given)
+func (a *Account) ComputeLeft() {
+	given := a.Below.Budget().Plus(a.Open)
+	a.Left = a.Limit.Minus(a.Own.Add(a.Call).Budget()).Minus(given)
 	a.Free = a.Left.Min(a.Subs.Minus(given))
+}
+
+func clonePtr[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }
