@@ -3,10 +3,9 @@ package convstore
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
+	"jp/convstore/amount"
 	"jp/tools/jsondoc"
 )
 
@@ -160,16 +159,7 @@ func dollars(nano *int64) json.RawMessage {
 	if nano == nil {
 		return json.RawMessage("null")
 	}
-	n, sign := uint64(*nano), ""
-	if *nano < 0 {
-		n, sign = -n, "-"
-	}
-	frac := strconv.FormatUint(n%1e9+1e9, 10)[1:]
-	whole := sign + strconv.FormatUint(n/1e9, 10)
-	if frac = strings.TrimRight(frac, "0"); frac != "" {
-		whole += "." + frac
-	}
-	return json.RawMessage(whole)
+	return json.RawMessage(amount.Dollars(*nano))
 }
 
 // MarshalText encodes what String returns.

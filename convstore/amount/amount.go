@@ -5,8 +5,10 @@ package amount
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 )
 
 // Usage counts tokens.
@@ -90,6 +92,16 @@ func Sum(a, b int64) int64 {
 		return math.MaxInt64
 	}
 	return a + b
+}
+
+// Dollars writes billionths of a dollar as an exact decimal number of dollars: 14200000 is 0.0142.
+func Dollars(nano int64) string {
+	n, sign := uint64(nano), ""
+	if nano < 0 {
+		n, sign = -n, "-"
+	}
+	text := fmt.Sprintf("%s%d.%09d", sign, n/1e9, n%1e9)
+	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
 // Budget is an amount of tokens and one of money, in billionths of a dollar. Nil is unlimited. An

@@ -32,6 +32,7 @@ import (
 	"strconv"
 	"sync"
 
+	"jp/convstore/amount"
 	"jp/tools/jsondoc"
 )
 
@@ -51,15 +52,7 @@ type Usage struct {
 type USD int64
 
 // MarshalJSON writes dollars: 14200000 is 0.0142.
-func (u USD) MarshalJSON() ([]byte, error) {
-	n := int64(u)
-	sign := ""
-	if n < 0 {
-		sign, n = "-", -n
-	}
-	b := fmt.Appendf(nil, "%s%d.%09d", sign, n/1e9, n%1e9)
-	return bytes.TrimRight(bytes.TrimRight(b, "0"), "."), nil
-}
+func (u USD) MarshalJSON() ([]byte, error) { return []byte(amount.Dollars(int64(u))), nil }
 
 // UnmarshalJSON reads a decimal number of dollars, to the nano-dollar.
 func (u *USD) UnmarshalJSON(b []byte) error {
