@@ -199,20 +199,15 @@ func (o *outcome) row(err error, limit int) Row {
 
 // code names why an outcome has no result, as the errors of a jp are named.
 func (o *outcome) code() string {
-	var (
-		no   *rule.Refusal
-		busy *convstore.BusyError
-		gone *convstore.NotFoundError
-		out  *convstore.ScopeError
-	)
+	no, refused := errors.AsType[*rule.Refusal](o.denied)
 	switch {
-	case errors.As(o.denied, &no):
+	case refused:
 		return "refused_" + string(no.Code)
-	case errors.As(o.denied, &busy):
+	case errors.As(o.denied, new(*convstore.BusyError)):
 		return "busy"
-	case errors.As(o.denied, &gone):
+	case errors.As(o.denied, new(*convstore.NotFoundError)):
 		return "not_found"
-	case errors.As(o.denied, &out):
+	case errors.As(o.denied, new(*convstore.ScopeError)):
 		return "scope"
 	case o.denied != nil:
 		return "failed"

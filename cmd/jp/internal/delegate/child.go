@@ -1,12 +1,10 @@
 package delegate
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -23,29 +21,13 @@ import (
 // reads its stream until the process tree has ended, decides how the child ended, and settles. All
 // fields are set. Safe for concurrent use.
 type runner struct {
-	caller      convstore.ID
-	subtree     subtree
-	ledger      *ledger
-	slots       *treeSlots
-	starts      *starts
-	host        *proc.Host
-	dir         string // working directory of the children
-	contextTool string // tool of a child that answers a context query; "" = none
-	environ     func(context.Context, Run) []string
-	below       func(context.Context, Below) (Options, Arm, error)
-	change      func(context.Context, Below) (*convstore.ConfigDelta, error)
-	models      func(context.Context, Below) []wire.Model
-	place       func(context.Context, Below) (subprocess.Runner, error)
-	served      func(context.Context, Below) (Served, error)
-	record      func(Below) func(line json.RawMessage) error
-	priced      func(model string) bool
-	waitLimit   time.Duration // longest wait of a child for a limit to reset; 0 = the usual one
-	watch       func(*stream.Delegation)
-	follow      func(context.Context, Step)
-	checkpoint  func(point string)
-	warn        func(format string, a ...any)
-	log         *slog.Logger
-
+	o       Options
+	caller  convstore.ID
+	subtree subtree
+	ledger  *ledger
+	slots   *treeSlots
+	starts  *starts
+	watch   func(*stream.Delegation)
 	unknown sync.Map // models without a price, of which a warning was given
 }
 
@@ -54,7 +36,7 @@ type runner struct {
 func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
 	del := res.Delegation
 	child := del.Child
-	p.checkpoint(Reserved)
+	p.o.Checkpoint(Reserved)
 	f := &follower{
 		watch: p.watch, caller: p.caller, child: child, call: del.Call, place: r.place, profile: del.Profile, title: r.Title, begun: time.Now(),
 	}
@@ -63,12 +45,12 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	defer stopOne(nil)
 	off, err := p.ledger.scope.OnStop(res, func() { stopOne(convstore.ErrStopped) })
 	if err != nil {
-		p.warn("%s cannot be stopped by itself: %v", child, err)
+		p.o.Warn("%s cannot be stopped by itself: %v", child, err)
 	} else {
 		defer off()
 	}
 	slot, err := p.slots.take(ctx, del, func() {
-		p.follow(ctx, Step{Phase: stream.Queued, Delegation: del})
+		p.o.Follow(ctx, Step{Phase: stream.Queued, Delegation: del})
 		f.report(stream.Queued)
 	})
 	if err != nil {
@@ -81,13 +63,13 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		}
 		f.end(e.State, e.Reason)
 		err = errors.Join(err, p.ledger.settle(ctx, res, &e))
-		p.follow(ctx, endStep(del, e))
+		p.o.Follow(ctx, endStep(del, e))
 		return outcome{child: child, ending: e}, err
 	}
 	if no := p.down(ctx, res, r); no != nil {
 		p.slots.free(slot)
 		f.end(convstore.StateRefused, no.Error())
-		p.follow(ctx, endStep(del, ending{State: convstore.StateRefused, Reason: no.Error()}))
+		p.o.Follow(ctx, endStep(del, ending{State: convstore.StateRefused, Reason: no.Error()}))
 		return outcome{denied: no}, p.ledger.withdraw(ctx, res)
 	}
 	own := &owned{runner: p, slot: slot}
@@ -100,7 +82,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	p.unpriced(del, r.Profile.Others)
 	end := p.process(ctx, res, own, r, f)
 	del.Host = f.host
-	p.checkpoint(Ended)
+	p.o.Checkpoint(Ended)
 
 	lasting, stop := convstore.Outlast(ctx)
 	defer stop()
@@ -117,12 +99,12 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		f.tokens, f.cost = e.Own.Tokens(), (*stream.USD)(e.Own.Cost())
 	}
 	f.end(e.State, e.Reason)
-	p.follow(ctx, endStep(del, e))
-	p.log.Debug("process of a sub-agent ended", "child", child, "exit", end.exit.Code, "rss", end.exit.MaxRSS)
+	p.o.Follow(ctx, endStep(del, e))
+	p.o.Log.Debug("process of a sub-agent ended", "child", child, "exit", end.exit.Code, "rss", end.exit.MaxRSS)
 	if err != nil {
 		return outcome{child: child, turn: del.ChildTurn, ending: e}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}
-	p.checkpoint(Settled)
+	p.o.Checkpoint(Settled)
 	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(whole)
 }
 
@@ -139,7 +121,7 @@ func (p *runner) down(ctx context.Context, res *convstore.Reservation, r request
 	}
 	defer func() { _ = log.Close() }()
 	var ids []string
-	for _, m := range p.models(ctx, Below{Log: log, Conv: res.Child, Overrides: r.overrides}) {
+	for _, m := range p.o.Models(ctx, Below{Log: log, Conv: res.Child, Overrides: r.overrides}) {
 		ids = append(ids, m.Info.ID)
 	}
 	return c.AllDown(ids)
@@ -165,20 +147,19 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		timed, cancel = context.WithTimeoutCause(timed, del.Grant.Timeout+lag, errDeadline)
 		defer cancel()
 	}
-	run := Run{Model: cmp.Or(r.Model, del.Model), Call: del.Call, Query: r.query}
-	environ := p.environ(ctx, run)
+	environ := p.o.Environ(ctx, Run{Call: del.Call, Query: r.query})
 	served, err := own.serve(timed, res, r, environ)
 	if err != nil {
 		return processEnd{err: err, exit: proc.Exit{Code: -1, Cause: context.Cause(timed)}}
 	}
-	runner, err := p.place(timed, own.below)
+	runner, err := p.o.Place(timed, own.below)
 	if err != nil {
 		served.theirs.Close()
 		_ = served.end()
 		return processEnd{err: err, exit: proc.Exit{Code: -1}}
 	}
 	if runner == nil {
-		runner = subprocess.Here{Host: p.host, Dir: p.dir}
+		runner = subprocess.Here{Host: p.o.Host, Dir: p.o.Dir}
 	}
 	stdin, asJSON := p.stdin(r)
 	said := &subprocess.Messages{}
@@ -194,9 +175,9 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 			end.pid = pid
 			at := del
 			at.PID, at.Host = pid, host
-			p.follow(ctx, Step{Phase: stream.Started, Delegation: at})
-			p.log.Debug("process of a sub-agent started", "child", del.Child, "host", host, "pid", pid, "profile", del.Profile)
-			p.checkpoint(Running)
+			p.o.Follow(ctx, Step{Phase: stream.Started, Delegation: at})
+			p.o.Log.Debug("process of a sub-agent started", "child", del.Child, "host", host, "pid", pid, "profile", del.Profile)
+			p.o.Checkpoint(Running)
 		},
 	})
 	if bad := served.end(); bad != nil {
@@ -205,7 +186,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	_ = out.Close()
 	end.stderr = said.String()
 	if stacks := said.Stacks(); stacks != nil {
-		p.log.Error("a sub-agent crashed", "child", del.Child, "pid", end.pid, "stacks", string(stacks))
+		p.o.Log.Error("a sub-agent crashed", "child", del.Child, "pid", end.pid, "stacks", string(stacks))
 	}
 	return end
 }
@@ -236,11 +217,11 @@ func (p *runner) unpriced(del convstore.Delegation, others []string) {
 		return
 	}
 	for _, id := range append([]string{del.Model}, others...) {
-		if p.priced(id) {
+		if p.o.Priced(id) {
 			continue
 		}
 		if _, warned := p.unknown.LoadOrStore(id, true); !warned {
-			p.warn("the price of %s is not known: its cost counts only where its server reports it", id)
+			p.o.Warn("the price of %s is not known: its cost counts only where its server reports it", id)
 		}
 	}
 }
@@ -301,7 +282,7 @@ func (p *runner) stdin(r request) (text []byte, asJSON bool) {
 		t.Attachments = append(t.Attachments, stream.Attachment(a))
 	}
 	if r.context != "" {
-		t.Context = &stream.Context{Tool: p.contextTool, Query: r.context}
+		t.Context = &stream.Context{Tool: p.o.ContextTool, Query: r.context}
 	}
 	text, _ = json.Marshal(t) // cannot fail: texts, and a schema that was read as JSON
 	return text, true

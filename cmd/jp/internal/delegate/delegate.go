@@ -138,7 +138,6 @@ type Delegator struct {
 
 // Run is a child that is about to start.
 type Run struct {
-	Model string // model as the override or the profile names it
 	Call  string // id of the call in the ledger
 	Query string
 }
@@ -202,9 +201,8 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		caller: rule.Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Answering: o.Answering, Down: o.Down},
 	}
 	d.runner = &runner{
-		caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
-		host: o.Host, dir: o.Dir, contextTool: o.ContextTool, environ: o.Environ, below: o.Below, change: o.Change, models: o.Models, record: o.Record, place: o.Place, served: o.Served, priced: o.Priced, waitLimit: o.WaitLimit,
-		watch: func(*stream.Delegation) {}, follow: o.Follow, checkpoint: o.Checkpoint, warn: o.Warn, log: o.Log,
+		o: o, caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
+		watch: func(*stream.Delegation) {},
 	}
 	return d, nil
 }
@@ -299,15 +297,11 @@ func (d *Delegator) Release(ctx context.Context) {
 	}
 }
 
-// TakeSlot returns the slot that the caller has now, nil for none. The caller of
-// TakeSlot owns it then.
-func (d *Delegator) TakeSlot() *convstore.Slot {
-	return d.slots.handOver()
-}
+// TakeSlot returns the slot that the caller has now, nil for none. Who calls it owns it then.
+func (d *Delegator) TakeSlot() *convstore.Slot { return d.slots.handOver() }
 
 // Transcript returns what was said in one descendant, in its last turns, or in all of them where
-// last is
-// 0. The text is not cut. It cannot close a wrapper of ours. It is "" where nothing was said yet.
+// last is 0. The text is not cut. It cannot close a wrapper of ours. It is "" where nothing was said yet.
 func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
 	return d.subtree().transcript(ctx, id, last)
 }
@@ -355,9 +349,7 @@ func (d *Delegator) function(name string) (tools.Func, bool) {
 }
 
 // Calls returns how many delegations were reserved so far.
-func (d *Delegator) Calls() int {
-	return d.ledger.calls()
-}
+func (d *Delegator) Calls() int { return d.ledger.calls() }
 
 // Repeats reports whether a call of the tool may be made again after a crash: a call whose child
 // has run is answered from that run.

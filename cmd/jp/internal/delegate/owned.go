@@ -77,7 +77,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		return serving{}, err
 	}
 	o.below = Below{Log: log, Conv: res.Child, Overrides: r.overrides, Environ: environ}
-	mcp, err := o.runner.served(ctx, o.below)
+	mcp, err := o.runner.o.Served(ctx, o.below)
 	if err != nil {
 		_ = log.Close()
 		return serving{}, err
@@ -95,9 +95,9 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
-			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.waitLimit, Pins: mcp.Pins}, Log: log, Subagents: o.subagents, Serve: mcp.Call,
-			Title: r.Title, Change: o.change, Priced: o.runner.priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.checkpoint,
-			Models: o.runner.models(ctx, o.below), Record: o.runner.record(o.below),
+			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.o.WaitLimit, Pins: mcp.Pins}, Log: log, Subagents: o.subagents, Serve: mcp.Call,
+			Title: r.Title, Change: o.change, Priced: o.runner.o.Priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.o.Checkpoint,
+			Models: o.runner.o.Models(ctx, o.below), Record: o.runner.o.Record(o.below),
 		})
 		if err != nil {
 			stop(err)
@@ -124,25 +124,25 @@ const drain = 10 * time.Second
 
 // change is wire.Owner.Change.
 func (o *owned) change(ctx context.Context) (*convstore.ConfigDelta, error) {
-	if o.runner.change == nil {
+	if o.runner.o.Change == nil {
 		return nil, nil
 	}
-	return o.runner.change(ctx, o.below)
+	return o.runner.o.Change(ctx, o.below)
 }
 
 // subagents is wire.Owner.Subagents.
 func (o *owned) subagents(ctx context.Context) (wire.Subagents, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.runner.below == nil {
+	if o.runner.o.Below == nil {
 		return nil, errNoBelow
 	}
 	if o.sub == nil && o.subErr == nil {
-		opt, arm, err := o.runner.below(ctx, o.below)
+		opt, arm, err := o.runner.o.Below(ctx, o.below)
 		var d *Delegator
 		if err == nil {
-			p, environ := o.runner, opt.Environ
-			opt.Slot, opt.Below, opt.Change, opt.Models, opt.Place, opt.Served, opt.Follow = o.slot, p.below, p.change, p.models, p.place, p.served, followCall
+			p, environ := o.runner.o, opt.Environ
+			opt.Slot, opt.Below, opt.Change, opt.Models, opt.Place, opt.Served, opt.Follow = o.slot, p.Below, p.Change, p.Models, p.Place, p.Served, followCall
 			opt.Environ = func(ctx context.Context, r Run) []string {
 				return proc.Environ(environ(ctx, r), append([]string{"*"}, traceOf(ctx)...)...)
 			}

@@ -25,7 +25,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	}
 	o, err := d.carryOut(ctx, a)
 	if s, ok := answeredStep(o); ok {
-		d.runner.follow(ctx, s)
+		d.runner.o.Follow(ctx, s)
 	}
 	switch {
 	case o.denied != nil:
