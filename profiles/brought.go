@@ -3,6 +3,7 @@ package profiles
 import (
 	"slices"
 
+	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
 )
 
@@ -40,7 +41,7 @@ func (r *Resolved) Brought() []Brought {
 		drops = drops || a.layer.Kind == ResetLayer
 		r.leaves(a.tree, func(row *setting, parts []string) {
 			v, ok := tomldoc.Lookup(r.plain, parts)
-			if ok && r.giver(parts) == a && (of || row.kind == open && a.keeps(parts[2])) {
+			if ok && r.giver(parts) == a && (of || row.kind == kinds.Table && a.keeps(parts[2])) {
 				list = append(list, Brought{Value{Key: tomldoc.JoinKey(parts), Value: tomldoc.Clone(v), Origin: a.position(parts)}, r.own(row, parts)})
 			}
 		})
@@ -50,7 +51,7 @@ func (r *Resolved) Brought() []Brought {
 			continue
 		}
 		r.leaves(a.tree, func(row *setting, parts []string) {
-			if _, ok := tomldoc.Lookup(r.plain, parts); !ok && row.kind != open {
+			if _, ok := tomldoc.Lookup(r.plain, parts); !ok && row.kind != kinds.Table {
 				list = append(list, Brought{Value{Key: tomldoc.JoinKey(parts), Value: row.def, Default: true}, r.own(row, parts)})
 			}
 		})
@@ -69,7 +70,7 @@ func (r *Resolved) leaves(tree map[string]any, f func(row *setting, parts []stri
 			}
 			return
 		}
-		if row, _, _ := r.schema.find(parts); row != nil && row.class == stored && (row.kind != open || len(parts) > 3) {
+		if row, _, _ := r.schema.find(parts); row != nil && row.class == stored && (row.kind != kinds.Table || len(parts) > 3) {
 			f(row, parts)
 		}
 	}
@@ -100,7 +101,7 @@ func (r *Resolved) own(row *setting, parts []string) any {
 			}
 		}
 	}
-	if row.kind == open { // of a tool's table
+	if row.kind == kinds.Table { // of a tool's table
 		return nil
 	}
 	return row.def

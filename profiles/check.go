@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"jp/profiles/fault"
+	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
 )
@@ -54,7 +55,7 @@ func (c *checker) walk(s *schema, tree map[string]any, parents []string) {
 		default:
 			t, ok := v.(map[string]any)
 			if !ok {
-				c.fail(parts, "must be a table, not "+nameKind(v), "")
+				c.fail(parts, "must be a table, not "+kinds.NameOf(v), "")
 				continue
 			}
 			c.walk(next, t, parts)
@@ -78,9 +79,9 @@ func (c *checker) leaf(l leaf) {
 			}
 		}
 	}
-	if err := l.row.kind.accept(l.value); err != nil {
+	if err := l.row.kind.Accept(l.value); err != nil {
 		hint := ""
-		if l.row.kind == open {
+		if l.row.kind == kinds.Table {
 			hint = "open a table with [" + tomldoc.JoinKey(l.parts) + "]"
 		}
 		c.fail(l.parts, err.Error(), hint)
@@ -88,9 +89,9 @@ func (c *checker) leaf(l leaf) {
 	}
 	before := len(c.errs)
 	switch l.row.kind {
-	case texts:
+	case kinds.Texts:
 		c.texts(l)
-	case either:
+	case kinds.Either:
 		if list, ok := l.value.([]any); !ok {
 			c.apply(l.row, l.parts, -1, l.value)
 		} else if len(list) == 0 {
@@ -98,7 +99,7 @@ func (c *checker) leaf(l leaf) {
 		} else {
 			c.texts(l)
 		}
-	case sections:
+	case kinds.Sections:
 		c.sections(l)
 	default:
 		c.apply(l.row, l.parts, -1, l.value)
@@ -118,8 +119,8 @@ func (c *checker) apply(row *setting, parts []string, i int, v any) {
 		return
 	}
 	hint := ""
-	if h := (*hinted)(nil); errors.As(err, &h) {
-		hint = h.hint
+	if h := (*kinds.Hinted)(nil); errors.As(err, &h) {
+		hint = h.Hint
 	}
 	if i < 0 {
 		c.fail(parts, err.Error(), hint)
@@ -135,7 +136,7 @@ func (c *checker) texts(l leaf) {
 		msg := ""
 		switch {
 		case !ok:
-			msg = "must be text, not " + nameKind(item)
+			msg = "must be text, not " + kinds.NameOf(item)
 		case seen[s] && !l.row.repeats:
 			msg = "is there twice"
 		}
@@ -153,14 +154,14 @@ func (c *checker) sections(l leaf) {
 		at := append(l.parts[:len(l.parts):len(l.parts)], strconv.Itoa(i))
 		t, ok := item.(map[string]any)
 		if !ok {
-			c.fail(at, "must be a table, not "+nameKind(item), "")
+			c.fail(at, "must be a table, not "+kinds.NameOf(item), "")
 			continue
 		}
 		for _, k := range sortedKeys(t) {
 			parts := append(at[:len(at):len(at)], k)
 			if k != "title" && k != "content" {
 				c.fail(parts, "unknown key", suggest.Meant("did you mean %s?", k, []string{"content", "title"}))
-			} else if err := text.accept(t[k]); err != nil {
+			} else if err := kinds.Text.Accept(t[k]); err != nil {
 				c.fail(parts, err.Error(), "")
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/profiles/kinds"
 	"jp/tools/suggest"
 )
 
@@ -248,7 +249,7 @@ func (c Config) ResolveModel(name string) (string, error) {
 	if id, ok := c.Providers.Aliases[name]; ok {
 		return id, nil
 	}
-	if err := checkModelID(name); err != nil {
+	if err := kinds.ModelID(name); err != nil {
 		if strings.Contains(name, "/") {
 			return fail(err.Error(), "")
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
 )
 
@@ -94,7 +95,7 @@ func isPath(s string) bool {
 
 // isName reports whether s can be looked up below a folder without leaving it.
 func isName(s string) bool {
-	return s != "." && fs.ValidPath(s) && filepath.IsLocal(s) && noControl(s) == nil && !strings.Contains(s, `\`)
+	return s != "." && fs.ValidPath(s) && filepath.IsLocal(s) && kinds.NoControl(s) == nil && !strings.Contains(s, `\`)
 }
 
 // printable is a name from outside, safe for a message.
@@ -128,18 +129,18 @@ func (s *schema) assignment(layer Layer, key []string, value string, json bool) 
 		return fail("unknown key", tomldoc.JoinKey(key[:n])+" holds "+string(row.kind)+", no keys of its own")
 	case !utf8.ValidString(value):
 		return fail("is not UTF-8 text", "")
-	case row.kind == open && len(key) > n:
-		v = guess(value)
+	case row.kind == kinds.Table && len(key) > n:
+		v = kinds.Guess(value)
 	default:
-		parsed, err := row.kind.parse(value)
+		parsed, err := row.kind.Parse(value)
 		if err != nil {
 			hint := ""
 			switch row.kind {
-			case texts:
+			case kinds.Texts:
 				hint = "write " + tomldoc.JoinKey(key) + `:=["a", "b"]`
-			case sections:
+			case kinds.Sections:
 				hint = "write " + tomldoc.JoinKey(key) + `:=[{"content": "..."}]`
-			case open:
+			case kinds.Table:
 				hint = "write " + tomldoc.JoinKey(key) + ".<key>=value"
 			}
 			return fail(err.Error(), hint)

@@ -2,14 +2,11 @@ package profiles
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"jp/profiles/launch"
 	"jp/profiles/tomldoc"
-	"jp/tools/period"
 	"jp/tools/suggest"
 )
 
@@ -71,27 +68,5 @@ func launcher(field func(*Launcher) any) func(*Config, []string) any {
 			c.Launchers[names[0]] = &Launcher{}
 		}
 		return field(c.Launchers[names[0]])
-	}
-}
-
-func checkKeys(v any) error {
-	if v == "node" {
-		return &hinted{`"node" is not built: this machine makes all calls of models`, `write "home", or leave it out`}
-	}
-	return oneOf("home")(v)
-}
-
-func wordOf(check func(string) error) func(any) error {
-	return func(v any) error { return check(v.(string)) }
-}
-
-// within bounds a duration by two others, written as in a file.
-func within(lo, hi string) func(any) error {
-	parse := func(v any) time.Duration { d, _ := period.Parse(v.(string)); return d }
-	return func(v any) error {
-		if d := parse(v); d < parse(lo) || d > parse(hi) {
-			return errors.New("must be between " + lo + " and " + hi)
-		}
-		return nil
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"jp/profiles/kinds"
 )
 
 // load reads the file at and what it extends, as documents in the order in which they apply: the
@@ -112,14 +114,14 @@ func (d *document) extends() ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	if err := texts.accept(v); err != nil {
+	if err := kinds.Texts.Accept(v); err != nil {
 		return nil, d.fail([]string{"extends"}, err.Error(), "")
 	}
 	var entries []string
 	for i, item := range v.([]any) {
 		s, ok := item.(string)
 		if !ok {
-			return nil, d.failItem([]string{"extends"}, i, "must be text, not "+nameKind(item), "")
+			return nil, d.failItem([]string{"extends"}, i, "must be text, not "+kinds.NameOf(item), "")
 		}
 		entries = append(entries, s)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jp/profiles/alias"
+	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
 )
 
@@ -24,13 +25,13 @@ func TestTable(t *testing.T) {
 		if r.doc == "" {
 			t.Errorf("%s has no description", r.key)
 		}
-		if (r.field == nil) != (r.class == loader || r.kind == open && r.class == stored) {
+		if (r.field == nil) != (r.class == loader || r.kind == kinds.Table && r.class == stored) {
 			t.Errorf("%s: only settings of the typed config have a field", r.key)
 		}
 		if r.def == nil {
 			continue
 		}
-		if err := r.kind.accept(r.def); err != nil {
+		if err := r.kind.Accept(r.def); err != nil {
 			t.Errorf("default of %s: %v", r.key, err)
 		}
 		if r.check != nil {

@@ -12,6 +12,7 @@ import (
 
 	"jp/profiles/fault"
 	"jp/profiles/ini"
+	"jp/profiles/kinds"
 	"jp/profiles/skill"
 	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
@@ -251,7 +252,7 @@ func (r *resolver) specialization(file string, s ini.Section) (Specialization, e
 			}
 			spec.ContextWindow = n
 		case "session_id":
-			if len(value) > 128 || noControl(value) != nil {
+			if len(value) > 128 || kinds.NoControl(value) != nil {
 				return fail(k.Line, k.Name, "must be at most 128 bytes in one line", "")
 			}
 		case "skill":

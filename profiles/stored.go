@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
 )
 
@@ -41,7 +42,7 @@ func storedTable(data []byte) (map[string]any, error) {
 	}
 	t, ok := v.(map[string]any)
 	if !ok {
-		return nil, &Error{Layer: "stored config", Msg: "must be a table, not " + nameKind(v)}
+		return nil, &Error{Layer: "stored config", Msg: "must be a table, not " + kinds.NameOf(v)}
 	}
 	return t, nil
 }

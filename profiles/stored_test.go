@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
 )
 
@@ -341,7 +342,7 @@ func Apply(old []byte, delta json.RawMessage) ([]byte, error) {
 	}
 	patch, ok := v.(map[string]any)
 	if !ok {
-		return nil, &Error{Layer: "config delta", Msg: "must be a table, not " + nameKind(v)}
+		return nil, &Error{Layer: "config delta", Msg: "must be a table, not " + kinds.NameOf(v)}
 	}
 	return tomldoc.Canonical(patched(tree, patch)), nil
 }
