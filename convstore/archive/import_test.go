@@ -18,7 +18,7 @@ import (
 	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
-	"jp/convstore/internal/storetest"
+	"jp/convstore/internal/test/storetest"
 	"jp/convstore/usage"
 	"jp/tools/jsondoc"
 )

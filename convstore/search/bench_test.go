@@ -17,7 +17,7 @@ import (
 	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/stored"
-	"jp/convstore/internal/storetest"
+	"jp/convstore/internal/test/storetest"
 )
 
 // corpus fills a store with conversations of words at natural frequencies, until it holds about

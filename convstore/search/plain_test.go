@@ -14,7 +14,7 @@ import (
 	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
-	"jp/convstore/internal/storetest"
+	"jp/convstore/internal/test/storetest"
 )
 
 // searchPlainly is Search by way of List and Events, all of which it reads and decodes: without the

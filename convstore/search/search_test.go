@@ -19,7 +19,7 @@ import (
 	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
-	"jp/convstore/internal/storetest"
+	"jp/convstore/internal/test/storetest"
 	"jp/tools/regex"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"jp/convstore"
-	"jp/convstore/internal/storetest"
+	"jp/convstore/internal/test/storetest"
 	"jp/convstore/usage"
 )
 
