@@ -35,96 +35,66 @@ func Explain(err error) Report {
 	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*SignalError)) {
 		return Report{Code: "stdout_closed", Status: exit.Closed}
 	}
-	_ = as(&r, err, explainSignal) ||
-		as(&r, err, explainOwn) ||
-		as(&r, err, explainRefusal) ||
-		as(&r, err, explainNotFound) ||
-		as(&r, err, explainScope) ||
-		as(&r, err, explainBusy) ||
-		as(&r, err, explainClaim) ||
-		as(&r, err, explainChildren) ||
-		as(&r, err, explainCycle) ||
-		as(&r, err, explainPattern) ||
-		as(&r, err, explainRange) ||
-		as(&r, err, explainImport) ||
-		as(&r, err, explainConflict) ||
-		as(&r, err, explainPlace) ||
-		as(&r, err, explainTaken) ||
-		as(&r, err, explainSchema) ||
-		as(&r, err, explainDamaged) ||
-		as(&r, err, explainConfig) ||
-		as(&r, err, explainDefinition) ||
-		as(&r, err, explainModel) ||
-		explainSentinel(&r, err)
+	_ = as(err, func(e *SignalError) { r.is("signal", e.status(), "") }) ||
+		as(err, func(e *exit.Error) {
+			if r.is(e.Code, e.Status, e.Hint); e.Msg == "" {
+				r.Message = ""
+			}
+		}) ||
+		as(err, func(e *rule.Refusal) { r.is("refused_"+string(e.Code), exit.Refused, e.Hint) }) ||
+		as(err, func(*convstore.NotFoundError) {
+			r.is("not_found", exit.NotFound, "`jp conversation ls --hidden` lists what there is")
+		}) ||
+		as(err, func(e *convstore.ScopeError) {
+			r.is("scope", exit.Scope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
+		}) ||
+		as(err, func(e *convstore.BusyError) {
+			r.is("busy", exit.Busy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
+		}) ||
+		as(err, func(*convstore.ClaimError) { r.is("busy", exit.Busy, "wait for what runs there to end, or stop that") }) ||
+		as(err, func(*convstore.ChildrenError) {
+			r.is("children", exit.Usage, "--cascade removes them too, --promote hands them to its parent")
+		}) ||
+		as(err, func(*convstore.CycleError) {
+			r.is("cycle", exit.Usage, "--no-parent makes a root of it, and then the other can go below")
+		}) ||
+		as(err, func(*search.PatternError) { r.is("pattern", exit.Usage, "") }) ||
+		as(err, func(*convstore.RangeError) { r.is("usage", exit.Usage, "") }) ||
+		as(err, func(*archive.ImportError) { r.is("malformed", exit.Usage, "nothing was imported") }) ||
+		as(err, func(*archive.ConflictError) {
+			r.is("conflict", exit.Failed, "nothing was imported; --new-ids imports all of it beside what is here")
+		}) ||
+		as(err, r.place) ||
+		as(err, func(e *convstore.TakenError) {
+			r.is("store_taken", exit.Failed, fmt.Sprintf("`jp store adopt %[1]s` takes the store back with all that is in it; `jp store adopt --leave %[1]s` begins a new one", wording.ShellWord(e.By)))
+		}) ||
+		as(err, func(e *convstore.SchemaError) {
+			r.is("store_schema", exit.Failed, wording.Either(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
+		}) ||
+		as(err, func(*convstore.DamagedError) {
+			r.is("store_damaged", exit.Failed, "the file was left as it is: `jp store check --salvage FILE` writes what can be read of it; then put a good copy in its place, or move it away")
+		}) ||
+		as(err, r.config) ||
+		as(err, func(e *tools.DefinitionError) { r.is("tool_definition", exit.Usage, e.Hint) }) ||
+		as(err, func(e *model.Error) { r.is("provider_"+string(e.Kind), exit.Provider, e.Advice()) }) ||
+		r.sentinel(err)
 	return r
 }
 
-// as fills r in if err is or wraps an E.
-func as[E error](r *Report, err error, fill func(*Report, E)) bool {
-	var e E
-	if !errors.As(err, &e) {
-		return false
+// as calls fill if err is or wraps an E.
+func as[E error](err error, fill func(E)) bool {
+	e, ok := errors.AsType[E](err)
+	if ok {
+		fill(e)
 	}
-	fill(r, e)
-	return true
+	return ok
 }
 
 func (r *Report) is(code string, s exit.Status, hint string) {
 	r.Code, r.Status, r.Hint = code, s, hint
 }
 
-func explainSignal(r *Report, e *SignalError) { r.is("signal", e.status(), "") }
-
-func explainOwn(r *Report, e *exit.Error) {
-	r.is(e.Code, e.Status, e.Hint)
-	if e.Msg == "" {
-		r.Message = ""
-	}
-}
-
-func explainRefusal(r *Report, e *rule.Refusal) {
-	r.is("refused_"+string(e.Code), exit.Refused, e.Hint)
-}
-
-func explainNotFound(r *Report, _ *convstore.NotFoundError) {
-	r.is("not_found", exit.NotFound, "`jp conversation ls --hidden` lists what there is")
-}
-
-func explainScope(r *Report, e *convstore.ScopeError) {
-	r.is("scope", exit.Scope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
-}
-
-func explainBusy(r *Report, e *convstore.BusyError) {
-	r.is("busy", exit.Busy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
-}
-
-func explainClaim(r *Report, _ *convstore.ClaimError) {
-	r.is("busy", exit.Busy, "wait for what runs there to end, or stop that")
-}
-
-func explainChildren(r *Report, _ *convstore.ChildrenError) {
-	r.is("children", exit.Usage, "--cascade removes them too, --promote hands them to its parent")
-}
-
-func explainCycle(r *Report, _ *convstore.CycleError) {
-	r.is("cycle", exit.Usage, "--no-parent makes a root of it, and then the other can go below")
-}
-
-func explainPattern(r *Report, _ *search.PatternError) {
-	r.is("pattern", exit.Usage, "")
-}
-
-func explainRange(r *Report, _ *convstore.RangeError) { r.is("usage", exit.Usage, "") }
-
-func explainImport(r *Report, _ *archive.ImportError) {
-	r.is("malformed", exit.Usage, "nothing was imported")
-}
-
-func explainConflict(r *Report, _ *archive.ConflictError) {
-	r.is("conflict", exit.Failed, "nothing was imported; --new-ids imports all of it beside what is here")
-}
-
-func explainPlace(r *Report, e *convstore.PlaceError) {
+func (r *Report) place(e *convstore.PlaceError) {
 	const elsewhere = "$JP_STORE or store.path in the user's config.toml names another place"
 	if e.Workspace == "" {
 		r.is("store_place", exit.Usage, elsewhere)
@@ -134,19 +104,7 @@ func explainPlace(r *Report, e *convstore.PlaceError) {
 		elsewhere, e.Workspace, filepath.Join(e.Workspace, ".jp")))
 }
 
-func explainTaken(r *Report, e *convstore.TakenError) {
-	r.is("store_taken", exit.Failed, fmt.Sprintf("`jp store adopt %[1]s` takes the store back with all that is in it; `jp store adopt --leave %[1]s` begins a new one", wording.ShellWord(e.By)))
-}
-
-func explainSchema(r *Report, e *convstore.SchemaError) {
-	r.is("store_schema", exit.Failed, wording.Either(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
-}
-
-func explainDamaged(r *Report, _ *convstore.DamagedError) {
-	r.is("store_damaged", exit.Failed, "the file was left as it is: `jp store check --salvage FILE` writes what can be read of it; then put a good copy in its place, or move it away")
-}
-
-func explainConfig(r *Report, e *profiles.Error) {
+func (r *Report) config(e *profiles.Error) {
 	r.is("config", exit.Usage, e.Hint)
 	switch {
 	case errors.Is(e, profiles.ErrNotFound):
@@ -156,16 +114,8 @@ func explainConfig(r *Report, e *profiles.Error) {
 	}
 }
 
-func explainDefinition(r *Report, e *tools.DefinitionError) {
-	r.is("tool_definition", exit.Usage, e.Hint)
-}
-
-func explainModel(r *Report, e *model.Error) {
-	r.is("provider_"+string(e.Kind), exit.Provider, e.Advice())
-}
-
-// ExplainSentinel knows the errors that carry no data.
-func explainSentinel(r *Report, err error) bool {
+// sentinel knows the errors that carry no data.
+func (r *Report) sentinel(err error) bool {
 	switch {
 	case errors.As(err, new(*term.OutError)):
 		r.is("stdout", exit.Failed, "what was printed is not all of it")
