@@ -61,12 +61,6 @@ func Tools(role string) (ToolProfile, error) {
 // Name is the name of the role.
 func (p ToolProfile) Name() string { return p.name }
 
-// Allowed returns a copy of what the profile allows, sorted.
-func (p ToolProfile) Allowed() ToolRules { return p.allowed.join(ToolRules{}) }
-
-// Denied returns a copy of what the profile denies whatever it allows, sorted.
-func (p ToolProfile) Denied() ToolRules { return p.denied.join(ToolRules{}) }
-
 // Matches reports whether the tool of that name and source may be held: neither is denied, and the
 // name or the source is allowed.
 func (p ToolProfile) Matches(name, source string) bool {
@@ -82,12 +76,6 @@ func (p ToolProfile) With(r ToolRules) ToolProfile {
 // Without returns a copy that also denies r.
 func (p ToolProfile) Without(r ToolRules) ToolProfile {
 	p.denied = p.denied.join(r)
-	return p
-}
-
-// Rename returns a copy with the same rules under another name.
-func (p ToolProfile) Rename(name string) ToolProfile {
-	p.name = name
 	return p
 }
 

@@ -2,7 +2,6 @@ package role_test
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -54,48 +53,43 @@ func TestToolProfile(t *testing.T) {
 }
 
 func TestToolProfileIsImmutable(t *testing.T) {
-	all, err := role.Tools(role.Main)
+	reader, err := role.Tools(role.Synthesis)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := role.ToolRules{Sources: []string{"web"}, Names: []string{"x"}}
-	less := all.Without(rules)
-	more := less.With(role.ToolRules{Names: []string{"y"}})
-	renamed := more.Rename("other")
-	rules.Names[0] = "changed"
-	more.Denied().Names[0] = "changed"
-	if d := all.Denied(); len(d.Sources)+len(d.Names) != 0 {
-		t.Errorf("main denies %v, want nothing", d)
-	}
-	if got, want := less.Denied(), (role.ToolRules{Sources: []string{"web"}, Names: []string{"x"}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("copy denies %v, want %v", got, want)
-	}
-	if len(less.Allowed().Names) != 0 || len(more.Allowed().Names) != 1 {
-		t.Errorf("allowed names: %v and %v, want none and y", less.Allowed().Names, more.Allowed().Names)
-	}
-	if renamed.Name() != "other" || more.Name() != "main" || !reflect.DeepEqual(renamed.Rename("main"), more) {
-		t.Errorf("renamed %q from %q: want the same rules", renamed.Name(), more.Name())
+	more := reader.With(rules)
+	less := more.Without(rules)
+	again := less.With(role.ToolRules{Names: []string{"y"}})
+	rules.Names[0], rules.Sources[0] = "changed", "changed"
+	for what, tt := range map[string]struct {
+		p    role.ToolProfile
+		want string // tools that are held
+	}{"the first": {reader, ""}, "with": {more, "web x"}, "without": {less, ""}, "with more": {again, "y"}} {
+		var held []string
+		for _, tool := range []struct{ name, source string }{{"web", "web"}, {"x", "local"}, {"y", "local"}, {"changed", "local"}, {"z", "changed"}} {
+			if tt.p.Matches(tool.name, tool.source) {
+				held = append(held, tool.name)
+			}
+		}
+		if got := strings.Join(held, " "); got != tt.want || tt.p.Name() != role.Synthesis {
+			t.Errorf("%s: %q holds %q, want %q", what, tt.p.Name(), got, tt.want)
+		}
 	}
 }
 
-// A program with agents of its own makes a role from one that is there: narrower, under a name of
-// its own.
+// A program with agents of its own makes a role from one that is there: narrower.
 func ExampleToolProfile() {
 	subagent, err := role.Tools(role.Subagent)
 	if err != nil {
 		panic(err)
 	}
 	reader := subagent.
-		Without(role.ToolRules{Sources: []string{"delegation", "mcp.*"}, Names: []string{"fs_create_file", "fs_modify_file"}}).
-		Rename("reader")
-	fmt.Println(reader.Name(), "may hold sources", reader.Allowed().Sources)
-	fmt.Println("and never the names", reader.Denied().Names)
+		Without(role.ToolRules{Sources: []string{"delegation", "mcp.*"}, Names: []string{"fs_create_file", "fs_modify_file"}})
 	fmt.Println("fs_read_file:", reader.Matches("fs_read_file", "builtin"))
 	fmt.Println("fs_modify_file:", reader.Matches("fs_modify_file", "builtin"))
 	fmt.Println("issues of an MCP server:", reader.Matches("issues", "mcp.github"))
 	// Output:
-	// reader may hold sources [builtin conversation delegation local mcp.*]
-	// and never the names [ask_user fs_create_file fs_modify_file]
 	// fs_read_file: true
 	// fs_modify_file: false
 	// issues of an MCP server: false
