@@ -544,26 +544,6 @@ func TestConfineEnds(t *testing.T) {
 	}
 }
 
-// TestConfineWarm has guards that were started ahead serve orders of both kinds.
-func TestConfineWarm(t *testing.T) {
-	whole(t)
-	h := NewHost(Options{Warm: 2})
-	defer h.Close()
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := System()
-	for i := range 10 {
-		if got, said := confined(t, h, &c, "read", secret); got {
-			t.Errorf("%d: confined: read = true, %s, want false", i, said)
-		}
-		if got, said := confined(t, h, nil, "read", secret); !got {
-			t.Errorf("%d: not confined: read = false, %s, want true", i, said)
-		}
-	}
-}
-
 // blind is a jp on a system without Landlock: a filter makes the kernel forget it.
 func blind([]string) int {
 	const flagTSync = 1

@@ -39,9 +39,6 @@ const (
 type Options struct {
 	// Grace is for each Spec that has none. 0 is 2 s for a tool or launcher and 4 s for an agent.
 	Grace time.Duration
-	// Warm is how many guards are started before the tools that will need them; see Host.Warm. 0
-	// starts each guard when its tool is run.
-	Warm int
 	// Environ is added to the environment of guards, which is otherwise empty but for settings of
 	// the Go runtime. GOCOVERDIR is the one variable that makes sense here.
 	Environ []string
@@ -129,10 +126,8 @@ type Host struct {
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	idle    []*guarded
-	warming int
+	mu     sync.Mutex
+	closed bool
 }
 
 // NewHost returns a Host. It starts nothing and changes nothing about the process.
@@ -353,12 +348,6 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 		if spec.Started != nil {
 			spec.Started(pid)
 		}
-		if spec.Kind == Tool {
-			h.Warm()
-		}
-	}
-	if spec.Kind == Tool {
-		defer h.Warm() // where it did not start
 	}
 	for running := true; running; {
 		select {
@@ -440,51 +429,6 @@ func execError(spec *Spec, err error) error {
 	return &os.PathError{Op: "exec", Path: spec.Path, Err: err}
 }
 
-// Warm starts missing guards of Options.Warm, in the background. Run takes one where it can and
-// calls Warm itself once its tool runs. So a caller need only call it when the first tool is likely
-// to come, such as while a model is being asked.
-func (h *Host) Warm() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for ; !h.closed && len(h.idle)+h.warming < h.options.Warm; h.warming++ {
-		h.work.Go(func() {
-			var g *guarded
-			err := family.arm()
-			if err == nil {
-				g, err = h.newGuard()
-			}
-			h.mu.Lock()
-			h.warming--
-			keep := err == nil && !h.closed
-			if keep {
-				h.idle = append(h.idle, g)
-			}
-			h.mu.Unlock()
-			if err == nil && !keep {
-				g.dismiss()
-			}
-		})
-	}
-}
-
-// takeGuard returns an idle guard, or a new one.
-func (h *Host) takeGuard() (*guarded, error) {
-	h.mu.Lock()
-	var g *guarded
-	if n := len(h.idle); n > 0 {
-		g, h.idle = h.idle[n-1], h.idle[:n-1]
-	}
-	h.mu.Unlock()
-	if g == nil {
-		return h.newGuard()
-	}
-	if !g.alive() {
-		g.dismiss()
-		return h.takeGuard()
-	}
-	return g, nil
-}
-
 // Kill ends every program of the Host now, with everything below them, and makes later runs fail.
 // It does not wait: Run returns when its tree is gone.
 func (h *Host) Kill() {
@@ -501,12 +445,5 @@ func (h *Host) Kill() {
 func (h *Host) Close() error {
 	h.Kill()
 	h.work.Wait()
-	h.mu.Lock()
-	idle := h.idle
-	h.idle = nil
-	h.mu.Unlock()
-	for _, g := range idle {
-		g.dismiss()
-	}
 	return family.sweepAll()
 }

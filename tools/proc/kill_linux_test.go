@@ -156,10 +156,11 @@ func TestKillStoppedGuard(t *testing.T) {
 	waitGone(t, tree, entry)
 }
 
-// TestKillWarm kills a jp that has guards without a tool.
-func TestKillWarm(t *testing.T) {
+// TestKillIdleGuards kills a jp that has guards without a tool, as one has that is killed between the
+// two.
+func TestKillIdleGuards(t *testing.T) {
 	env, entry := mark(t)
-	j := startJP(t, append(env, "JP_TEST_WARM=2"), 0, "echo ready; sleep 1000", nil, nil)
+	j := startJP(t, append(env, "JP_TEST_IDLE=2"), 0, "echo ready; sleep 1000", nil, nil)
 	j.readLine(t, "ready")
 	var tree []process
 	wait(t, "three guards", func() bool {

@@ -54,8 +54,16 @@ func tree(args []string) int {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	in.Watch(func() { cancel(errors.New("parent gone")) })
-	warm, _ := strconv.Atoi(os.Getenv("JP_TEST_WARM"))
-	h := NewHost(Options{Warm: warm})
+	h := NewHost(Options{})
+	idle, _ := strconv.Atoi(os.Getenv("JP_TEST_IDLE"))
+	for range idle {
+		if err := family.arm(); err != nil {
+			return complain(err)
+		}
+		if _, err := h.newGuard(); err != nil {
+			return complain(err)
+		}
+	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {

@@ -57,7 +57,7 @@ func (e *StopError) Error() string {
 	return fmt.Sprint("stop command: exit status ", e.Code)
 }
 
-// A guarded is a guard with its socket, idle or with a tool.
+// A guarded is a guard with its socket.
 type guarded struct {
 	c   *child
 	ctl *os.File
@@ -100,28 +100,6 @@ func (h *Host) newGuard() (*guarded, error) {
 	return &guarded{c, ctl}, nil
 }
 
-// alive reports whether an idle guard can take an order.
-func (g *guarded) alive() bool {
-	raw, err := g.ctl.SyscallConn()
-	if err != nil {
-		return false
-	}
-	alive := false
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		alive = err == syscall.EAGAIN || err == syscall.EINTR
-	})
-	return alive && err == nil
-}
-
-// dismiss ends an idle guard. It has nothing below it.
-func (g *guarded) dismiss() {
-	g.ctl.Close()
-	family.signal(g.c, syscall.SIGKILL)
-	_, _, _ = family.wait(g.c)
-}
-
 // runTool starts spec, a tool or launcher, under a guard. It does not wait.
 func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	o := order{path: spec.Path, dir: spec.Dir, args: spec.Args, env: spec.Env, stop: spec.Stop}
@@ -140,7 +118,7 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	if err != nil {
 		return nil, errors.Join(err, removeTmp(tmp))
 	}
-	g, err := h.takeGuard()
+	g, err := h.newGuard()
 	if err != nil {
 		return nil, errors.Join(err, removeTmp(tmp))
 	}

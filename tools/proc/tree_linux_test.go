@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"reflect"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -173,62 +171,6 @@ func TestOrphansCollected(t *testing.T) {
 	})
 	cancel()
 	<-ended
-	waitGone(t, nil, entry)
-}
-
-func TestWarm(t *testing.T) {
-	h := NewHost(Options{Warm: 2})
-	env, entry := mark(t)
-	idle := func() []int {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		var pids []int
-		for _, g := range h.idle {
-			pids = append(pids, g.c.pid)
-		}
-		slices.Sort(pids)
-		return pids
-	}
-	full := func() bool { return len(idle()) == 2 }
-	h.Warm()
-	h.Warm()
-	wait(t, "2 guards", full)
-	before := idle()
-	var tool, guard int
-	spec := sh(env, "read x; exit 3")
-	spec.Started = func(pid int) { tool = pid; _, guard, _ = look(pid) }
-	spec.Stdin = strings.NewReader("\n")
-	if exit, err := h.Run(t.Context(), spec); err != nil || exit.Code != 3 {
-		t.Errorf("Run() = %+v, %v, want code 3", exit, err)
-	}
-	if tool == 0 || guard != 0 && !slices.Contains(before, guard) {
-		t.Errorf("tool %d ran under guard %d, want one of %v", tool, guard, before)
-	}
-	wait(t, "2 guards again", full)
-	if now := idle(); reflect.DeepEqual(now, before) {
-		t.Errorf("idle guards %v: want another than before", now)
-	}
-	// Dead guards are replaced, stopped ones ended.
-	h.mu.Lock()
-	for _, g := range h.idle {
-		kill(g.c.pid, syscall.SIGKILL)
-		wait(t, "the guard's end", func() bool { return !g.alive() })
-	}
-	h.mu.Unlock()
-	if exit, err := h.Run(t.Context(), sh(env, "exit 4")); err != nil || exit.Code != 4 {
-		t.Errorf("Run() = %+v, %v, want code 4", exit, err)
-	}
-	wait(t, "2 guards again", full)
-	kill(idle()[0], syscall.SIGSTOP)
-	guards := idle()
-	if err := h.Close(); err != nil {
-		t.Errorf("Close() = %v", err)
-	}
-	for _, pid := range guards {
-		if _, _, ok := look(pid); ok {
-			t.Errorf("guard %d lives after Close", pid)
-		}
-	}
 	waitGone(t, nil, entry)
 }
 
