@@ -157,10 +157,32 @@ func Count(p *int, name, usage string) *Option {
 
 // String takes a value; if there are several, the last one counts.
 func String(p *Maybe[string], name, arg, usage string) *Option {
-	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
-		*p = Maybe[string]{true, s}
-		return nil
+	return valued(p, name, arg, usage, func(s string) (string, error) { return s, nil })
+}
+
+// valued takes a value that parse reads.
+func valued[T any](p *Maybe[T], name, arg, usage string, parse func(string) (T, error)) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) (err error) {
+		p.Set = true
+		p.Value, err = parse(s)
+		return err
 	}}
+}
+
+// maybe has an optional value that begins with a digit and that parse reads; bare is the value of the
+// bare flag.
+func maybe[T any](p *Maybe[T], name, arg, usage string, bare T, parse func(string) (T, error)) *Option {
+	o := valued(p, name, arg, usage, parse)
+	take := o.Take
+	o.Maybe, o.Fits = true, func(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
+	o.Take = func(s string, given bool) error {
+		if !given {
+			*p = Maybe[T]{true, bare}
+			return nil
+		}
+		return take(s, given)
+	}
+	return o
 }
 
 // Choice takes one of choices; p holds the default.
@@ -181,11 +203,7 @@ func List(p *[]string, name, arg, usage string) *Option {
 
 // Int takes a number of at least least.
 func Int(p *Maybe[int], name, arg string, least int, usage string) *Option {
-	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
-		n, err := number(s, least)
-		*p = Maybe[int]{true, n}
-		return err
-	}}
+	return valued(p, name, arg, usage, func(s string) (int, error) { return number(s, least) })
 }
 
 // Tokens takes a number of tokens, or unlimited: nil.
@@ -199,18 +217,16 @@ func Cost(p *Maybe[*int64], name, usage string) *Option {
 }
 
 func amountFlag(p *Maybe[*int64], name, arg string, decimals int, what, usage string) *Option {
-	return &Option{Name: name, Arg: arg, Usage: usage + "; 0 allows none, unlimited removes the limit", Take: func(s string, _ bool) error {
-		*p = Maybe[*int64]{Set: true}
+	return valued(p, name, arg, usage+"; 0 allows none, unlimited removes the limit", func(s string) (*int64, error) {
 		if s == "unlimited" {
-			return nil
+			return nil, nil
 		}
 		n, ok := Fixed(s, decimals)
 		if !ok {
-			return fmt.Errorf("%q is not %s, nor unlimited", s, what)
+			return nil, fmt.Errorf("%q is not %s, nor unlimited", s, what)
 		}
-		p.Value = &n
-		return nil
-	}}
+		return &n, nil
+	})
 }
 
 // Fixed reads a decimal number that is not negative, in units of its last decimal. More decimals
@@ -239,11 +255,7 @@ func Amount(n *int64, decimals int) string {
 
 // Duration takes a positive duration.
 func Duration(p *Maybe[time.Duration], name, arg, usage string) *Option {
-	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
-		d, err := ParseDuration(s)
-		*p = Maybe[time.Duration]{true, d}
-		return err
-	}}
+	return valued(p, name, arg, usage, ParseDuration)
 }
 
 // StringMaybe has an optional value; fits reports whether a word that follows looks like it.
@@ -255,30 +267,12 @@ func StringMaybe(p *Maybe[string], name, arg string, fits func(word string) bool
 
 // IntMaybe has an optional number; bare is the value of the bare flag.
 func IntMaybe(p *Maybe[int], name, arg string, least, bare int, usage string) *Option {
-	return &Option{Name: name, Arg: arg, Maybe: true, Fits: beginsWithDigit, Usage: usage, Take: func(s string, given bool) error {
-		if !given {
-			*p = Maybe[int]{true, bare}
-			return nil
-		}
-		n, err := number(s, least)
-		*p = Maybe[int]{true, n}
-		return err
-	}}
+	return maybe(p, name, arg, usage, bare, func(s string) (int, error) { return number(s, least) })
 }
-
-func beginsWithDigit(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
 
 // DurationMaybe has an optional duration; bare is the value of the bare flag.
 func DurationMaybe(p *Maybe[time.Duration], name, arg string, bare time.Duration, usage string) *Option {
-	return &Option{Name: name, Arg: arg, Maybe: true, Fits: beginsWithDigit, Usage: usage, Take: func(s string, given bool) error {
-		if !given {
-			*p = Maybe[time.Duration]{true, bare}
-			return nil
-		}
-		d, err := ParseDuration(s)
-		*p = Maybe[time.Duration]{true, d}
-		return err
-	}}
+	return maybe(p, name, arg, usage, bare, ParseDuration)
 }
 
 // Call passes each value to set, in the order of the command line. Without arg it is a switch, and
