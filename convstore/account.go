@@ -147,26 +147,23 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 		}
 	}
 	a, err := t.accountAlone(id, r, ledger, open)
+	if err != nil {
+		return a, err
+	}
 	a.Limits = root.Limits.Clone()
-	above := func() error {
-		for at, rec := id, r; at != ledger && rec.Run == nil; {
-			parent, err := t.Load(rec.Parent)
-			if err != nil {
-				return err
-			}
-			at, rec = rec.Parent, parent
-			up, err := t.accountAlone(at, rec, ledger, open)
-			if err != nil {
-				return err
-			}
-			a.Left, a.Free = a.Left.Min(up.Free), a.Free.Min(up.Free)
+	for at, rec := id, r; at != ledger && rec.Run == nil; {
+		parent, err := t.Load(rec.Parent)
+		if err != nil {
+			return a, err
 		}
-		return nil
+		at, rec = rec.Parent, parent
+		up, err := t.accountAlone(at, rec, ledger, open)
+		if err != nil {
+			return a, err
+		}
+		a.Left, a.Free = a.Left.Min(up.Free), a.Free.Min(up.Free)
 	}
-	if err == nil {
-		err = above()
-	}
-	return a, err
+	return a, nil
 }
 
 // accountAlone is account without the bounds of the conversations above.
@@ -357,11 +354,7 @@ func (t *tx) lostCallEvent(id ID, r *record) Event {
 	}}
 }
 
-// note appends an event that the store makes itself.
-func (t *tx) note(id ID, r *record, body Body) error {
-	return t.noteEvent(id, r, Event{ID: NewEventID(), Time: t.Now, Body: body})
-}
-
+// noteEvent appends an event that the store makes itself.
 func (t *tx) noteEvent(id ID, r *record, ev Event) error {
 	s, err := EncodeEvent(ev)
 	if err != nil {

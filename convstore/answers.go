@@ -79,8 +79,6 @@ func (v View) shows(t *tx, id ID) (bool, error) {
 	return !gone && err == nil, err
 }
 
-func answerKey(d Digest, id ID, turn int) []byte { return append(d[:], db.TurnKey(id, turn)...) }
-
 func answerAt(k []byte) (Answer, error) {
 	if len(k) != sha256.Size+12 {
 		return Answer{}, fmt.Errorf("%x: malformed key", k)
@@ -105,7 +103,7 @@ func (t *tx) saveAnswer(id ID, r *record) error {
 	if err := t.Put(db.Turns, at, append(bytes.Clone(seq), d[:]...)); err != nil {
 		return err
 	}
-	return t.Put(db.Answers, answerKey(d, id, r.Turns), nil)
+	return t.Put(db.Answers, append(d[:], at...), nil)
 }
 
 // dropAnswers removes the answers of a conversation. The caller removes its turns.

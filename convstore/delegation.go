@@ -153,23 +153,17 @@ func (r *Reservation) LockFile() (*os.File, error) {
 // Release leaves the run lock without settling. It is for a caller
 // that cannot settle. As soon as no process holds the lock, the delegation counts as lost. A second
 // Release does nothing.
-func (r *Reservation) Release() error {
-	lock := r.lock
-	r.lock = nil
-	if lock == nil {
-		return nil
-	}
-	return lock.Leave()
-}
+func (r *Reservation) Release() error { return r.unlock((*file.RunLock).Leave) }
 
 // drop frees the run lock, also for a Log of the run.
-func (r *Reservation) drop() error {
+func (r *Reservation) drop() error { return r.unlock((*file.RunLock).Drop) }
+
+func (r *Reservation) unlock(how func(*file.RunLock) error) error {
 	lock := r.lock
-	r.lock = nil
-	if lock == nil {
+	if r.lock = nil; lock == nil {
 		return nil
 	}
-	return lock.Drop()
+	return how(lock)
 }
 
 // Outcome is how a delegation ended. The store itself computes what it used.

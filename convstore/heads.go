@@ -3,8 +3,6 @@ package convstore
 import (
 	"context"
 	"time"
-
-	"jp/convstore/internal/file"
 )
 
 // Head is the part of a conversation's metadata that can be read without its record.
@@ -43,11 +41,8 @@ func (v View) Heads(ctx context.Context, f Filter, ids []ID) (heads []Head, err 
 		}
 		return nil
 	})
-	switch {
-	case err != file.ErrAbsent:
-		return heads, err
-	case len(ids) > 0:
-		return nil, &NotFoundError{ID: ids[0]}
+	if len(ids) > 0 {
+		return heads, absent(err, ids[0])
 	}
-	return nil, nil
+	return heads, present(err)
 }

@@ -41,8 +41,8 @@ func (r *record) holdFor(hold time.Duration, now time.Time) {
 // settleAway settles the run of a conversation because of which err is what away has returned. What
 // the transaction of err has settled was rolled back, and its time has to count from now.
 func (s Scope) settleAway(ctx context.Context, err error) error {
-	var busy *BusyError
-	if !errors.As(err, &busy) || busy.Away == 0 {
+	busy, ok := errors.AsType[*BusyError](err)
+	if !ok || busy.Away == 0 {
 		return err
 	}
 	settled := s.f.write(ctx, func(t *tx) error {

@@ -19,23 +19,14 @@ func (s Scope) Open(ctx context.Context) (ds []Delegation, err error) {
 		if err != nil {
 			return err
 		}
-		var open []uint64
-		if err := t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
-			if idAt(v, 8) == s.root {
-				open = append(open, db.Num(k[8:]))
+		return t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
+			if idAt(v, 8) != s.root {
+				return nil
 			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		for _, number := range open {
-			d, err := t.delegation(ledger, number)
-			if err != nil {
-				return err
-			}
+			d, err := t.delegation(ledger, db.Num(k[8:]))
 			ds = append(ds, d)
-		}
-		return nil
+			return err
+		})
 	})
 	return ds, absent(err, s.root)
 }

@@ -16,27 +16,19 @@ type Range struct {
 }
 
 // FirstTurns chooses the first n turns.
-func FirstTurns(n int) Range {
-	if n <= 0 {
-		return Range{none: true}
-	}
-	return Range{First: 1, Last: n}
-}
+func FirstTurns(n int) Range { return Range{First: 1, Last: n}.orNone(n <= 0) }
 
 // LastTurns chooses the last n turns.
-func LastTurns(n int) Range {
-	if n <= 0 {
-		return Range{none: true}
-	}
-	return Range{First: -n}
-}
+func LastTurns(n int) Range { return Range{First: -n}.orNone(n <= 0) }
 
 // Turn chooses one turn.
-func Turn(n int) Range {
-	if n == 0 {
+func Turn(n int) Range { return Range{First: n, Last: n}.orNone(n == 0) }
+
+func (r Range) orNone(none bool) Range {
+	if none {
 		return Range{none: true}
 	}
-	return Range{First: n, Last: n}
+	return r
 }
 
 // String returns the range as a user would type it.

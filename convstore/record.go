@@ -102,9 +102,6 @@ func (r *record) run() *openRun {
 	return r.Last
 }
 
-// closeRun makes the delegation that runs it the last one.
-func (r *record) closeRun() { r.Last, r.Run = r.Run, nil }
-
 // tallied counts the delegations of the present turn of a conversation, without those that may be
 // reserved again.
 type tallied struct {

@@ -13,25 +13,23 @@ const schemaVersion = 5
 
 // migration migrates a store from one schema version to the next.
 type migration struct {
-	from int
-	run  func(*tx) error
+	from  int
+	makes []db.BucketNumber // buckets that the version from does not have
+	run   func(*tx) error   // nil = there is nothing else to do
 }
 
 // migrations are all migrations, oldest first, one for each step from version 1 to schemaVersion. A
 // change of the drawing adds one, together with a test that begins with a store of the version
 // before.
 var migrations = []migration{
-	{1, makeListing},
-	{2, makeImports},
-	{3, markImported},
-	{4, makeAnswers},
+	{1, []db.BucketNumber{db.Listing}, fillListing},
+	{2, []db.BucketNumber{db.Imported, db.Imports}, nil},
+	{3, nil, markImported},
+	{4, []db.BucketNumber{db.Answers}, nil}, // turns of before have no digest and answer nothing
 }
 
-// makeListing adds the listing, which version 1 did not have, with an entry for every conversation.
-func makeListing(t *tx) error {
-	if err := t.MakeBucket(db.Listing); err != nil {
-		return err
-	}
+// fillListing adds an entry of the listing for every conversation.
+func fillListing(t *tx) error {
 	return t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
 		r, err := t.Load(id)
@@ -40,16 +38,6 @@ func makeListing(t *tx) error {
 		}
 		return t.saveEntry(id, r)
 	})
-}
-
-// makeImports adds the two buckets for imports, which version 2 did not have.
-func makeImports(t *tx) error {
-	for _, n := range []db.BucketNumber{db.Imported, db.Imports} {
-		if err := t.MakeBucket(n); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // markImported sets record.After of imported conversations: the number of the last delegation
@@ -90,9 +78,17 @@ func markImported(t *tx) error {
 	})
 }
 
-// makeAnswers adds the bucket for answers, which version 4 did not have. Turns of before have no
-// digest and answer nothing.
-func makeAnswers(t *tx) error { return t.MakeBucket(db.Answers) }
+func (m migration) do(t *tx) error {
+	for _, n := range m.makes {
+		if err := t.MakeBucket(n); err != nil {
+			return err
+		}
+	}
+	if m.run == nil {
+		return nil
+	}
+	return m.run(t)
+}
 
 // migrate runs all steps that lead to version want, inside the transaction. It fails on a store of
 // a later version.
@@ -106,7 +102,7 @@ func (t *tx) migrate(steps []migration, want int) error {
 		if step.from != have || have == want {
 			continue
 		}
-		if err := step.run(t); err != nil {
+		if err := step.do(t); err != nil {
 			return fmt.Errorf("store %s: migrating from schema %d: %w", t.F.StorePath(), have, err)
 		}
 		have++

@@ -301,7 +301,7 @@ func TestMigrate(t *testing.T) {
 	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{Notice: func(n string) { told = append(told, n) }})
 	mustCreate(t, s, New{})
 	step := func(from int) migration {
-		return migration{from, func(tx *tx) error {
+		return migration{from: from, run: func(tx *tx) error {
 			return tx.Put(db.Sessions, fmt.Appendf(nil, "step %d", from), []byte("{}"))
 		}}
 	}
@@ -311,7 +311,7 @@ func TestMigrate(t *testing.T) {
 	// A step that fails leaves the store as it was, the steps before it undone.
 	boom := errors.New("boom")
 	const v = schemaVersion
-	failing := []migration{step(v), {v + 1, func(*tx) error { return boom }}}
+	failing := []migration{step(v), {from: v + 1, run: func(*tx) error { return boom }}}
 	if err := run(failing, v+2); !errors.Is(err, boom) {
 		t.Fatalf("migrate = %v, want boom", err)
 	}

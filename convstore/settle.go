@@ -96,7 +96,7 @@ func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err err
 	if err := t.putOff(d.Child, rec, rec.Run.Expire); err != nil {
 		return own, total, err
 	}
-	rec.closeRun()
+	rec.Last, rec.Run = rec.Run, nil
 	rec.holdFor(hold, t.Now)
 	// The conversation must show the same end as its delegation, even if the child could not store
 	// the end of its turn or never began one.
@@ -106,7 +106,7 @@ func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err err
 		if d.Unstarted { // an earlier run began the turn
 			reason = reasonLost
 		}
-		if err := t.note(d.Child, rec, TurnEnd{State: d.State, Reason: reason}); err != nil {
+		if err := t.noteEvent(d.Child, rec, Event{ID: NewEventID(), Time: t.Now, Body: TurnEnd{State: d.State, Reason: reason}}); err != nil {
 			return own, total, err
 		}
 	case !begun && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new

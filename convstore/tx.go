@@ -23,8 +23,7 @@ type tx struct {
 // not keep anything that it gets from the transaction.
 func (f *base) read(ctx context.Context, fn func(*tx) error) error {
 	err := f.readOnce(ctx, fn)
-	var schema *SchemaError
-	if errors.As(err, &schema) && schema.Have < schema.Want && !f.ReadOnly {
+	if schema, ok := errors.AsType[*SchemaError](err); ok && schema.Have < schema.Want && !f.ReadOnly {
 		if err := f.migrateNow(ctx); err != nil {
 			return err
 		}
