@@ -49,7 +49,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	} else {
 		defer off()
 	}
-	slot, err := p.slots.take(ctx, del, func() {
+	slot, err := p.slots.pause(del).Take(ctx, func() {
 		p.o.Follow(ctx, Step{Phase: stream.Queued, Delegation: del})
 		f.report(stream.Queued)
 	})

@@ -21,12 +21,6 @@ type treeSlots struct {
 	given bool             // whether own was given back and is to be taken again
 }
 
-// take gives back this agent's own slot and waits for one for the child of a delegation. It calls
-// queued if it has to wait.
-func (t *treeSlots) take(ctx context.Context, del convstore.Delegation, queued func()) (*convstore.Slot, error) {
-	return t.pause(del).Take(ctx, queued)
-}
-
 // tree returns the slots of the tree, nil before the first delegation.
 func (t *treeSlots) tree() *convstore.Slots {
 	t.mu.Lock()
@@ -44,7 +38,7 @@ func (t *treeSlots) free(slot *convstore.Slot) {
 	}
 }
 
-// pause gives back this agent's own slot.
+// pause gives back this agent's own slot, and returns those of the tree.
 func (t *treeSlots) pause(del convstore.Delegation) *convstore.Slots {
 	t.mu.Lock()
 	defer t.mu.Unlock()
