@@ -1,8 +1,8 @@
 // Package run opens conversations and lets an agent take a turn in them.
 //
-// An Env belongs to one workspace. It defines the tools
-// that a config enables, resolves agent profiles as a delegation does, and applies the rule to a
-// person who delegates. It reads each file only when it is needed.
+// An Env belongs to one workspace. It defines the tools that a config enables (package enabled) and
+// opens its models (package models), resolves agent profiles as a delegation does, and applies the
+// rule to a person who delegates. It reads each file only when it is needed.
 //
 //	Env.Open(Request) ── Run ── Run.Agent ── Agent.Turn ── Run.Finish ── Run.Close
 //	   find or make        lock, config,     model, tools,
