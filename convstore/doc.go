@@ -9,9 +9,9 @@
 // # What to know before changing anything
 //
 // Nothing stays locked. Each call locks the file, does one transaction, and unlocks it; a process
-// that kept the lock would keep all others out. The file itself stays open for the next call. So a function that is called inside a transaction (by
-// Store.Edit or Scope.Reserve) must not call the store: it would wait for itself until the
-// deadline.
+// that kept the lock would keep all others out. The file itself stays open for a second, for the
+// next call. So a function that is called inside a transaction (by Store.Edit or Scope.Reserve)
+// must not call the store: it would wait for itself until the deadline.
 //
 // There are two kinds of lock. The store's lock is held for one transaction, and others wait for
 // it. A conversation's run lock is held while the conversation runs, and nobody waits for it: it is

@@ -2,43 +2,41 @@ package db
 
 import (
 	"os"
-	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"jp/convstore/internal/file"
 )
 
-// keeper holds the handle of an earlier session, open but not locked, for the next one. To open a
-// file takes longer than most transactions: bbolt reads its free pages, and each page that is read
-// is mapped again. Other processes do not notice a kept handle.
+// slot keeps the handle of an earlier session, open but not locked, for the next one. To open a file
+// takes longer than most transactions: bbolt reads its free pages, and each page that is read is
+// mapped again. Other processes do not notice a kept handle. It is closed when it was not used for a
+// while: a file that was replaced or removed keeps its space on the disk, and its disk stays mounted.
 //
 // It is used again only if the file is still that of the store and in the same state. Then nobody
 // has committed meanwhile, and all that bbolt remembers of the file still holds.
-type keeper struct{ slot *slot }
-
-// slot is what the cleanup of a keeper needs. One session at a time has its handle. Where sessions of
-// this process would wait for one another at the lock of the file, they wait here, in the order in which
-// they came.
+//
+// One session at a time has the handle. Where sessions of this process would wait for one another at
+// the lock of the file, they wait here, in the order in which they came.
 type slot struct {
+	idle time.Duration // how long a handle is kept
+
 	mu      sync.Mutex
 	kept    *Handle
+	timer   *time.Timer // closes kept; nil before the first is kept
 	lent    bool
 	writes  bool // the session that has the handle does
 	waiting []*waiter
 }
 
+// defaultIdle is longer than the pauses between the transactions of an owner that is at work.
+const defaultIdle = time.Second
+
 // waiter is a session that waits for the handle.
 type waiter struct {
 	writes bool
 	turn   chan struct{} // is closed when it has the handle
-}
-
-// newKeeper returns a keeper whose handle is closed when nobody can use it any more.
-func newKeeper() *keeper {
-	k := &keeper{new(slot)}
-	runtime.AddCleanup(k, func(s *slot) { s.kept.drop() }, k.slot)
-	return k
 }
 
 // lend gives a session its turn with the kept handle, which may be nil, until it gives it back. A
@@ -66,6 +64,9 @@ func (s *slot) lend(wait *file.Wait, writes bool) (h *Handle, turn, ok bool) {
 			return nil, false, false
 		}
 	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	h, s.kept = s.kept, nil
 	return h, true, true
 }
@@ -79,7 +80,20 @@ func (s *slot) give(h *Handle) {
 		next := s.waiting[0]
 		s.waiting, s.writes = s.waiting[1:], next.writes
 		close(next.turn)
+	} else if s.timer == nil {
+		s.timer = time.AfterFunc(s.idle, s.close)
+	} else {
+		s.timer.Reset(s.idle)
 	}
+}
+
+// close closes the handle, unless a session has it.
+func (s *slot) close() {
+	s.mu.Lock()
+	h := s.kept
+	s.kept = nil
+	s.mu.Unlock()
+	h.drop()
 }
 
 // keep unlocks a handle for another session and returns it, or nil if it had to close it.
@@ -106,10 +120,12 @@ func (h *Handle) drop() {
 }
 
 // state tells two states of a file apart: each commit writes a meta with a number that none had
-// before, and a file that grew without a commit has another size.
+// before, and a file that grew without a commit has another size. The time is for a file into which
+// an older copy was written: its next commits can have the same numbers, with other free pages.
 type state struct {
-	size  int64
-	metas [2][pageHeader + metaSize]byte
+	size     int64
+	modified int64
+	metas    [2][pageHeader + metaSize]byte
 }
 
 // Lengths in bbolt's file format (go.etcd.io/bbolt/internal/common, page.go and meta.go).
@@ -124,7 +140,7 @@ func stateOf(h *Handle) (s state, err error) {
 	if info, err = h.File.Stat(); err != nil {
 		return s, err
 	}
-	s.size = info.Size()
+	s.size, s.modified = info.Size(), info.ModTime().UnixNano()
 	for i := range s.metas {
 		if _, err = h.File.ReadAt(s.metas[i][:], int64(i*h.db.Info().PageSize)); err != nil {
 			return s, err

@@ -23,8 +23,8 @@ type Base struct {
 	Now      func() time.Time
 	version  int
 	busy     func(error) error
-	queue    *queue  // shared with copies of this Base
-	keeper   *keeper // the same
+	queue    *queue // shared with copies of this Base
+	slot     *slot  // the same
 
 	Free  int64        // number of free bytes in the file from which on a writer gets a notice
 	Freed *atomic.Bool // whether notice was given
@@ -47,7 +47,7 @@ type Options struct {
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
-	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), keeper: newKeeper(), Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
+	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
 	}
@@ -101,12 +101,12 @@ func (h *Handle) Abandon() {
 // commit writes over pages in use. So each process checks them before it writes for the first time.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
-	kept, turn, ok := f.keeper.slot.lend(wait, write)
+	kept, turn, ok := f.slot.lend(wait, write)
 	if !ok {
 		return f.busy(wait.Err())
 	}
 	if turn {
-		h.from = f.keeper.slot
+		h.from = f.slot
 	}
 	if kept != nil && write && !kept.write {
 		kept.drop()
@@ -120,7 +120,7 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	if kept != nil {
 		if err == nil && got == again {
 			*h = *kept
-			h.from = f.keeper.slot
+			h.from = f.slot
 			return nil
 		}
 		kept.drop()
@@ -136,7 +136,7 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
 		ReadOnly:     !write,
 		NoStatistics: true,
-		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return got, nil }, // bbolt keeps this function, and so it must not hold f
+		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return got, nil },
 	})
 	if err != nil {
 		return f.openError(err)
