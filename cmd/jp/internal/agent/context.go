@@ -28,8 +28,8 @@ type Fetch struct {
 // NoteContext is the kind of the note that says why a turn has no context.
 const NoteContext = "context"
 
-// fetched begins the ids of calls that fetch context. No call of a model has such an id: providers
-// make ids.
+// fetched begins the ids of calls that fetch context. No call of a model has such an id: see
+// model.Calls.
 const fetched = "jp-context-"
 
 func isFetch(call string) bool { return strings.HasPrefix(call, fetched) }

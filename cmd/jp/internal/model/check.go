@@ -146,19 +146,31 @@ func (c *Calls) Len() int { return len(c.calls) }
 
 // Add adds a complete call and returns its id. Where a server gives no id, or counts ids from 1 in
 // each reply, the call gets an id of ours: the id of a call names what it started, so it must be
-// unique. The ledger puts "#" or "/" and a number behind it for each of several delegations of one
-// call, and "batch-" begins the calls of jp batch. An id with these could name what another call
-// started.
+// unique. It gets one as well where its id could name what another call started, or is longer than
+// the ledger takes.
 func (c *Calls) Add(id, name string, arguments []byte) string {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	if id == "" || c.used[id] || strings.ContainsAny(id, "#/") || strings.HasPrefix(id, "batch-") {
+	if id == "" || len(id) > longestID || c.used[id] || reserved(id) {
 		id = "call_" + rand.Text()
 	}
 	c.used[id] = true
 	c.calls = append(c.calls, &Call{ID: id, Name: name, Arguments: arguments})
 	return id
+}
+
+// longestID is the length in bytes of the longest id of a call that is kept. Each delegation of a call
+// is in the ledger under that id and a number.
+const longestID = 512
+
+// reserved reports whether an id is one that only jp gives. The ledger puts "#" or "/" and a number
+// behind the id of a call for each of several delegations. "batch-" begins the calls of jp batch,
+// "hand-" those of a person, and "jp-context-" the one whose result is in the system prompt.
+func reserved(id string) bool {
+	return strings.ContainsAny(id, "#/") || slices.ContainsFunc([]string{"batch-", "hand-", "jp-context-"}, func(begins string) bool {
+		return strings.HasPrefix(id, begins)
+	})
 }
 
 // Finish returns the calls of a reply that ended with stop, and the right stop: some servers end a

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,14 +66,17 @@ func TestCheck(t *testing.T) {
 func TestCalls(t *testing.T) {
 	thread := Request{Messages: []Message{says(User, words("q")), says(Assistant, calls("old")), says(ToolRole, answers("old"))}}
 	c := NewCalls(thread)
-	for _, id := range []string{"a", "a", "", "old", "a#1", "a/1", "batch-a"} {
+	seen := map[string]bool{"old": true} // ids that no further call has
+	for _, id := range []string{"a#1", "a/1", "batch-a", "hand-a", "jp-context-a", strings.Repeat("a", 513)} {
+		seen[id] = true
+	}
+	for _, id := range slices.Concat([]string{"a", "a", ""}, slices.Sorted(maps.Keys(seen))) {
 		c.Add(id, "t", nil)
 	}
 	got, stop := c.Finish(StopEnd)
-	if stop != StopToolUse || len(got) != 7 || got[0].ID != "a" || string(got[0].Arguments) != "{}" {
+	if stop != StopToolUse || len(got) != 10 || got[0].ID != "a" || string(got[0].Arguments) != "{}" {
 		t.Fatalf("Finish = %v, %s", got, stop)
 	}
-	seen := map[string]bool{"old": true, "a#1": true, "a/1": true, "batch-a": true} // names of delegations
 	for _, call := range got {
 		if call.ID == "" || seen[call.ID] {
 			t.Errorf("id %q is not unique", call.ID)
