@@ -71,6 +71,7 @@ type memory struct {
 	Field   string                     `json:"field,omitempty"`   // field that had the reasoning: reasoning_content, reasoning
 	Details []json.RawMessage          `json:"details,omitempty"` // OpenRouter's reasoning_details
 	Calls   map[string]json.RawMessage `json:"calls,omitempty"`   // Gemini's extra_content of tool calls, by id
+	Named   string                     `json:"named,omitempty"`   // model that wants its ids of calls back as they are; "" = they are like those of others
 }
 
 // whole is false until there is usage that came after the finish reason.
@@ -242,7 +243,7 @@ func (r *reply) finish(err error) {
 	}
 
 	calls, stop := r.calls.Finish(stop)
-	if len(r.reasoning) > 0 || len(r.memory.Details) > 0 || len(r.memory.Calls) > 0 {
+	if len(r.reasoning) > 0 || len(r.memory.Details) > 0 || len(r.memory.Calls) > 0 || r.memory.Named != "" {
 		opaque, err := json.Marshal(r.memory)
 		if err != nil {
 			r.yield(model.Part{}, r.config.Bad(model.KindStream, "%v", err))
@@ -271,6 +272,9 @@ func (r *reply) addCalls() error {
 			return r.config.Bad(model.KindStream, "a tool call without a name")
 		}
 		id := r.calls.Add(p.id, p.name, p.arguments)
+		if model.FitID(id, maxID) != id && !r.config.Official() {
+			r.memory.Named = r.config.Model.Name
+		}
 		if p.extra != nil {
 			if r.memory.Calls == nil {
 				r.memory.Calls = make(map[string]json.RawMessage)

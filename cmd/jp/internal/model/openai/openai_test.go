@@ -109,6 +109,8 @@ func TestEvents(t *testing.T) {
 			"thinks h\nthought h||{\"field\":\"reasoning_content\"}\nstop end\n", ""},
 		{"signatures of calls", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}`), ends("tool_calls")},
 			"thought ||{\"calls\":{\"1\":{\"google\":{\"thought_signature\":\"s\"}}}}\ncall 1 t {}\nstop tool_use\n", ""},
+		{"ids that another server might refuse", []string{delta(`{"tool_calls":[{"index":0,"id":"functions.t:0","function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")},
+			"thought ||{\"named\":\"x\"}\ncall functions.t:0 t {}\nstop tool_use\n", ""},
 		{"refusal", []string{delta(`{"refusal":"No."}`), ends("stop")}, "text No.\nstop refusal\n", ""},
 		{"filter", []string{delta(`{"content":"a"}`), ends("content_filter")}, "text a\nstop refusal\n", ""},
 		{"unknown end with words", []string{delta(`{"content":"a"}`), ends("eos")}, "text a\nstop end\n", ""},
@@ -269,6 +271,28 @@ func TestMemoryGoesBack(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, wanted) {
 			t.Errorf("message %d = %s, want %s", i, sent.Messages[i], want)
+		}
+	}
+}
+
+// TestIDsGoBack: the model that has given a call an id which others refuse gets it back, and no other does.
+func TestIDsGoBack(t *testing.T) {
+	for named, want := range map[string]string{
+		`{"named":"x"}`: "functions.t:0", `{"named":"y"}`: "call_9348c0a19557918d3d5f676e", `{}`: "call_9348c0a19557918d3d5f676e",
+	} {
+		s, tr := stream(t, "")
+		r := modeltest.Ask("q")
+		r.Messages = append(r.Messages,
+			model.Message{Role: model.Assistant, Content: []model.Content{
+				{Reasoning: &model.Reasoning{Opaque: json.RawMessage(named), Provider: "openai"}},
+				{Call: &model.Call{ID: "functions.t:0", Name: "t", Arguments: []byte("{}")}},
+			}},
+			model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "functions.t:0", Name: "t", Text: "r"}}}})
+		_, _ = modeltest.Read(t, t.Context(), s, r) // nothing comes back
+		for _, id := range []string{`"id":"` + want + `"`, `"tool_call_id":"` + want + `"`} {
+			if !strings.Contains(string(tr.Sent), id) {
+				t.Errorf("after %s: sent %s, want %s", named, tr.Sent, id)
+			}
 		}
 	}
 }

@@ -51,8 +51,9 @@ func (p provider) request(r model.Request) (chatRequest, error) {
 		out.Messages = append(out.Messages, chatMessage{Role: "system", Content: system})
 	}
 	lastUser := r.LastUser()
+	own := map[string]bool{}
 	for i, m := range r.Messages {
-		out.Messages = append(out.Messages, p.message(m, i > lastUser)...)
+		out.Messages = append(out.Messages, p.message(m, i > lastUser, own)...)
 	}
 	return out, nil
 }
@@ -108,15 +109,23 @@ func said(m model.Message) chatMessage {
 	return chatMessage{Role: "user", Content: strings.Join(texts, "\n\n")}
 }
 
-// message writes one message. The tool role has one per result on this wire.
-func (p provider) message(m model.Message, current bool) []chatMessage {
+// message writes one message. The tool role has one per result on this wire. own has the ids of calls
+// that go back as they are: some models, Kimi for one, read their ids, and stop calling where these
+// are others. A message of the assistant adds its own.
+func (p provider) message(m model.Message, current bool, own map[string]bool) []chatMessage {
+	fit := func(id string) string {
+		if own[id] {
+			return id
+		}
+		return model.FitID(id, maxID)
+	}
 	switch m.Role {
 	case model.User:
 		return []chatMessage{said(m)}
 	case model.ToolRole:
 		var out []chatMessage
 		for _, c := range m.Content {
-			out = append(out, chatMessage{Role: "tool", Content: resultText(c.Result), ToolCallID: model.FitID(c.Result.ID, maxID)})
+			out = append(out, chatMessage{Role: "tool", Content: resultText(c.Result), ToolCallID: fit(c.Result.ID)})
 		}
 		return out
 	}
@@ -148,7 +157,8 @@ func (p provider) message(m model.Message, current bool) []chatMessage {
 		case c.Text != "":
 			texts = append(texts, c.Text)
 		case c.Call != nil:
-			call := chatCall{Type: "function", ID: model.FitID(c.Call.ID, maxID), Extra: memory.Calls[c.Call.ID]}
+			own[c.Call.ID] = memory.Named != "" && memory.Named == p.config.Model.Name
+			call := chatCall{Type: "function", ID: fit(c.Call.ID), Extra: memory.Calls[c.Call.ID]}
 			call.Function.Name, call.Function.Arguments = model.FitName(c.Call.Name, maxName), string(c.Call.Object())
 			out.ToolCalls = append(out.ToolCalls, call)
 		}
