@@ -92,11 +92,11 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 	if err != nil {
 		return true, err
 	}
+	r.tally.add(c.Usage)
 	if err := reported(r.config, e, c.Error); err != nil {
 		return true, err
 	}
 	name(c.ID.Text, c.Model.Text)
-	r.tally.add(c.Usage)
 	finished := r.finished != ""
 	r.over = finished && c.Usage.counts()
 	for _, choice := range c.Choices {

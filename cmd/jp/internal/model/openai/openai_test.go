@@ -126,6 +126,8 @@ func TestEvents(t *testing.T) {
 		{"error", []string{delta(`{"content":"a"}`), `{"error":{"message":"slow down","code":429}}`}, "text a\n", "openai: rate_limit (429): slow down"},
 		{"too many calls", []string{delta(`{"tool_calls":[` + strings.Repeat(`{"id":"1","function":{"name":"t"}},{"id":"2"},`, 512) + `{"id":"1"}]}`)}, "", crowded},
 		{"too many pieces of reasoning", []string{details, details, ends("stop")}, "", crowded},
+		{"error beside the usage", []string{delta(`{"content":"a"}`), `{"error":{"message":"gone","code":502},"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"cost":0.5}}`},
+			"text a\n" + `usage {"input_tokens":9,"output_tokens":5,"cache_read_tokens":0,"cache_write_tokens":0} cost 500000000` + "\n", "openai: server (502): gone"},
 		{"error as text", []string{`{"error":"out of memory"}`}, "", "openai: server: out of memory"},
 	}
 	for _, tt := range tests {

@@ -94,10 +94,10 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 	if err != nil {
 		return true, err
 	}
+	r.tally.add(e.Response.Usage)
 	if err := reported(r.config, named, e.Error); err != nil {
 		return true, err
 	}
-	r.tally.add(e.Response.Usage)
 	name(e.Response.ID.Text, e.Response.Model.Text)
 	switch delta := e.Delta.Text; e.Type.Text {
 	case "response.output_text.delta", "response.refusal.delta":

@@ -84,6 +84,8 @@ func TestResponsesEvents(t *testing.T) {
 		{"broken off", []string{spoken}, "text a\n", "openai: stream: the reply broke off"},
 		{"failed", []string{spoken, `{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow down"}}}`}, "text a\n", "openai: rate_limit: slow down"},
 		{"failed without a word", []string{`{"type":"response.failed","response":{"error":null}}`}, "", "openai: server: the provider reported an error without a message"},
+		{"error beside the usage", []string{spoken, `{"type":"response.failed","error":{"message":"gone"},"response":{"usage":{"input_tokens":9,"output_tokens":5}}}`},
+			"text a\n" + `usage {"input_tokens":9,"output_tokens":5,"cache_read_tokens":0,"cache_write_tokens":0}` + "\n", "openai: server: gone"},
 		{"error event", []string{`{"type":"error","code":"server_error","message":"oops","param":null}`}, "", "openai: server: oops"},
 		{"nameless call", []string{`{"type":"response.output_item.done","item":{"type":"function_call","call_id":"c"}}`}, "", "openai: stream: a tool call without a name"},
 		{"unknown things", []string{`{"type":"response.novelty"}`, `{"type":"response.output_item.done","item":{"type":"web_search_call"}}`, spoken, completed}, "text a\n" + told + "stop end\n", ""},
