@@ -102,6 +102,7 @@ func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool
 		if in, out, stop = a.afford(acc, &fitted, closing); stop != nil || !now {
 			return nil
 		}
+		fitted.MaxInput = in.Tokens
 		return &convstore.Call{Model: a.model.Model, Usage: convstore.Usage{Input: in.Tokens, Output: out}, CostNano: a.most(in, out), Replayed: a.replayed}
 	}
 	err = a.history.log.Begin(ctx, bound, a.history.unsaved...)

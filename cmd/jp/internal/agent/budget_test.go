@@ -207,7 +207,7 @@ func TestAffordFits(t *testing.T) {
 }
 
 // TestUncounted: a reply is charged though its server tells no usage, or only that of its
-// beginning.
+// beginning. No estimate is above the most that was reserved: of these spaces, a token for ten bytes.
 func TestUncounted(t *testing.T) {
 	for _, test := range []struct {
 		name, rules string
@@ -238,7 +238,7 @@ func TestUncounted(t *testing.T) {
 					}
 				}
 			})
-			r.send(t.Context(), "go")
+			r.send(t.Context(), "go"+strings.Repeat(" ", 30_000)+".")
 			for ev, err := range r.store.Events(t.Context(), r.id, convstore.Range{}) {
 				if err != nil {
 					t.Fatal(err)
@@ -250,6 +250,9 @@ func TestUncounted(t *testing.T) {
 				exact := test.told != nil && test.told.Output == test.out && test.told.Input == test.in
 				if c.Usage.Output < test.out || c.Usage.Input < test.in || exact && c.Usage != *test.told || c.Estimated == exact {
 					t.Errorf("charged %+v, estimated %v; want at least %d and %d", c.Usage, c.Estimated, test.in, test.out)
+				}
+				if c.Usage.Input > 5000 {
+					t.Errorf("charged %d tokens of input, more than was reserved", c.Usage.Input)
 				}
 				return
 			}

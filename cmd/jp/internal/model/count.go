@@ -88,6 +88,9 @@ func (c *counter) used(err error) (Part, bool) {
 	p := Part{Usage: &u, Cost: c.reported.Cost}
 	if u.Input+u.CacheRead+u.CacheWrite == 0 {
 		u.Input, p.Estimated = c.request.Estimate(), true
+		if most := c.request.MaxInput; most > 0 {
+			u.Input = min(u.Input, most)
+		}
 	}
 	n := output/3 + 1
 	if most := int64(c.request.MaxTokens); most > 0 && output <= most*longToken { // else the server did not keep it

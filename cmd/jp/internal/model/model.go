@@ -55,6 +55,8 @@ type Request struct {
 	CallIDs map[string]bool `json:"-"`
 	// attempt from whose count MaxTokens was computed, see Meter.Learned and Part; 0 = from none
 	Learned uint64 `json:"-"`
+	// most tokens of input that are reserved for it, above which nothing is estimated; 0 = not known
+	MaxInput int64 `json:"-"`
 
 	// For script models, which answer by these.
 	Profile string `json:",omitempty"` // name of the agent profile, "" = none

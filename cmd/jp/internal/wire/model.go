@@ -330,6 +330,7 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	ended := make(chan struct{})
 	begun := *t.call
+	r.MaxInput = begun.Usage.Input
 	t.call, t.cancel, t.ended, t.limited = nil, func() { cancel(errClosed) }, ended, false
 	pass, m := t.pass, t.Model
 	t.pass = nil

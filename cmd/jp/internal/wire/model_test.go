@@ -144,6 +144,7 @@ func TestAsk(t *testing.T) {
 	if _, _, err := hear(c.Ask(t.Context(), next)); err != nil {
 		t.Error(err)
 	}
+	r.MaxInput, next.MaxInput = 1<<20, 1<<20 // as the call that was begun says
 	r.CallIDs, next.CallIDs = map[string]bool{"x": true}, map[string]bool{"x": true, "c": true}
 	if want := []model.Request{r, next}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the model was asked\n%+v, want\n%+v", got, want)
@@ -382,7 +383,10 @@ func TestAskBrokenOff(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			f := newFamily(t, convstore.Budget{Tokens: new(int64(2300))})
-			o := f.modelled(func(ctx context.Context, _ model.Request) iter.Seq2[model.Part, error] {
+			o := f.modelled(func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+				if r.MaxInput != 100 {
+					t.Errorf("at most %d tokens of input are charged, want those of the call", r.MaxInput)
+				}
 				return func(yield func(model.Part, error) bool) {
 					if !yield(model.Part{ReasoningDelta: "hm"}, nil) {
 						return
