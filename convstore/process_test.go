@@ -37,6 +37,7 @@ var programs = map[string]func(args []string) error{
 	"gaps":    gapsProgram,
 	"lockrun": lockProgram,
 	"slots":   slotsProgram,
+	"narrow":  narrowProgram,
 }
 
 const programVariable = "CONVSTORE_TEST_PROGRAM"
@@ -890,6 +891,42 @@ func fillupProgram(args []string) error {
 			return nil
 		}
 	}
+}
+
+// narrowProgram uses the store with too little address space for a mapping of it.
+func narrowProgram(args []string) error {
+	s, err := Open(args[0], Options{})
+	if err != nil {
+		return err
+	}
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	pages, err := strconv.ParseUint(strings.Fields(string(statm))[0], 10, 64)
+	if err != nil {
+		return err
+	}
+	most := pages*uint64(os.Getpagesize()) + 4<<20
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+		return err
+	}
+	_, err = s.Create(context.Background(), New{})
+	fmt.Println(err)
+	return nil
+}
+
+// TestNarrow: a store that cannot be mapped is not called damaged.
+func TestNarrow(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the limit is one of Linux")
+	}
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, Note{Text: strings.Repeat("a", 16<<20)})
+	p := start(t, "narrow", nil, filepath.Dir(s.Path()))
+	p.expect("store " + s.Path() + ": mapping it: cannot allocate memory")
+	p.finish()
 }
 
 func TestFullDisk(t *testing.T) {

@@ -35,7 +35,7 @@ func (f *Base) Space(file *os.File) (Space, error) {
 	}
 	p, err := page.Open(file, info.Size())
 	if err != nil {
-		return Space{}, &DamagedError{Path: f.StorePath(), Err: err}
+		return Space{}, f.openError(err)
 	}
 	return Space{Size: info.Size(), Free: p.FreeBytes()}, nil
 }

@@ -63,7 +63,7 @@ func (f *Base) TempCopy(ctx context.Context, locked func(func(*os.File) error) e
 // OpenCopy opens a copy of the store that no other process uses.
 func (f *Base) OpenCopy(file *os.File, h *Handle) error {
 	if _, err := page.Inspect(file); err != nil {
-		return &DamagedError{Path: f.StorePath(), Err: err}
+		return f.openError(err)
 	}
 	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
 		ReadOnly: true, NoStatistics: true,
@@ -93,7 +93,7 @@ func (f *Base) CheckPages(file *os.File) error {
 		err = pages.Check()
 	}
 	if err != nil {
-		return &DamagedError{Path: f.StorePath(), Err: err}
+		return f.openError(err)
 	}
 	return nil
 }

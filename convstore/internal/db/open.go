@@ -131,7 +131,7 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	h.File = got
 	if err := f.inspect(got, write); err != nil {
 		got.Close()
-		return &DamagedError{Path: f.StorePath(), Err: err}
+		return f.openError(err)
 	}
 	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
 		ReadOnly:     !write,
