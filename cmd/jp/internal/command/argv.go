@@ -298,6 +298,9 @@ func (r *reader) unknown(spelling string) error {
 	for _, o := range r.options() {
 		names = append(names, o.Spellings()...)
 	}
+	if strings.HasPrefix(spelling, "--") { // -n is close to every short word
+		names = slices.DeleteFunc(names, func(name string) bool { return len(name) == 2 })
+	}
 	hint := "see `" + Name(r.out.Path) + " --help`"
 	if r.tree.Hint != nil {
 		if say := r.tree.Hint(r.out.Command(), spelling); say != "" {

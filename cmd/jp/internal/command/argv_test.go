@@ -172,6 +172,7 @@ func TestMistakes(t *testing.T) {
 		"c -- fork":                {`conversation: unknown command "fork"`, "did you mean fork?"},
 		"c fork --hiden":           {"conversation fork: unknown flag --hiden", "did you mean --hidden?"},
 		"c fork --hiden=1":         {"conversation fork: unknown flag --hiden", "did you mean --hidden?"},
+		"c fork --l":               {"conversation fork: unknown flag --l", "see `jp conversation fork --help`"},
 		"c fork --zzzzzz":          {"conversation fork: unknown flag --zzzzzz", "see `jp conversation fork --help`"},
 		"--hidden c fork":          {"unknown flag --hidden", "flags of a command go behind its name; see `jp --help`"},
 		"c fork -x":                {"conversation fork: unknown flag -x", "see `jp conversation fork --help`"},

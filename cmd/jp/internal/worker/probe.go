@@ -48,6 +48,9 @@ func (e *ExitError) Error() string {
 	if e.Exit.Signal != 0 {
 		return fmt.Sprintf("it was ended by signal %d (%v)", int(e.Exit.Signal), e.Exit.Signal)
 	}
+	if e.Exit.Code < 0 {
+		return "it ended, and nobody saw how"
+	}
 	return fmt.Sprintf("it ended (exit %d)", e.Exit.Code)
 }
 

@@ -346,6 +346,9 @@ func TestEnvironment(t *testing.T) {
 
 // TestLaunchFails has launchers that lead to no node.
 func TestLaunchFails(t *testing.T) {
+	if got, want := (&ExitError{proc.Exit{Code: -1}}).Error(), "it ended, and nobody saw how"; got != want { // its guard was killed
+		t.Errorf("Error() = %q, want %q", got, want)
+	}
 	for _, tt := range []struct {
 		launcher string
 		change   func(*Options)

@@ -112,7 +112,7 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 		}
 	}
 	if slices.Contains(result.Kept, config) {
-		g.Con.Note("%[1]s was there before and does not get the model %[2]s: `jp config set assistant.model=%[2]s` sets it", config, id)
+		g.Con.Note("%[1]s was there before and stays as it is: `jp config set assistant.model=%[2]s` makes %[2]s its model", config, id)
 	}
 	if result.SubModel != id && slices.ContainsFunc(result.Created, func(name string) bool { return strings.HasPrefix(name, agents) }) {
 		g.Con.Note("sub-agents get %s, which costs less: %s*.toml", result.SubModel, agents)

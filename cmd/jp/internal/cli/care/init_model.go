@@ -87,15 +87,20 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 			if wrong == nil {
 				return id, nil
 			}
-			text = "That cannot be used: " + wrong.Message + ".\n"
+			text = g.rows("That cannot be used: " + wrong.Message + ".")
 			if hint := wrong.Advice(); hint != "" {
-				text += "hint: " + hint + "\n"
+				text += g.rows("hint: " + hint)
 			}
 			text += prompt
 			continue
 		}
-		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", wording.Either(len(found) > 0, "neither a number of the list nor", "not"), model.Examples) + prompt
+		text = g.rows(fmt.Sprintf("That is %s provider/model, such as %s.", wording.Either(len(found) > 0, "neither a number of the list nor", "not"), model.Examples)) + prompt
 	}
+}
+
+// rows breaks a text for the terminal.
+func (g *Group) rows(text string) string {
+	return strings.Join(term.Hang("", text, cmp.Or(g.Con.IO.Width, 80), 0), "\n") + "\n"
 }
 
 // lookup returns what is wrong with the id of a model; nil if its provider is known.
@@ -114,8 +119,7 @@ func (g *Group) modelQuestion(proposal string, found []model.Candidate) string {
 	case proposal != "":
 		return "Model [" + proposal + "]: "
 	case len(found) == 0:
-		text := "No key and no model server was found here. Name the model to use as provider/model, such as " + model.Examples + "."
-		return strings.Join(term.Hang("", text, cmp.Or(g.Con.IO.Width, 80), 0), "\n") + "\nModel: "
+		return g.rows("No key and no model server was found here. Name the model to use as provider/model, such as "+model.Examples+".") + "Model: "
 	}
 	text := "Models for which this machine has a key or a server:\n\n"
 	listed := found[:min(len(found), candidatesListed)]

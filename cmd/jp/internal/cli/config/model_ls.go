@@ -68,8 +68,9 @@ func runModelList(ctx context.Context, g *Group, args []string) error {
 	}
 	if g.Con.Pretty() {
 		return g.Con.Text(func(w *bufio.Writer) error {
-			_, err := fmt.Fprintf(w, "\nUS dollars for a million tokens; built-in prices are of %s.\n", model.PricesDate)
-			return err
+			fmt.Fprintln(w)
+			g.Con.Field(w, "", "US dollars for a million tokens; built-in prices are of "+model.PricesDate+".", 0)
+			return nil
 		})
 	}
 	return nil
