@@ -220,8 +220,9 @@ type copier struct {
 func (c *copier) run(w io.Writer) {
 	defer close(c.done)
 	defer c.r.Close() // a program that goes on writing for nobody gets SIGPIPE
-	buf := make([]byte, 32<<10)
-	waited := false // for the end of a pipe that is empty
+	waited := false   // for the end of a pipe that is empty
+	// Most programs write little, and there may be a thousand of them.
+	buf := make([]byte, 4<<10)
 	for {
 		n, err := c.r.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -244,6 +245,9 @@ func (c *copier) run(w io.Writer) {
 				return
 			}
 			waited = false
+			if n == len(buf) && n < 32<<10 {
+				buf = make([]byte, 32<<10)
+			}
 		}
 		if err != nil {
 			if err != io.EOF && !errors.Is(err, os.ErrClosed) {
