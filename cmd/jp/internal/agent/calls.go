@@ -9,7 +9,8 @@ import (
 	"jp/tools"
 )
 
-// call runs calls, and stores each result when its call ends.
+// call runs calls, and stores each result when its call ends. The last ones are stored by what comes
+// next: a call of the model, or the end of the turn.
 func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -43,6 +44,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 			ended <- convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
 		}
 	}()
+	open := len(list)
 	for r := range ended {
 		results := []convstore.ToolResult{r}
 		for range len(ended) { // what has ended since goes into the same transaction
@@ -52,7 +54,9 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 		for i, r := range results {
 			bodies[i] = r
 		}
-		if err := t.history.save(ctx, bodies...); err != nil {
+		if open -= len(results); open == 0 {
+			t.history.add(bodies...)
+		} else if err := t.history.save(ctx, bodies...); err != nil {
 			stop()
 			for range ended { // until none is running
 			}
