@@ -66,6 +66,8 @@ func TestCountCharges(t *testing.T) {
 			"openai", convstore.Usage{Input: 50000, Output: 2000}},
 		{"not a stream", body("text/plain", `{"output":[{"text":"`+long+`"}],"error":null,"usage":{"input_tokens":50000,"output_tokens":2000}}`),
 			"responses", convstore.Usage{Input: 50000, Output: 2000}},
+		{"not a stream, after blanks", body("text/plain", "\n  \n"+`{"choices":[{"message":{"content":"`+long+`"}}],"usage":{"prompt_tokens":50000,"completion_tokens":2000}}`),
+			"openai", convstore.Usage{Input: 50000, Output: 2000}},
 		{"not a stream, labelled as a page", body("text/html", `{"choices":[{"message":{"content":"`+long+`"}}],"usage":{"prompt_tokens":50000,"completion_tokens":2000}}`),
 			"openai", convstore.Usage{Input: 50000, Output: 2000}},
 		{"a stream labelled as a page", body("text/html; charset=UTF-8", "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":50000,\"completion_tokens\":2000}}\n\n"),

@@ -192,10 +192,15 @@ func (n *Num) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// startsObject reports whether a body begins like a JSON object, which no event stream does.
+// startsObject reports whether a body begins like a JSON object, which no event stream does. Some servers
+// send blanks while they work.
 func startsObject(r *bufio.Reader) bool {
-	b, _ := r.Peek(1)
-	return string(b) == "{"
+	for n := 1; ; n++ {
+		b, err := r.Peek(n)
+		if err != nil || bytes.IndexByte([]byte(" \t\r\n"), b[n-1]) < 0 {
+			return err == nil && b[n-1] == '{'
+		}
+	}
 }
 
 // startsEvents reports whether a body begins like an event stream, which no JSON does.
