@@ -9,7 +9,7 @@
 // # What to know before changing anything
 //
 // Nothing stays locked. Each call locks the file, does one transaction, and unlocks it; a process
-// that kept the lock would keep all others out. The file itself stays open for a second, for the
+// that kept the lock would keep all others out. The file itself stays open for a moment, for the
 // next call. So a function that is called inside a transaction (by Store.Edit or Scope.Reserve)
 // must not call the store: it would wait for itself until the deadline.
 //

@@ -22,7 +22,7 @@ type Options struct {
 
 // Store has the operations that people use. The embedded View reads all conversations. It is safe
 // for concurrent use. It locks no file between calls and needs no Close: the file that it keeps open
-// is closed a second after the last call.
+// is closed a moment after the last call.
 type Store struct {
 	View
 }

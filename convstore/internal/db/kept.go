@@ -30,8 +30,9 @@ type slot struct {
 	waiting []*waiter
 }
 
-// defaultIdle is longer than the pauses between the transactions of an owner that is at work.
-const defaultIdle = time.Second
+// defaultIdle is longer than most pauses between the transactions of an owner that is at work, and
+// short where a server opens the store again for each request.
+const defaultIdle = 100 * time.Millisecond
 
 // waiter is a session that waits for the handle.
 type waiter struct {
