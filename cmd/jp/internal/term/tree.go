@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -376,7 +377,7 @@ func (t *Tree) text(n *node, room int) string {
 		return Line(strings.Join(parts, "  "))
 	}
 	title := Line(d.Title)
-	profile, state, elapsed := orDash(d.Profile), n.state(), n.elapsed(t.now())
+	profile, state, elapsed := cmp.Or(d.Profile, unnamed), n.state(), n.elapsed(t.now())
 	short := profile[strings.LastIndex(profile, "/")+1:]
 	word, _, _ := strings.Cut(state, ":")
 	word, _, _ = strings.Cut(word, " ")
@@ -400,13 +401,16 @@ func (t *Tree) text(n *node, room int) string {
 	return text + "  " + title
 }
 
+// unnamed stands for the profile of a call that names none.
+const unnamed = "a delegation"
+
 // plain returns a node's line for a log.
 func (n *node) plain() string {
 	d := n.last
 	if n.denied() {
-		return fmt.Sprintf("%s: %s", orDash(d.Profile), n.state())
+		return fmt.Sprintf("%s: %s", cmp.Or(d.Profile, unnamed), n.state())
 	}
-	text := fmt.Sprintf("%s %s%s: %s", orDash(d.Profile), orDash(d.ConversationID), d.On(), n.state())
+	text := fmt.Sprintf("%s %s%s: %s", cmp.Or(d.Profile, unnamed), orDash(d.ConversationID), d.On(), n.state())
 	if d.Phase == stream.Ended {
 		text += fmt.Sprintf(", %s tokens, %s", Count(d.Tokens), Elapsed(time.Duration(d.ElapsedMS)*time.Millisecond))
 	}

@@ -254,10 +254,12 @@ func TestTreeInALog(t *testing.T) {
 	tree.Update(&d)
 	d.Phase, d.Status, d.Reason, d.ElapsedMS = stream.Ended, "partial", "max\nturns", 1500
 	tree.Update(&d)
+	tree.Update(&stream.Delegation{Phase: stream.Ended, CallID: "b", Status: "error", Reason: "query is missing"}) // names no profile
 	tree.Close()
 	want := `jp: agent/researcher jp-c2: started
 jp: agent/researcher jp-c2: running fs_grep_files
 jp: agent/researcher jp-c2: partial: max turns, 50 tokens, 1.5s
+jp: a delegation: error: query is missing
 `
 	if b.String() != want {
 		t.Errorf("log:\n%s\nwant:\n%s", b.String(), want)
