@@ -37,7 +37,7 @@ func (f *frames) Read(p []byte) (int, error) {
 		n, err := f.ReadCloser.Read(buf)
 		f.take(buf[:n])
 		if f.err = err; err != nil { // the reader decides about a last line without an end
-			if f.values+jsondoc.Values(f.line) > jsondoc.MaxValues {
+			if f.follow(f.line, jsondoc.Values(f.line)) {
 				f.line = f.line[:1]
 			}
 			f.out = append(f.out, f.line...)
@@ -81,7 +81,7 @@ func (f *frames) add(part []byte) {
 func (f *frames) end() {
 	line := f.line
 	n := jsondoc.Values(line)
-	f.follow(line, n)
+	many := f.follow(line, n)
 	switch {
 	case f.size > maxMessage && len(f.line) > 0:
 		if id := answered(line[:tailBytes], f.tail); id != nil {
@@ -93,25 +93,26 @@ func (f *frames) end() {
 		} else {
 			line = line[:1] // the reader fails on it
 		}
-	case f.values > jsondoc.MaxValues:
+	case many:
 		line = []byte("?") // the reader fails on it
 	}
 	f.out = append(append(f.out, line...), '\n')
 	f.line, f.tail, f.size = nil, nil, 0
 }
 
-// follow counts the n values of a line with those before it of the same message: the reader takes
-// messages of several lines, though the protocol has none.
-func (f *frames) follow(line []byte, n int) {
+// follow counts the n values of a line with those before it of the same message, and reports whether
+// these are too many: the reader takes messages of several lines, though the protocol has none.
+func (f *frames) follow(line []byte, n int) bool {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
-		return
+		return false
 	}
 	if !f.open && !bytes.ContainsRune([]byte(",:]}"), rune(line[0])) {
 		f.values = 0
 	}
 	f.values += n
 	f.open = !bytes.ContainsRune([]byte("]}"), rune(line[len(line)-1]))
+	return f.values > jsondoc.MaxValues
 }
 
 // tooLarge replaces an answer that is larger than a message may be.

@@ -20,6 +20,8 @@ func TestFrames(t *testing.T) {
 		{"many values", `{"jsonrpc":"2.0","id":12,"result":{"a":` + many + "}}\nnext\n", `{"jsonrpc":"2.0","id":12,"error":{"code":-32000,"message":"the result has more than 262144 values"}}` + "\nnext\n"},
 		{"many values that answer nothing", many + "\nnext\n", "[\nnext\n"},
 		{"many values without an end", many, "["},
+		{"many values at the end", `{"jsonrpc":"2.0","id":12,"result":{"a":` + many + "}}\n", `{"jsonrpc":"2.0","id":12,"error":{"code":-32000,"message":"the result has more than 262144 values"}}` + "\n"},
+		{"a blank line and a message behind many values", `{"jsonrpc":"2.0","id":12,"result":{"a":` + many + "}}\n \n{}", `{"jsonrpc":"2.0","id":12,"error":{"code":-32000,"message":"the result has more than 262144 values"}}` + "\n \n{}"},
 		{"many values in lines", many[:len(many)/2] + "\n" + many[len(many)/2:] + "\n[]\n", many[:len(many)/2] + "\n?\n[]\n"},
 		{"many messages", strings.Repeat(many[:len(many)/2-1]+"]\n", 3), strings.Repeat(many[:len(many)/2-1]+"]\n", 3)},
 		{"no answer", big + "xyz\nnext\n", big + "x\nnext\n"},
