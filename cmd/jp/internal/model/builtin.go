@@ -46,14 +46,6 @@ func FindBuiltin(name string) (Builtin, bool) {
 	return all[i], true
 }
 
-// Variables lists all variables that the provider reads.
-func (b Builtin) Variables() []string {
-	if b.URLEnv == "" {
-		return b.Keys
-	}
-	return append(slices.Clone(b.Keys), b.URLEnv)
-}
-
 // KeyEnv returns the variable that the key is taken from: the first that is set, or the first. "" =
 // no key is sent.
 func (b Builtin) KeyEnv(env func(string) string) string {
