@@ -2,8 +2,9 @@
 // share. It knows the buckets and their keys, but not what the values mean.
 //
 // A Base locks no file between its sessions. Its Session waits for the lock, opens the file or goes
-// on with the one of the session before, calls one function, and unlocks the file. If bbolt panics on a corrupt page, Session returns a *DamagedError. View
-// runs a transaction in an open session, Write a session with one transaction.
+// on with the one of the session before, calls one function, and unlocks the file. If bbolt panics
+// on a corrupt page, Session returns a *DamagedError. View runs a transaction in an open session,
+// Write a session with one transaction.
 package db
 
 import (

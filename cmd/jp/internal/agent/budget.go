@@ -179,8 +179,8 @@ func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) 
 	return in, out, nil
 }
 
-// foreseen estimates what a call may cost whose price does not bound it: as much as the dearest one so far whose
-// cost the server reported, and the same again for the closing call.
+// foreseen estimates what a call may cost whose price does not bound it: as much as the dearest one
+// so far whose cost the server reported, and the same again for the closing call.
 func (a *asker) foreseen(closing bool) (most int64) {
 	for _, ev := range a.history.events[a.since:] {
 		if c, ok := ev.Body.(convstore.ModelCall); ok && c.Model == a.model.Model && c.CostNano != nil {

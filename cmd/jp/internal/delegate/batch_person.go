@@ -177,9 +177,9 @@ const maxAhead = 4096
 // memory: it is read from the store again.
 //
 // When ctx ends, or report or the store fails, the children that run are stopped and, unless report
-// has failed, reported, and so are, as cancelled, the tasks that next still returns. After an error of next no other task begins, and
-// those that run go on to their end. The error is the first one of report, or of the store, or the
-// cause of ctx, or that of next.
+// has failed, reported, and so are, as cancelled, the tasks that next still returns. After an error
+// of next no other task begins, and those that run go on to their end. The error is the first one
+// of report, or of the store, or the cause of ctx, or that of next.
 func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Context) (Item, error), w Work, report func(Item, Row) error) error {
 	tool := toolBatch
 	if _, ok := d.set.Get(tool); !ok {

@@ -197,8 +197,8 @@ func (c *catalog) fixed(ctx context.Context, a rule.Ask) (rule.Ask, error) {
 	return a, nil
 }
 
-// override checks the form of the values that a caller sets, and puts them into the ask. The rule asks its
-// lists.
+// override checks the form of the values that a caller sets, and puts them into the ask. The rule
+// asks its lists.
 func (c *catalog) override(a *rule.Ask, list []string) error {
 	for _, o := range list {
 		m, ok := strings.CutPrefix(o, rule.OverrideModel)

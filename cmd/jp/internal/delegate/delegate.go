@@ -301,7 +301,8 @@ func (d *Delegator) Release(ctx context.Context) {
 func (d *Delegator) TakeSlot() *convstore.Slot { return d.slots.handOver() }
 
 // Transcript returns what was said in one descendant, in its last turns, or in all of them where
-// last is 0. The text is not cut. It cannot close a wrapper of ours. It is "" where nothing was said yet.
+// last is 0. The text is not cut. It cannot close a wrapper of ours. It is "" where nothing was
+// said yet.
 func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
 	return d.subtree().transcript(ctx, id, last)
 }

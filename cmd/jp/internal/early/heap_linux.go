@@ -14,9 +14,9 @@ const (
 
 var object []byte // so that it is on the heap
 
-// largePages asks for large pages for the next 2 to 4 MiB of the heap. A process of jp touches about 2 MiB
-// of it: that is one page fault in place of 400, each of which takes a microsecond, and another fifth of
-// one when the process ends.
+// largePages asks for large pages for the next 2 to 4 MiB of the heap. A process of jp touches
+// about 2 MiB of it: that is one page fault in place of 400, each of which takes a microsecond, and
+// another fifth of one when the process ends.
 //
 // Linux maps a large page only where it has mapped nothing yet. So objects that nobody uses, and that
 // are not touched, fill the heap up to the next large page.

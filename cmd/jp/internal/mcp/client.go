@@ -44,8 +44,8 @@ type Options struct {
 // has died.
 const starts = 2
 
-// rejected is the code of an error of the SDK itself: a request was not accepted. What is wrong stands in
-// the errors around it.
+// rejected is the code of an error of the SDK itself: a request was not accepted. What is wrong
+// stands in the errors around it.
 const rejected = -32005
 
 // Client is one server in use. It is started by the first call that needs it. Its methods may be

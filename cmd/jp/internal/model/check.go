@@ -160,8 +160,8 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 	return id
 }
 
-// longestID is the length in bytes of the longest id of a call that is kept. Each delegation of a call
-// is in the ledger under that id and a number.
+// longestID is the length in bytes of the longest id of a call that is kept. Each delegation of a
+// call is in the ledger under that id and a number.
 const longestID = 512
 
 // reserved reports whether an id is one that only jp gives. The ledger puts "#" or "/" and a number

@@ -192,8 +192,8 @@ func (n *Num) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// startsObject reports whether a body begins like a JSON object, which no event stream does. Some servers
-// send blanks while they work.
+// startsObject reports whether a body begins like a JSON object, which no event stream does. Some
+// servers send blanks while they work.
 func startsObject(r *bufio.Reader) bool {
 	for n := 1; ; n++ {
 		b, err := r.Peek(n)

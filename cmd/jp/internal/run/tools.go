@@ -11,7 +11,8 @@ import (
 )
 
 // Definitions returns the tools that a resolved config enables, sorted by name. Every command uses
-// it, so that nothing runs which was not shown to the person who trusted the workspace: see review.Unshown.
+// it, so that nothing runs which was not shown to the person who trusted the workspace: see
+// review.Unshown.
 func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
 	files, err := env.WS.Gate.Tools(ctx)
 	if err != nil {
