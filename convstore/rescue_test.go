@@ -2,10 +2,14 @@ package convstore
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"jp/convstore/internal/db"
 )
 
 // TestRescue damages a store in many ways: whatever can still be read goes into a new store, and
@@ -42,5 +46,21 @@ func TestRescue(t *testing.T) {
 	}
 	if some == 0 {
 		t.Error("nothing was ever damaged")
+	}
+}
+
+// TestRescueZeroth: an event whose number became 0 hides no other one that is missing.
+func TestRescueZeroth(t *testing.T) {
+	s := storeOf(t, sampleStore(t))
+	id := mustList(t, s.View, Filter{Roots: true})[0]
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error {
+		v := bytes.Clone(tx.Bucket(db.Events).Get(db.PairKey(id, 60)))
+		return errors.Join(tx.Drop(db.Events, db.PairKey(id, 60)), tx.Put(db.Events, db.PairKey(id, 0), v))
+	}))
+	var lost []string
+	_, _, _, err := Rooms.Rescue(t.Context(), s, func(err error) { lost = append(lost, err.Error()) })
+	mustNot(t, err)
+	if got, want := strings.Join(lost, "\n"), "conversation "+id.String()+": event 60"; got != want {
+		t.Errorf("lost: %s; want %s", got, want)
 	}
 }

@@ -123,7 +123,7 @@ func (r *rescue) event(p salvaged) bool {
 			return false
 		}
 	}
-	r.upTo(p.Seq - 1)
+	r.upTo(max(p.Seq, 1) - 1)
 	r.seq = max(r.seq, p.Seq)
 	if err == nil {
 		_, _, err = p.Event.stored()
