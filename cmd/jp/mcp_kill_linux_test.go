@@ -114,7 +114,8 @@ func TestMCPServersEndTogether(t *testing.T) {
 	s.gone()
 }
 
-// A run ends its servers and its launchers at the same time: each here ends only when the other has been asked to.
+// A run ends its servers and its launchers at the same time: each here ends only when the other has
+// been asked to.
 func TestServersAndLaunchersEndTogether(t *testing.T) {
 	const together = "touch asked.%[1]s\nuntil [ -e asked.%[2]s ]; do sleep 0.01; done\ntouch together.%[1]s\n"
 	s := newSite(t, map[string]string{

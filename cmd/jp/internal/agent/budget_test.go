@@ -133,8 +133,8 @@ func TestAsideOfAWriter(t *testing.T) {
 	}
 }
 
-// TestBilledThoughFree: a model that costs nothing, whose server bills all the same, is asked as long as
-// the rest is enough for two more of its dearest calls: the next one, and the closing call.
+// TestBilledThoughFree: a model that costs nothing, whose server bills all the same, is asked as
+// long as the rest is enough for two more of its dearest calls: the next one, and the closing call.
 func TestBilledThoughFree(t *testing.T) {
 	for _, price := range []*model.Price{nil, {}} {
 		r := newRun(t, "[[rule]]\ntext = \"t\"")

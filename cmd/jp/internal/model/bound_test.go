@@ -221,7 +221,8 @@ func TestMeterTools(t *testing.T) {
 	}
 }
 
-// TestMost: the price of long prompts counts as soon as a prompt can be one, and the dearest kind of input.
+// TestMost: the price of long prompts counts as soon as a prompt can be one, and the dearest kind
+// of input.
 func TestMost(t *testing.T) {
 	p := Price{Input: 2, Output: 10, CacheWrite: 3, Long: &LongPrice{Above: 1000, Input: 20, Output: 100, CacheWrite: 25}}
 	for _, tt := range []struct {

@@ -246,9 +246,9 @@ func TestAskWithinLimits(t *testing.T) {
 	}
 }
 
-// TestAskWithoutPrice: a model without a price, or a free one, whose server reports what each reply costs
-// is not asked when less is left than its dearest reply has cost, whatever the sub-agent says that a call
-// costs.
+// TestAskWithoutPrice: a model without a price, or a free one, whose server reports what each reply
+// costs is not asked when less is left than its dearest reply has cost, whatever the sub-agent says
+// that a call costs.
 func TestAskWithoutPrice(t *testing.T) {
 	free := &model.Price{}
 	for name, tt := range map[string]struct {

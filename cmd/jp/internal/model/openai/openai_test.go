@@ -277,7 +277,8 @@ func TestMemoryGoesBack(t *testing.T) {
 	}
 }
 
-// TestIDsGoBack: the model that has given a call an id which others refuse gets it back, and no other does.
+// TestIDsGoBack: the model that has given a call an id which others refuse gets it back, and no
+// other does.
 func TestIDsGoBack(t *testing.T) {
 	for named, want := range map[string]string{
 		`{"named":"x"}`: "functions.t:0", `{"named":"y"}`: "call_9348c0a19557918d3d5f676e", `{}`: "call_9348c0a19557918d3d5f676e",
