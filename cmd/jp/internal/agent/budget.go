@@ -108,7 +108,7 @@ func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool
 	err = a.history.log.Begin(ctx, bound, a.history.unsaved...)
 	*req = fitted
 	if err == nil {
-		a.history.unsaved = nil
+		a.history.saved()
 	}
 	return stop, err
 }

@@ -54,6 +54,14 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 		for i, r := range results {
 			bodies[i] = r
 		}
+		if t.loop.Watch.Result != nil {
+			took := time.Since(began)
+			t.history.then = append(t.history.then, func() {
+				for _, r := range results {
+					t.loop.Watch.Result(byID[r.ID], r, took)
+				}
+			})
+		}
 		if open -= len(results); open == 0 {
 			t.history.add(bodies...)
 		} else if err := t.history.save(ctx, bodies...); err != nil {
@@ -61,11 +69,6 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 			for range ended { // until none is running
 			}
 			return err
-		}
-		if t.loop.Watch.Result != nil {
-			for _, r := range results {
-				t.loop.Watch.Result(byID[r.ID], r, time.Since(began))
-			}
 		}
 	}
 	return nil

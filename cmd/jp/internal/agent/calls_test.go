@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"jp/convstore"
 )
@@ -24,17 +25,19 @@ func (s *steps) add(how string, events []convstore.Event) {
 }
 
 func (s *steps) Append(ctx context.Context, events ...convstore.Event) error {
+	err := s.Log.Append(ctx, events...)
 	s.add("append", events)
-	return s.Log.Append(ctx, events...)
+	return err
 }
 
 func (s *steps) Begin(ctx context.Context, bound func(convstore.Account) *convstore.Call, events ...convstore.Event) error {
+	err := s.Log.Begin(ctx, bound, events...)
 	s.add("begin", events)
-	return s.Log.Begin(ctx, bound, events...)
+	return err
 }
 
 // TestLastResultsComeWithTheNextCall: the results that the model waits for are stored in the
-// transaction that begins its next call, and there is none for them alone.
+// transaction that begins its next call, and there is none for them alone. They are shown after it.
 func TestLastResultsComeWithTheNextCall(t *testing.T) {
 	r := newRun(t, `
 [[rule]]
@@ -46,8 +49,13 @@ text = "It says a."
 `)
 	log := &steps{Log: r.log}
 	r.loop.Log = log
+	var shown []string // what was stored when the result was shown
+	r.loop.Watch.Result = func(convstore.ToolCall, convstore.ToolResult, time.Duration) { shown = slices.Clone(log.seen) }
 	r.send(t.Context(), "what does it say?")
 	if want := []string{"begin", "append", "begin result", "append"}; !slices.Equal(log.seen, want) {
 		t.Errorf("stored %q, want %q", log.seen, want)
+	}
+	if want := []string{"begin", "append", "begin result"}; !slices.Equal(shown, want) {
+		t.Errorf("the result was shown after %q, want %q", shown, want)
 	}
 }

@@ -15,6 +15,7 @@ type history struct {
 	log     Log
 	events  []convstore.Event // events of the whole conversation
 	unsaved []convstore.Event // last events, which are not stored yet
+	then    []func()          // called once they are stored
 	from    int               // index of the first event of the running turn
 	turn    int               // number of the running turn, or of the last one where none runs
 }
@@ -62,9 +63,18 @@ func (h *history) save(ctx context.Context, bodies ...convstore.Body) error {
 	if err := h.log.Append(ctx, slices.Concat(h.unsaved, made)...); err != nil {
 		return err
 	}
-	h.unsaved = nil
 	h.events = append(h.events, made...)
+	h.saved()
 	return nil
+}
+
+// saved notes that all events are stored.
+func (h *history) saved() {
+	then := h.then
+	h.unsaved, h.then = nil, nil
+	for _, fn := range then {
+		fn()
+	}
 }
 
 // made returns new events of the running turn. They are in no list yet.
