@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"pgregory.net/rapid"
+
 	"jp/convstore"
 	"jp/tools/jsondoc"
 )
@@ -241,6 +243,42 @@ func TestMost(t *testing.T) {
 			t.Errorf("Most(%+v, %d) = %d, want %d", tt.in, tt.out, got, tt.want)
 		}
 	}
+}
+
+// TestMostCovers: no usage within the bound of a call costs more than was reserved for it, whichever parts of the input a
+// provider has read from its cache or written to it. What is estimated where it states none is within the bound too.
+func TestMostCovers(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		amount := rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, 1<<40))
+		p := Price{amount.Draw(rt, "input"), amount.Draw(rt, "output"), amount.Draw(rt, "read"), amount.Draw(rt, "write"), nil}
+		if rapid.Bool().Draw(rt, "long") { // is never cheaper
+			l := LongPrice{amount.Draw(rt, "above"), amount.Draw(rt, "i"), amount.Draw(rt, "o"), amount.Draw(rt, "r"), amount.Draw(rt, "w")}
+			p.Long = &LongPrice{l.Above, max(l.Input, p.Input), max(l.Output, p.Output), max(l.CacheRead, p.CacheRead), max(l.CacheWrite, p.CacheWrite)}
+		}
+		in, out := max(amount.Draw(rt, "tokens"), 1), rapid.Int64Range(1, 1<<17).Draw(rt, "out")
+		within := func(most int64, of string) int64 { return rapid.Int64Range(0, most).Draw(rt, of) }
+		u := convstore.Usage{Output: within(out, "used")}
+		u.CacheRead = within(in, "cached")
+		u.CacheWrite = within(in-u.CacheRead, "kept")
+		u.Input = within(in-u.CacheRead-u.CacheWrite, "new")
+
+		c := counter{request: asks(strings.Repeat("x", int(within(500, "text")))), said: within(out*longToken, "said")}
+		c.request.MaxInput, c.request.MaxTokens = in, int(out)
+		if rapid.Bool().Draw(rt, "stated") {
+			c.reported = Part{Usage: &u}
+		}
+		var err error
+		if rapid.Bool().Draw(rt, "broken") {
+			err = &Error{Kind: KindStream}
+		}
+		used, some := c.used(err)
+		if !some {
+			return
+		}
+		if charged, most := *p.Charged(*used.Usage, nil), p.Most(Bound{in, in + within(1000, "hard")}, out); charged > most || charged < p.Cost(u) && c.reported.Usage != nil {
+			rt.Fatalf("%+v is charged %d, of %d that were reserved", *used.Usage, charged, most)
+		}
+	})
 }
 
 // FuzzTextBound: a text has never more tokens than bytes, but for what replaces bytes that are no
