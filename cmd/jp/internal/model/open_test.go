@@ -138,6 +138,7 @@ func TestLookup(t *testing.T) {
 	p := Providers{
 		Aliases: map[string]string{"smart": "best", "best": "anthropic/claude-opus-5-5"},
 		Prices:  map[string]Price{"openai/gpt-5": own},
+		Env:     env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1"),
 		LLM: map[string]Endpoint{"far": {Type: "openai", BaseURL: "https://far.example"}, "near": {Type: "openai", BaseURL: "http://127.0.0.2:1"},
 			"proxy": {Type: "openai", BaseURL: "http://127.0.0.2:1", APIKeyEnv: "MINE"}},
 	}
@@ -157,6 +158,7 @@ func TestLookup(t *testing.T) {
 		{"ollama/gpt-oss:120b-cloud", "ollama/gpt-oss:120b-cloud", nil, 0},
 		{"script/x.toml", "script/x.toml", free, 0},
 		{"proxy/gpt-5", "proxy/gpt-5", nil, 0}, // what takes a key may take money
+		{"anthropic/claude-2099", "anthropic/claude-2099", nil, 0},
 	}
 	for _, tt := range tests {
 		got, err := Lookup(tt.id, p)
