@@ -195,8 +195,8 @@ budget_inheritance = 1.0
 max_per_turn = 32
 max_parallel = 8
 `, tt.model),
-				".jp/config/agent/r.toml":        fmt.Sprintf("[loader]\nreset = \"none\"\n[assistant]\nmodel = %q\nsystem_prompt = %q\n[assistant.request]\nbase_backoff_ms = 1\n", tt.model, long),
-				"../home/.config/jp/config.toml": api,
+				".jp/config/agent/r.toml":       fmt.Sprintf("[loader]\nreset = \"none\"\n[assistant]\nmodel = %q\nsystem_prompt = %q\n[assistant.request]\nbase_backoff_ms = 1\n", tt.model, long),
+				"../home/config/jp/config.toml": api,
 			})
 			cmd, out := s.start([]string{
 				"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=sk-the-key-of-this-test",
