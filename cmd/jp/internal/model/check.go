@@ -152,7 +152,7 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	if id == "" || len(id) > longestID || c.used[id] || reserved(id) {
+	if c.used[id] || Reserved(id) {
 		id = "call_" + rand.Text()
 	}
 	c.used[id] = true
@@ -164,11 +164,12 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 // call is in the ledger under that id and a number.
 const longestID = 512
 
-// reserved reports whether an id is one that only jp gives. The ledger puts "#" or "/" and a number
-// behind the id of a call for each of several delegations. "batch-" begins the calls of jp batch,
-// "hand-" those of a person, and "jp-context-" the one whose result is in the system prompt.
-func reserved(id string) bool {
-	return strings.ContainsAny(id, "#/") || slices.ContainsFunc([]string{"batch-", "hand-", "jp-context-"}, func(begins string) bool {
+// Reserved reports whether no call of a model has this id: it is none, too long, or one that only
+// jp gives. The ledger puts "#" or "/" and a number behind the id of a call for each of several
+// delegations. "batch-" begins the calls of jp batch, "hand-" those of a person, and "jp-context-"
+// the one whose result is in the system prompt.
+func Reserved(id string) bool {
+	return id == "" || len(id) > longestID || strings.ContainsAny(id, "#/") || slices.ContainsFunc([]string{"batch-", "hand-", "jp-context-"}, func(begins string) bool {
 		return strings.HasPrefix(id, begins)
 	})
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools/brief"
 )
@@ -203,8 +205,12 @@ func (t *turn) follow(body convstore.Body) string {
 	case convstore.Structured:
 		t.answered = len(b.Data) > 0
 	case convstore.ToolCall:
-		if t.answered = false; t.made[b.ID] {
+		t.answered = false
+		switch {
+		case t.made[b.ID]:
 			return "a call of a tool under the id of another one"
+		case model.Reserved(strings.TrimPrefix(b.ID, agent.Fetched)):
+			return "a call of a tool under an id that only jp gives"
 		}
 		t.made[b.ID] = true
 		return t.keep(b)
