@@ -57,7 +57,7 @@ func (p Places) bases() (list []base) {
 	if p.Workspace != "" && p.Files != nil {
 		list = append(list, base{p.Workspace, p.Files})
 	}
-	if p.Home != "" && (p.Workspace == "" || !files.Inside(p.Workspace, p.Home)) {
+	if p.Home != "" && !files.Within(p.Workspace, p.Home) {
 		list = append(list, base{dir: p.Home})
 	}
 	return list

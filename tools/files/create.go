@@ -22,9 +22,3 @@ func CreateIn(root *os.Root, name string, data []byte) (made bool, err error) {
 	}
 	return err == nil, err
 }
-
-// Inside reports whether file is dir or below it, by their names alone.
-func Inside(dir, file string) bool {
-	rel, err := filepath.Rel(dir, file)
-	return err == nil && filepath.IsLocal(rel)
-}

@@ -124,14 +124,16 @@ func lstatAll(path string) (info fs.FileInfo, err error) {
 
 // follows reports whether links in the folder dir are followed. dir has no links in its path.
 func (l Links) follows(dir string) bool {
-	if l.Workspace != "" && Within(l.Workspace, dir) {
+	if Within(l.Workspace, dir) {
 		return false
 	}
 	return slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) || Within(c, dir) }) || !writable(dir)
 }
 
-// Within reports whether path is dir or below it; both are clean and absolute.
+// Within reports whether path is dir or below it, by their names alone; both are absolute. Nothing is
+// below "".
 func Within(dir, path string) bool {
+	dir, path = filepath.Clean(dir), filepath.Clean(path)
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 

@@ -62,7 +62,7 @@ func openLog(path, state string) (*os.File, error) {
 	var links files.Links
 	own := false
 	if state != "" {
-		links.Closed, own = []string{state}, files.Inside(state, path)
+		links.Closed, own = []string{state}, files.Within(state, path)
 	}
 	if !own {
 		real, err := links.Resolve(path)

@@ -91,7 +91,7 @@ func (s *server) within(own *run.Env) error {
 	if err != nil {
 		return acp.Paramsf("cwd: %v", err)
 	}
-	if !files.Inside(root, dir) {
+	if !files.Within(root, dir) {
 		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.Con.Env.Dir, root)
 	}
 	return nil

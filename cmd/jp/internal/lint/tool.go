@@ -182,7 +182,7 @@ func (l *Linter) tool(d tools.Definition, child bool, at position) {
 	for i, rule := range d.Access.FS {
 		key := fmt.Sprintf("access.fs[%d]", i)
 		writes = writes || rule.Mode == fs.ReadWrite && d.Local()
-		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !files.Inside(l.files.Root, abs) {
+		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !files.Within(l.files.Root, abs) {
 			say(key, fs.VisiblePath(rule.Path)+" is outside the workspace", "")
 		}
 	}
