@@ -12,15 +12,18 @@ import (
 // WalkFiles calls visit with each regular file in and below the folder dir, in the order of the
 // paths, without links, .git, .jp and what .gitignore files exclude. path is slash-separated and
 // relative to dir; the file is closed after visit. The .gitignore files from top on down count; top
-// is dir itself or a folder above it. The walk ends with an error if something cannot be read, and
-// with the error of visit, unchanged, if there is one.
+// is dir itself or a folder above it. If dir is below top by its name, both have no links; if it has
+// one by then, that is an error. The walk ends with an error if something cannot be read, and with
+// the error of visit, unchanged, if there is one.
 func WalkFiles(ctx context.Context, top, dir string, visit func(path string, f *os.File) error) error {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return files.Reason(err)
-	}
-	if top, err = filepath.EvalSymlinks(top); err != nil || !files.Within(top, dir) {
-		top = dir
+	if !files.Within(top, dir) {
+		var err error
+		if dir, err = filepath.EvalSymlinks(dir); err != nil {
+			return files.Reason(err)
+		}
+		if top, err = filepath.EvalSymlinks(top); err != nil || !files.Within(top, dir) {
+			top = dir
+		}
 	}
 	w, at, err := newWalk(ctx, &Files{workspace: top}, &place{path: dir, shown: dir, rule: fileRule{anchor: top}}, nil)
 	if err != nil {

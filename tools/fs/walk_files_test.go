@@ -12,7 +12,10 @@ import (
 // TestWalkFiles: files in order, what .gitignore files above and below the start exclude left out,
 // links not followed.
 func TestWalkFiles(t *testing.T) {
-	top := t.TempDir()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for path, text := range map[string]string{
 		".gitignore": "*.log\n/src/gen/\n", "a.txt": "a", "x.log": "", ".git/config": "", ".jp/config.toml": "",
 		"src/b.go": "b", "src/gen/c.go": "", "src/sub/.gitignore": "d.go\n!keep.log\n", "src/sub/d.go": "", "src/sub/e.go": "e", "src/sub/keep.log": "k",

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +17,9 @@ import (
 
 // File reads a file of text, or an image. The source of the attachment is path as it was given.
 func (r *Reader) File(path string) (convstore.Attachment, error) {
-	full, err := r.absolute(path)
+	f, err := r.open(path)
 	if err != nil {
 		return convstore.Attachment{}, err
-	}
-	f, _, err := files.OpenRegular(files.Disk{}, full, os.O_RDONLY, 0)
-	if err != nil {
-		return convstore.Attachment{}, named(path, err)
 	}
 	defer func() { _ = f.Close() }()
 	// keep returns the error for a larger file, which depends on its kind
@@ -34,10 +31,10 @@ func (r *Reader) File(path string) (convstore.Attachment, error) {
 }
 
 // Path reads a file, or the text files in and below a folder that .gitignore files do not exclude.
-// They are in the order of their paths. Links are not followed. A folder without such files is an
-// error.
+// They are in the order of their paths. Links in the folder are not followed. A folder without such
+// files is an error.
 func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment, error) {
-	full, err := r.absolute(path)
+	full, top, err := r.locate(path)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +48,7 @@ func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment,
 	}
 	var list []convstore.Attachment
 	var left []string
-	err = fs.WalkFiles(ctx, r.Workspace, full, func(name string, f *os.File) error {
+	err = fs.WalkFiles(ctx, cmp.Or(top, r.Workspace), full, func(name string, f *os.File) error {
 		source := filepath.Join(path, filepath.FromSlash(name))
 		b, err := io.ReadAll(io.LimitReader(f, MaxOne+1))
 		if err != nil {
@@ -81,16 +78,58 @@ func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment,
 	return list, nil
 }
 
-func (r *Reader) absolute(path string) (string, error) {
+// locate returns the absolute path of what path names. In the workspace that is a path without
+// links, and top is the workspace, also without: nobody can see where a link leads that came with a
+// repository, so one that leads out of it is an error.
+func (r *Reader) locate(path string) (full, top string, err error) {
+	full = filepath.Clean(path)
 	switch {
 	case path == "":
-		return "", errors.New("the path is empty")
+		return "", "", errors.New("the path is empty")
 	case filepath.IsAbs(path):
-		return path, nil
 	case r.Dir == "":
-		return "", fmt.Errorf("%s: the working directory is gone", path)
+		return "", "", fmt.Errorf("%s: the working directory is gone", path)
+	default:
+		full = filepath.Join(r.Dir, path)
 	}
-	return filepath.Join(r.Dir, path), nil
+	if !files.Within(r.Workspace, full) {
+		return full, "", nil
+	}
+	if top, err = filepath.EvalSymlinks(r.Workspace); err == nil {
+		full, err = filepath.EvalSymlinks(full)
+	}
+	switch {
+	case err != nil:
+		return "", "", named(path, err)
+	case !files.Within(top, full):
+		return "", "", fmt.Errorf("%s: a link in the workspace leads out of it; name what you mean: %s", path, full)
+	}
+	return full, top, nil
+}
+
+// open opens a regular file where locate has found it.
+func (r *Reader) open(path string) (*os.File, error) {
+	full, top, err := r.locate(path)
+	if err != nil {
+		return nil, err
+	}
+	var at files.Place = files.Disk{}
+	if top != "" {
+		root, err := os.OpenRoot(top) // whoever makes a link meanwhile leads nowhere else
+		if err != nil {
+			return nil, named(path, err)
+		}
+		defer root.Close()
+		at = root
+		if full, err = filepath.Rel(top, full); err != nil {
+			return nil, named(path, err)
+		}
+	}
+	f, _, err := files.OpenRegular(at, full, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, named(path, err)
+	}
+	return f, nil
 }
 
 // named returns err with the path as it was given in front.

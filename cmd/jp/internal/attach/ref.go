@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"jp/convstore"
-	"jp/tools/files"
 	"jp/tools/jsondoc"
 )
 
@@ -130,13 +128,9 @@ func (r *Reader) Refs(ctx context.Context, refs Refs) (list []convstore.Attachme
 // part reads lines or bytes of a file of text, of whatever size the file is. Where bytes begin or end
 // within a character, that is left out.
 func (r *Reader) part(ctx context.Context, ref Ref) (none convstore.Attachment, err error) {
-	full, err := r.absolute(ref.File)
+	f, err := r.open(ref.File)
 	if err != nil {
 		return none, err
-	}
-	f, _, err := files.OpenRegular(files.Disk{}, full, os.O_RDONLY, 0)
-	if err != nil {
-		return none, named(ref.File, err)
 	}
 	defer func() { _ = f.Close() }()
 	source := ref.source()
