@@ -35,9 +35,9 @@ down() {
   rm -rf "$dir"
 }
 trap down EXIT
-fail() {
+fail() { # the reason last, where a reader of a long log looks first
+  find "$dir/out" -name '*.err' -size +0 -exec tail -v -n 20 {} + >&2 || true
   echo "scale: $*" >&2
-  tail -n 20 "$dir"/out/*.err >&2 2>/dev/null || true
   exit 1
 }
 # until COMMAND: tries for 30 s, or $tries tenths of a second.

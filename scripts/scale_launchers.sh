@@ -223,7 +223,9 @@ job=$(sbatch --parsable --output="$dir/out/requeue.err" "$dir/far/job.sh")
 until_true held
 scontrol requeue "$job"
 until_true node_empty
-# Slurm waits two minutes, which it may set at any time. Between two orders to start now it has time to do so.
+# Slurm waits two minutes, which it may set at any time. Between two orders to start now it has time to do so. The node refuses
+# for good a job that starts in the second in which it was killed ("Job credential revoked").
+sleep 2
 again() { scontrol update JobId="$job" StartTime=now; for _ in $(seq 30); do held && return; sleep 0.1; done; false; }
 tries=60 until_true again
 states=$(far conversation ls --hidden --sort created -F json | jq -r ".[$before:] | map(select(.depth == 1) | .status) | join(\" \")")
