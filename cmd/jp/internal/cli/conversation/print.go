@@ -81,6 +81,12 @@ func runPrint(ctx context.Context, g *Group, o printOptions, words []string) err
 			return err
 		}
 		cs = append(cs, c)
+		for _, err := range view.Events(ctx, p.id, p.ranges[len(p.ranges)-1]) { // the first says whether all turns exist
+			if err != nil {
+				return err
+			}
+			break
+		}
 	}
 	if g.Con.JSON() {
 		return g.printEvents(ctx, view, passages, o.follow)
