@@ -35,7 +35,7 @@ type examined struct {
 	Sandbox sandbox  `json:"sandbox"`
 	Store   storeAt  `json:"store"`
 	Config  []string `json:"config"` // the user's own files that were read
-	Model   string   `json:"model"`  // model of the user's own config; "" = none
+	Model   string   `json:"model"`  // model of a query here; outside of a trusted workspace that of the user's own config; "" = none
 	Keys    []string `json:"keys"`   // names of variables that are set, never a value
 
 	Adopts    bool            `json:"adopts"` // whether jp becomes the parent of orphans, so that nothing outlives it
@@ -164,6 +164,9 @@ func (g *Group) examine(ctx context.Context) examined {
 			fail(err)
 		} else {
 			e.Trust, e.Query = judged.Status(), "starts"
+			if r, err := profiles.Resolve(src, nil, nil); err == nil && e.Trust == "trusted" {
+				e.Model, _ = r.Config.RequireModel()
+			}
 			l := lint.New(ctx, g.WS, g.Env, src, judged.Files)
 			if problems := l.All(ctx); len(problems) > 0 {
 				e.Query = console.Explain(problems[0]).Message
@@ -183,7 +186,9 @@ func (g *Group) examine(ctx context.Context) examined {
 	if r, err := profiles.Resolve(g.WS.UserSources(), nil, nil); err != nil {
 		fail(err)
 	} else {
-		e.Model, _ = r.Config.RequireModel()
+		if e.Trust != "trusted" {
+			e.Model, _ = r.Config.RequireModel()
+		}
 		for _, l := range r.Layers {
 			if l.File != "" && !l.Dropped {
 				e.Config = append(e.Config, l.File)
@@ -285,7 +290,7 @@ func (g *Group) writeExamined(e examined) error {
 			row("query", wording.Either(e.Query == "starts", "would start", "would not start: "+e.Query))
 		}
 		row("config", cmp.Or(strings.Join(e.Config, " "), "none"))
-		row("model", cmp.Or(e.Model, "none: `jp init` sets one"))
+		row("model", cmp.Or(e.Model, wording.Either(e.Trust == "", "none: `jp init` sets one", "none")))
 		row("keys", cmp.Or(strings.Join(e.Keys, " "), "none set"))
 		for _, p := range e.Providers {
 			row("provider", p.Name+": "+wording.Either(p.Variable == "", map[string]string{"withheld": "key withheld"}[p.Key], p.Variable+" is "+p.Key)+wording.Either(p.Key == "none", "no key needed", ""))
