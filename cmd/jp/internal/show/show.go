@@ -109,7 +109,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	ag.Loop.Watch = s.watch()
 	s.start(r.Conv, resume)
 	if c := r.Conv; c.Turns > 0 {
-		s.beside(fmt.Sprintf(`%s "%s", turn %d, %s, %s tokens so far; --new begins another`, c.ID, c.Title, s.turn, ag.Loop.Models[0].Model, term.Count(c.Usage.Tokens())))
+		s.beside(fmt.Sprintf("%s, turn %d, %s, %s tokens: %s (--new begins another)", c.ID, s.turn, ag.Loop.Models[0].Model, term.Count(c.Usage.Tokens()), c.Title))
 	}
 }
 
