@@ -60,7 +60,7 @@ text = "done"
 	// Only the whole word is the answer, and the help says so.
 	screen, _, status := atTerminal(t, s, []exchange{{mark, "al\n"}, {mark, "alway\n"}, {mark, "always\n"}}, "query", "--new", "create")
 	screen = strings.ReplaceAll(screen, "\r", "")
-	if status != 0 || strings.Count(screen, "always (the whole word) yes to all calls of this tool in this conversation, in later turns too\n") != 2 ||
+	if status != 0 || strings.Count(screen, "\nr no, with a reason\nalways (the whole word) yes to all calls of this tool in this conversation, in\n  later turns too\n") != 2 ||
 		!strings.Contains(unbroken(screen), "jp: fs_create_file: not asked again in this conversation; `jp conversation edit jp-c") {
 		t.Errorf("status %d, screen:\n%s", status, screen)
 	}

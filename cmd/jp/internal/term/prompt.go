@@ -29,13 +29,15 @@ func NewPrompter(t *TTY, color bool, around func(func())) *Prompter {
 }
 
 const (
-	promptKeys = "y yes, a yes to all calls of this tool in this turn, n no, d no to all of them, p print all of it, r no with a reason"
+	promptKeys = "y yes\na yes to all calls of this tool in this turn\np print all of it\n" + noKeys
 	promptMark = "[y/a/n/d/p/r, ? for help] "
 
-	alwaysKeys = ", always (the whole word) yes to all calls of this tool in this conversation, in later turns too"
+	alwaysKeys = "\nalways (the whole word) yes to all calls of this tool in this conversation, in later turns too"
 
-	unreadKeys = "p print all of it, then y and a are yes; n no, d no to all calls of this tool in this turn, r no with a reason"
+	unreadKeys = "p print all of it; then y and a are yes\n" + noKeys
 	unreadMark = "[p/n/d/r, ? for help] "
+
+	noKeys = "n no\nd no to all calls of this tool in this turn\nr no, with a reason"
 )
 
 // Ask shows the question and reads lines until one is an answer: y, a, n, d, p or r, as git asks about the
@@ -66,7 +68,10 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 		if err != nil {
 			return tools.Answer{}, err
 		}
-		text = keys + wording.Either(q.Always && left == "", alwaysKeys, "") + "\n"
+		text = ""
+		for key := range strings.Lines(keys + wording.Either(q.Always && left == "", alwaysKeys, "")) {
+			text += strings.Join(Hang("", strings.TrimSpace(key), width, 2), "\n") + "\n"
+		}
 		switch key = strings.TrimSpace(key); key {
 		case "y", "yes", "a", "all":
 			if left != "" {
