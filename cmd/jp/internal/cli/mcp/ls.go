@@ -48,6 +48,10 @@ func newList(g *Group) *cli.Command {
 			if g.Env.Con.JSON() {
 				return g.Env.Con.Document(list)
 			}
+			if len(rows) == 0 {
+				g.Env.Con.Note("no MCP servers")
+				return nil
+			}
 			return g.Env.Con.Table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
 		},
 	})
