@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/profiles"
 )
 
 func newModelShowCommand(g *Group) *cli.Command {
@@ -35,8 +37,8 @@ func runModelShow(ctx context.Context, g *Group, name string) error {
 		return err
 	}
 	id, err := c.config.ResolveModel(name)
-	if err != nil {
-		return err
+	if bad, ok := errors.AsType[*profiles.Error](err); ok {
+		return exit.Usagef("model %s", bad.Msg).WithHint("%s", cmp.Or(bad.Hint, "`jp model ls` lists what is known"))
 	}
 	s, err := c.show(id)
 	if err != nil {
