@@ -192,6 +192,34 @@ func (n *Num) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// Dollars is an amount of money in an event. Some servers write it as a string, others as an object
+// that has it as the sum of its parts.
+type Dollars struct {
+	Nano *int64 // nano-dollars; nil = there is no valid amount
+}
+
+// mostNano bounds an amount of money, as maxTokens does counts: a million dollars.
+const mostNano = 1e15
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Dollars) UnmarshalJSON(raw []byte) error {
+	*d = Dollars{}
+	if raw[0] == '{' {
+		var parts struct {
+			Total json.RawMessage `json:"total_cost"`
+		}
+		if err := json.Unmarshal(raw, &parts); err != nil {
+			return err
+		}
+		raw = parts.Total
+	}
+	usd, err := strconv.ParseFloat(string(bytes.Trim(raw, `"`)), 64)
+	if (err == nil || math.IsInf(usd, 1)) && usd >= 0 { // infinite: too large for a float
+		d.Nano = new(int64(math.Round(min(usd*1e9, mostNano))))
+	}
+	return nil
+}
+
 // startsObject reports whether a body begins like a JSON object, which no event stream does. Some
 // servers send blanks while they work.
 func startsObject(r *bufio.Reader) bool {

@@ -58,8 +58,9 @@ type reply struct {
 	blocks   map[int64]*open // by index
 	calls    *model.Calls
 	usage    convstore.Usage
-	counted  bool // whether the usage was reported
-	summed   bool // whether the usage is that of the whole output, and not of its beginning
+	cost     *int64 // see model.Part
+	counted  bool   // whether the usage was reported
+	summed   bool   // whether the usage is that of the whole output, and not of its beginning
 	stop     string
 	said     bool // whether the answer has text
 	goesOn   bool // whether a block began after the stop reason
@@ -135,6 +136,9 @@ func (r *reply) counts(u usage) {
 	r.count(u.CacheRead, &r.usage.CacheRead)
 	r.count(u.CacheWrite, &r.usage.CacheWrite)
 	minutes, hour := u.CacheCreation.Minutes, u.CacheCreation.Hour
+	if n := u.Cost.Nano; n != nil && (r.cost == nil || *n > *r.cost) {
+		r.cost, r.counted = n, true
+	}
 	r.count(model.Num{N: max(minutes.N, 0) + max(hour.N, 0), Valid: minutes.Valid || hour.Valid}, &r.usage.CacheWrite)
 }
 
@@ -281,7 +285,7 @@ func (r *reply) finish(ctx context.Context) {
 	if !r.summed {
 		r.usage.Output = 0
 	}
-	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage)}, nil) {
+	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage), Cost: r.cost}, nil) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)
@@ -292,7 +296,7 @@ func (r *reply) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		err = r.config.Fail(ctx, err)
 	}
-	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage)}, nil) {
+	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage), Cost: r.cost}, nil) {
 		return
 	}
 	r.yield(model.Part{}, err)

@@ -1,9 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
-	"math"
-
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 )
@@ -27,9 +24,19 @@ func (t *tally) add(u *usage) {
 	t.total = max(t.total, u.Total.N)
 	t.cached = max(t.cached, u.PromptDetails.Cached.N, u.InputDetails.Cached.N)
 	t.written = max(t.written, u.PromptDetails.CacheWrite.N, u.InputDetails.CacheWrite.N)
-	if cost := dollars(u.Cost); t.cost == nil || cost != nil && *cost > *t.cost {
+	if cost := u.paid(); t.cost == nil || cost != nil && *cost > *t.cost {
 		t.cost = cost
 	}
+}
+
+// paid returns what a reply cost in nano-dollars; nil = it does not say. Where OpenRouter asks with a
+// key of the user's, its cost is only its fee.
+func (u *usage) paid() *int64 {
+	cost, beside := u.Cost.Nano, u.CostDetails.Upstream.Nano
+	if cost == nil || !u.OwnKey || beside == nil {
+		return cost
+	}
+	return new(*cost + *beside)
 }
 
 // counts reports whether the usage is that of a reply, and not only of its beginning.
@@ -53,14 +60,4 @@ func fresh(prompt, cached, written int64) int64 {
 		return n
 	}
 	return prompt
-}
-
-// dollars returns OpenRouter's usage.cost in nano-dollars; nil if there is no valid one.
-func dollars(raw json.RawMessage) *int64 {
-	var usd *float64
-	if json.Unmarshal(raw, &usd) != nil || usd == nil || !(*usd >= 0 && *usd < 1e6) {
-		return nil
-	}
-	nano := int64(math.Round(*usd * 1e9))
-	return &nano
 }
