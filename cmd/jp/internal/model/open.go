@@ -262,7 +262,7 @@ func (p Providers) resolve(id string) (Info, target, error) {
 	info.Local = t.format == "script" || loopback(t.url)
 	if k, ok := tableEntry(id); ok {
 		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price
-	} else if t.format == "script" || info.Local && t.keyEnv == "" && !strings.HasSuffix(name, "cloud") {
+	} else if t.format == "script" || info.Local && t.keyEnv == "" && !strings.HasSuffix(strings.ToLower(name), "cloud") {
 		// A server on this machine that takes a key may be a proxy of one that takes money. Models
 		// of Ollama named "...:cloud" or "...-cloud" run on another machine, for money.
 		info.Price = &Price{}

@@ -156,6 +156,7 @@ func TestLookup(t *testing.T) {
 		{"near/gpt-5", "near/gpt-5", free, 0},
 		{"ollama/llama3", "ollama/llama3", free, 0},
 		{"ollama/gpt-oss:120b-cloud", "ollama/gpt-oss:120b-cloud", nil, 0},
+		{"ollama/gpt-oss:120b-Cloud", "ollama/gpt-oss:120b-Cloud", nil, 0}, // which Ollama takes for the same
 		{"script/x.toml", "script/x.toml", free, 0},
 		{"proxy/gpt-5", "proxy/gpt-5", nil, 0}, // what takes a key may take money
 		{"anthropic/claude-2099", "anthropic/claude-2099", nil, 0},
