@@ -188,7 +188,7 @@ func TestParams(t *testing.T) {
 	temperature := 0.5
 	tools := []model.Tool{{Name: "t", Description: "d", Schema: json.RawMessage(`{"type":"object"}`)}}
 	const toolsJSON = `"tools":[{"type":"function","function":{"name":"t","description":"d","parameters":{"type":"object"}}}]`
-	const usageVendor = `"stream_options":{"include_usage":true,"include_obfuscation":false}`
+	const usageVendor = `"service_tier":"default","stream_options":{"include_usage":true,"include_obfuscation":false}`
 	const usageOther = `"stream_options":{"include_usage":true}`
 	tests := []struct {
 		name, url, model string

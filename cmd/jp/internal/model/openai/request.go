@@ -23,7 +23,7 @@ func (p provider) request(r model.Request) (chatRequest, error) {
 	official := p.config.Official()
 	if official {
 		out.StreamOptions.IncludeObfuscation = no
-		out.PromptCacheKey = cacheKey(r)
+		out.PromptCacheKey, out.ServiceTier = cacheKey(r), standard
 	}
 	if err := p.reason(&out, r); err != nil {
 		return out, err

@@ -17,7 +17,7 @@ func (p responder) request(r model.Request) (responsesRequest, error) {
 	}
 	if p.config.Official() {
 		out.StreamOptions.IncludeObfuscation = no
-		out.PromptCacheKey = cacheKey(r)
+		out.PromptCacheKey, out.ServiceTier = cacheKey(r), standard
 	}
 	if r.Reasoning != "" {
 		out.Reasoning.Effort = r.Reasoning

@@ -203,8 +203,8 @@ func TestResponsesParams(t *testing.T) {
 		want      string
 	}{
 		{"nothing asked for", other, model.Request{}, `{` + always + `}`},
-		{"profile", vendor, model.Request{Profile: "agent/a"}, `{"prompt_cache_key":"jp-98bbb11d26d2d767df7a4142","stream_options":{"include_obfuscation":false},` + always + `}`},
-		{"vendor", vendor, model.Request{MaxTokens: 9000}, `{"max_output_tokens":5000,"stream_options":{"include_obfuscation":false},` + always + `}`},
+		{"profile", vendor, model.Request{Profile: "agent/a"}, `{"prompt_cache_key":"jp-98bbb11d26d2d767df7a4142","service_tier":"default","stream_options":{"include_obfuscation":false},` + always + `}`},
+		{"vendor", vendor, model.Request{MaxTokens: 9000}, `{"max_output_tokens":5000,"service_tier":"default","stream_options":{"include_obfuscation":false},` + always + `}`},
 		{"reasoning beside tools", other, model.Request{Reasoning: "high", Tools: tools}, `{"reasoning":{"effort":"high","summary":"auto"},` + toolsJSON + `,` + always + `}`},
 		{"no reasoning, no calls", other, model.Request{Reasoning: "none", Tools: tools, ToolChoice: "none"}, `{"reasoning":{"effort":"none"},"tool_choice":"none",` + toolsJSON + `,` + always + `}`},
 		{"system and schema", other, model.Request{System: []model.Section{{Text: "s"}, {Text: " "}, {Text: "u"}}, Schema: json.RawMessage(`{"type":"object"}`)},

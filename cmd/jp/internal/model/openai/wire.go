@@ -15,6 +15,7 @@ type chatRequest struct {
 	Temperature         *float64        `json:"temperature,omitempty"`
 	ReasoningEffort     string          `json:"reasoning_effort,omitempty"`
 	PromptCacheKey      string          `json:"prompt_cache_key,omitempty"`
+	ServiceTier         string          `json:"service_tier,omitempty"`
 	StreamOptions       streamOptions   `json:"stream_options"`
 	ResponseFormat      *responseFormat `json:"response_format,omitempty"`
 	ToolChoice          string          `json:"tool_choice,omitempty"`
@@ -31,6 +32,10 @@ type streamOptions struct {
 
 // no is a false that is sent.
 var no = new(bool)
+
+// standard is the vendor's tier whose prices are known. Without one it takes that of the project,
+// which may cost a multiple.
+const standard = "default"
 
 type responseFormat struct {
 	JSONSchema jsonSchema `json:"json_schema"`
@@ -155,6 +160,7 @@ type responsesRequest struct {
 	Input           []any           `json:"input"`
 	Model           string          `json:"model"`
 	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
+	ServiceTier     string          `json:"service_tier,omitempty"`
 	Reasoning       reasoningEffort `json:"reasoning,omitzero"`
 	Text            *responsesText  `json:"text,omitempty"`
 	ToolChoice      string          `json:"tool_choice,omitempty"`
