@@ -9,7 +9,11 @@ import (
 
 // Schema reads the file of an answer's schema, at most 1 MiB. If it is a pipe, it waits until
 // somebody writes. When ctx ends it returns, but its goroutine keeps waiting.
-func Schema(ctx context.Context, path string) ([]byte, error) {
+func (r *Reader) Schema(ctx context.Context, path string) ([]byte, error) {
+	path, _, err := r.locate(path)
+	if err != nil {
+		return nil, err
+	}
 	type result struct {
 		b   []byte
 		err error

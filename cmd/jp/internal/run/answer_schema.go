@@ -14,8 +14,12 @@ import (
 func (env *Env) AnswerSchema(ctx context.Context, value string) (json.RawMessage, error) {
 	raw := []byte(value)
 	if path, ok := strings.CutPrefix(value, "@"); ok {
-		var err error
-		switch raw, err = attach.Schema(ctx, env.Con.Abs(path)); {
+		root, err := env.WS.Root()
+		if err != nil {
+			return nil, err
+		}
+		r := attach.Reader{Dir: env.Con.Env.Dir, Workspace: root}
+		switch raw, err = r.Schema(ctx, path); {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
