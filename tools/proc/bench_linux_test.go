@@ -37,7 +37,7 @@ func bench(b *testing.B, spec Spec) {
 		}
 		ours += time.Since(start)
 	}
-	b.ReportMetric(0, "ns/op") // that of both
+	b.ReportMetric(0, "ns/op") // the time of both runs together
 	b.ReportMetric(float64(ours.Microseconds())/float64(b.N), "µs/run")
 	b.ReportMetric(float64(plain.Microseconds())/float64(b.N), "µs/exec")
 	b.ReportMetric(float64(ours)/float64(plain), "x-exec")

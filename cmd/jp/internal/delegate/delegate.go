@@ -54,8 +54,8 @@ type Options struct {
 	// use the store. A nil function says of all that it is the first alone.
 	Answering func(config []byte, overrides []string) ([]string, error)
 
-	// Down says why a model cannot be asked; nil = nothing is known against it. A nil function says
-	// that of all. It must not use the store.
+	// Down says why a model cannot be asked; nil = nothing is known against it. It must not use the
+	// store. Without the function nothing is known against any model.
 	Down      func(model string) error
 	WaitLimit time.Duration // longest wait of a sub-agent for a limit to reset; 0 = the usual one
 

@@ -238,8 +238,8 @@ func UnderNone(arg string) []profiles.Directive {
 	return ds
 }
 
-// SourcesOf are the sources of config with these files of a workspace, which may be another one than
-// that of the command. With nil nothing of the workspace is read, whoever names it.
+// SourcesOf are the sources of config with these files of a workspace, which need not be the
+// command's. With nil nothing of the workspace is read, whoever names it.
 func (w *Workspace) SourcesOf(files *trust.Files) profiles.Sources {
 	src := w.UserSources()
 	if files != nil {
