@@ -28,11 +28,7 @@ type Fetch struct {
 // NoteContext is the kind of the note that says why a turn has no context.
 const NoteContext = "context"
 
-// Fetched begins the ids of calls that fetch context. No call of a model has such an id: see
-// model.Reserved.
-const Fetched = "jp-context-"
-
-func isFetch(call string) bool { return strings.HasPrefix(call, Fetched) }
+func isFetch(call string) bool { return strings.HasPrefix(call, model.CallOfContext) }
 
 // fetch makes the call, in a turn that has just begun.
 func (t *turn) fetch(ctx context.Context, f Fetch) error {
@@ -60,7 +56,7 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	if err != nil {
 		return err
 	}
-	c := convstore.ToolCall{ID: Fetched + convstore.NewEventID(), Name: tool.Name, Source: tool.Source, Arguments: args}
+	c := convstore.ToolCall{ID: model.CallOfContext + convstore.NewEventID(), Name: tool.Name, Source: tool.Source, Arguments: args}
 	if err := t.history.save(ctx, c); err != nil {
 		return err
 	}

@@ -164,14 +164,19 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 // call is in the ledger under that id and a number.
 const longestID = 512
 
+// What begins the ids of calls that no model makes.
+const (
+	CallOfBatch   = "batch-"      // of jp batch
+	CallByHand    = "hand-"       // of a person
+	CallOfContext = "jp-context-" // whose result is in the system prompt
+)
+
 // Reserved reports whether no call of a model has this id: it is none, too long, or one that only
 // jp gives. The ledger puts "#" or "/" and a number behind the id of a call for each of several
-// delegations. "batch-" begins the calls of jp batch, "hand-" those of a person, and "jp-context-"
-// the one whose result is in the system prompt.
+// delegations.
 func Reserved(id string) bool {
-	return id == "" || len(id) > longestID || strings.ContainsAny(id, "#/") || slices.ContainsFunc([]string{"batch-", "hand-", "jp-context-"}, func(begins string) bool {
-		return strings.HasPrefix(id, begins)
-	})
+	return id == "" || len(id) > longestID || strings.ContainsAny(id, "#/") ||
+		strings.HasPrefix(id, CallOfBatch) || strings.HasPrefix(id, CallByHand) || strings.HasPrefix(id, CallOfContext)
 }
 
 // Finish returns the calls of a reply that ended with stop, and the right stop: some servers end a

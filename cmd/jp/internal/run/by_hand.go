@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/profiles"
@@ -186,13 +187,10 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	return &Handed{Scope: st.Scope, Res: res[0], Config: profile.Config.JSON}, nil
 }
 
-// byHand begins the ids of the calls of a person.
-const byHand = "hand-"
-
-func callByHand() string { return byHand + convstore.NewEventID() }
+func callByHand() string { return model.CallByHand + convstore.NewEventID() }
 
 // ByHand reports whether a person made a delegation, by `jp query`.
-func ByHand(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, byHand) }
+func ByHand(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallByHand) }
 
 // SessionLimits returns what the sub-agents of a session may use, from the config of its root.
 func SessionLimits(cfg profiles.Config) convstore.Limits {

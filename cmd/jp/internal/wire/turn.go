@@ -209,7 +209,7 @@ func (t *turn) follow(body convstore.Body) string {
 		switch {
 		case t.made[b.ID]:
 			return "a call of a tool under the id of another one"
-		case model.Reserved(strings.TrimPrefix(b.ID, agent.Fetched)):
+		case model.Reserved(strings.TrimPrefix(b.ID, model.CallOfContext)):
 			return "a call of a tool under an id that only jp gives"
 		}
 		t.made[b.ID] = true

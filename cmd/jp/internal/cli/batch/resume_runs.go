@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 )
@@ -18,11 +19,8 @@ const labelBatch = "batch"
 
 func (b *batch) labels() map[string]string { return map[string]string{labelBatch: b.sum} }
 
-// anyCall begins the ids of all calls of batches.
-const anyCall = "batch-"
-
 // call returns the prefix of the ids of all calls of this batch, in every run.
-func (b *batch) call() string { return anyCall + b.sum + "-" }
+func (b *batch) call() string { return model.CallOfBatch + b.sum + "-" }
 
 // newCall returns the prefix of the ids of the calls of this run. It contains the prefix of the
 // run that this one resumes.
@@ -36,7 +34,7 @@ func (b *batch) newCall() string {
 // lineOf returns the parts of a call id of a batch: its sum, and what a run shares with those that
 // resume it. The sum is of the first query, and changes with it.
 func lineOf(call string) (sum, line string) {
-	call, _ = strings.CutPrefix(call, anyCall)
+	call, _ = strings.CutPrefix(call, model.CallOfBatch)
 	sum, line, _ = strings.Cut(call, "-")
 	if i := strings.IndexAny(line, "-~#"); i >= 0 {
 		line = line[:i]
@@ -94,7 +92,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	}
 	list, err := b.session.Store.Delegations(ctx, e.below)
 	if err == nil {
-		b.collect(list, e.below, func(del convstore.Delegation) (int, bool) { return delegate.NumberOf(del, anyCall), true })
+		b.collect(list, e.below, func(del convstore.Delegation) (int, bool) { return delegate.NumberOf(del, model.CallOfBatch), true })
 	}
 	return err
 }
@@ -112,7 +110,7 @@ func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
 		}
 		e.mark(list)
 		for _, del := range list {
-			if strings.HasPrefix(del.Call, anyCall) && del.Caller == id {
+			if strings.HasPrefix(del.Call, model.CallOfBatch) && del.Caller == id {
 				e.spent = e.spent.Add(del.Total)
 			}
 		}
@@ -125,7 +123,7 @@ func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
 func (b *batch) ran(ctx context.Context, conv convstore.Conversation) (bool, error) {
 	list, err := b.session.Store.Delegations(ctx, conv.ID)
 	return slices.ContainsFunc(list, func(del convstore.Delegation) bool {
-		return del.Caller == conv.ID && !del.Imported && delegate.NumberOf(del, anyCall) > 0
+		return del.Caller == conv.ID && !del.Imported && delegate.NumberOf(del, model.CallOfBatch) > 0
 	}), err
 }
 
@@ -147,7 +145,7 @@ func (b *batch) findFor(ctx context.Context) error {
 	var latest time.Time
 	named := false
 	for _, del := range all {
-		if del.Caller != caller || del.Imported || delegate.NumberOf(del, anyCall) == 0 {
+		if del.Caller != caller || del.Imported || delegate.NumberOf(del, model.CallOfBatch) == 0 {
 			continue
 		}
 		sum, line := lineOf(del.Call)
@@ -172,7 +170,7 @@ func (b *batch) findFor(ctx context.Context) error {
 	}
 	if all, err = b.ledger(ctx, caller); err == nil {
 		b.collect(all, caller, func(del convstore.Delegation) (int, bool) {
-			return delegate.NumberOf(del, anyCall), b.mine(del.Call)
+			return delegate.NumberOf(del, model.CallOfBatch), b.mine(del.Call)
 		})
 	}
 	return err
@@ -209,7 +207,7 @@ func (b *batch) mark(ctx context.Context, callers []convstore.ID) error {
 // mark does that for delegations.
 func (e *earlier) mark(list []convstore.Delegation) {
 	for _, del := range list {
-		if m := delegate.MarkOf(del); m != "" && strings.HasPrefix(del.Call, anyCall) && !slices.Contains(e.marks[del.Child], m) {
+		if m := delegate.MarkOf(del); m != "" && strings.HasPrefix(del.Call, model.CallOfBatch) && !slices.Contains(e.marks[del.Child], m) {
 			e.marks[del.Child] = append(e.marks[del.Child], m)
 		}
 	}
@@ -234,7 +232,7 @@ func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string)
 // mine reports whether a call below the conversation that find or findFor has found is of this batch.
 func (b *batch) mine(call string) bool {
 	_, line := lineOf(call)
-	return strings.HasPrefix(call, anyCall) && (b.earlier.line == "" || line == b.earlier.line)
+	return strings.HasPrefix(call, model.CallOfBatch) && (b.earlier.line == "" || line == b.earlier.line)
 }
 
 // await waits until the sub-agents that earlier runs of this batch started for a caller have ended.

@@ -94,7 +94,7 @@ func (t *Trail) Below(call, query string) string {
 		name = known
 	} else if i := strings.LastIndexByte(call, '#'); i >= 0 {
 		known, ok = t.calls[call[:i]]
-		if ok || strings.HasPrefix(call, shellBatch) {
+		if ok || strings.HasPrefix(call, model.CallOfBatch) {
 			name = known + call[i:]
 		}
 	} else if i := strings.LastIndexByte(call, '/'); i >= 0 {
@@ -108,6 +108,3 @@ func (t *Trail) Below(call, query string) string {
 	}
 	return name
 }
-
-// shellBatch begins the calls of a batch that no model made.
-const shellBatch = "batch-"
