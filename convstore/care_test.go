@@ -408,6 +408,11 @@ func TestSalvage(t *testing.T) {
 				p[16+first+7] ^= 1 // of a conversation
 			}
 		},
+		"the length of a key": func(p []byte) { // as id it reads as 0
+			if order.Uint16(p[8:]) == 2 && order.Uint16(p[10:]) > 0 {
+				order.PutUint32(p[16+8:], 3)
+			}
+		},
 	} {
 		some := 0
 		for i := 2; i < len(sample)/page; i++ {

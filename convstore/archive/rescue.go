@@ -81,7 +81,7 @@ func (r *rescue) head(p salvaged) {
 		x = &Exported{ID: p.ID}
 	}
 	r.heads[p.ID] = x
-	for up := x; up != nil; up = r.heads[up.Parent] {
+	for up := x; up != nil && up.Parent != 0; up = r.heads[up.Parent] {
 		if up.Parent == p.ID {
 			r.lost(fmt.Errorf("conversation %s: its parent: it would be its own ancestor", p.ID))
 			x.Parent, x.Link = 0, convstore.NoLink
