@@ -438,8 +438,8 @@ func TestSalvage(t *testing.T) {
 	}
 	noMeta := bytes.Clone(sample)
 	copy(noMeta, make([]byte, page))
-	if _, e, _, err := read(noMeta); err != nil || e == 0 {
-		t.Errorf("without the first meta: %d events, %v", e, err)
+	if _, e, lost, err := read(noMeta); err != nil || e == 0 || lost == 0 {
+		t.Errorf("without the first meta: %d events, %d lost, %v", e, lost, err)
 	}
 	var damaged *DamagedError
 	if _, _, _, err := read(make([]byte, 1<<20)); !errors.As(err, &damaged) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -326,6 +327,30 @@ func TestLostMeta(t *testing.T) {
 		}
 		if _, _, err := s.Compact(t.Context()); err != nil {
 			t.Errorf("Compact after a write: %v", err)
+		}
+	}
+}
+
+// faulty fails to read what is at an offset.
+type faulty struct {
+	io.ReaderAt
+	at int64
+}
+
+func (f faulty) ReadAt(b []byte, at int64) (int, error) {
+	if at <= f.at && f.at < at+int64(len(b)) {
+		return 0, syscall.EIO
+	}
+	return f.ReaderAt.ReadAt(b, at)
+}
+
+// TestUnreadMeta: where the disk fails to read a meta, the other one is not taken in its place.
+func TestUnreadMeta(t *testing.T) {
+	sample := sampleStore(t)
+	for slot := range 2 {
+		at := int64(slot * os.Getpagesize())
+		if _, err := page.Open(faulty{bytes.NewReader(sample), at}, int64(len(sample))); err != syscall.EIO {
+			t.Errorf("Open without meta %d = %v, want %v", slot, err, syscall.EIO)
 		}
 	}
 }

@@ -90,16 +90,20 @@ func Inspect(file *os.File) (*File, error) {
 
 // Open returns the pages by the newer valid meta, as bbolt does.
 func Open(r io.ReaderAt, size int64) (*File, error) {
-	first := readMeta(r, 0)
+	first, err := readMeta(r, 0)
+	if err != nil {
+		return nil, err
+	}
 	var second *File
 	if first != nil {
-		second = readMeta(r, int64(first.PageSize))
+		second, err = readMeta(r, int64(first.PageSize))
 	} else {
-		for shift := range 15 {
-			if second = readMeta(r, 1024<<shift); second != nil {
-				break
-			}
+		for shift := 0; shift < 15 && second == nil && err == nil; shift++ {
+			second, err = readMeta(r, 1024<<shift)
 		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	p := first
 	if p == nil || second != nil && second.Transaction > p.Transaction {
@@ -134,11 +138,14 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return p, nil
 }
 
-// readMeta returns the meta page at an offset, or nil if there is no valid one.
-func readMeta(r io.ReaderAt, at int64) *File {
+// readMeta returns the meta page at an offset, or nil if there is no valid one. What the disk fails to
+// read may be valid: that is an error.
+func readMeta(r io.ReaderAt, at int64) (*File, error) {
 	var b [HeaderSize + metaSize]byte
-	if _, err := r.ReadAt(b[:], at); err != nil {
-		return nil
+	if _, err := r.ReadAt(b[:], at); err == io.EOF {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
 	m, order := b[HeaderSize:], binary.NativeEndian
 	sum := fnv.New64a()
@@ -153,9 +160,9 @@ func readMeta(r io.ReaderAt, at int64) *File {
 	}
 	small := p.PageSize < 1024 || p.PageSize > 1<<24 || p.PageSize&(p.PageSize-1) != 0
 	if order.Uint32(m) != magic || order.Uint64(m[56:]) != sum.Sum64() || small {
-		return nil
+		return nil, nil
 	}
-	return p
+	return p, nil
 }
 
 // header reads the header of a page and checks that the page is in the file.

@@ -24,7 +24,7 @@ type bucketRoot struct {
 // OpenRemains returns the part of a file that can be reached. It trusts no page, and needs neither
 // the freelist nor both metas. It calls lost for each part that cannot be read.
 func OpenRemains(file *os.File, lost func(error)) (*Remains, error) {
-	p, err := openLeniently(file)
+	p, err := openLeniently(file, lost)
 	if err != nil {
 		return nil, err
 	}
@@ -56,22 +56,32 @@ func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	return r.walk(at.root, fn)
 }
 
-// openLeniently is Open without the freelist, also for a file that is too short.
-func openLeniently(file *os.File) (*File, error) {
+// openLeniently is Open without the freelist, also for a file that is too short. Where only one meta is
+// valid, the other may have been the newer one.
+func openLeniently(file *os.File, lost func(error)) (*File, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
 	var p *File
-	for shift := range 15 {
-		for _, at := range []int64{0, 1024 << shift} {
-			if m := readMeta(file, at); m != nil && (p == nil || m.Transaction > p.Transaction) {
-				p = m
-			}
+	valid := 0
+	for at := int64(0); at <= 1<<24; at = max(1024, 2*at) {
+		m, err := readMeta(file, at)
+		if err != nil {
+			lost(err)
+		}
+		if m == nil {
+			continue
+		}
+		if valid++; p == nil || m.Transaction > p.Transaction {
+			p = m
 		}
 	}
 	if p == nil {
 		return nil, errors.New("not a bbolt file, or both of its metas are lost")
+	}
+	if valid == 1 {
+		lost(errors.New("one of the two meta pages: what was written last may be missing"))
 	}
 	p.High = min(p.High, uint64(info.Size())/p.PageSize)
 	return p, nil
