@@ -107,12 +107,12 @@ func (m *Meter) Learn(r Request, u convstore.Usage, attempt uint64) {
 }
 
 // scaled returns a bound, made larger where the model counted more tokens than the bound of its
-// latest request allowed.
+// latest request allowed; never more than a count can be.
 func (m *Meter) scaled(tokens int64) int64 {
 	if m.counted <= m.bound || m.bound == 0 {
 		return tokens
 	}
-	return int64(math.Ceil(float64(tokens) * float64(m.counted) / float64(m.bound)))
+	return int64(min(math.Ceil(float64(tokens)*float64(m.counted)/float64(m.bound)), 3*maxTokens))
 }
 
 // piecesOf returns the parts of a request. It keeps the bounds of its long texts, and of no others.

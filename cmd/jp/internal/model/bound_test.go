@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -76,6 +77,7 @@ func TestMeter(t *testing.T) {
 		{"shorter, and something new", convstore.Usage{Input: 900}, asks(digits(200)), Bound{210, 1100}},
 		{"more than its bound", convstore.Usage{Input: 2020}, asks(digits(1000), digits(50)), Bound{2020 + 2*58, 2078}},
 		{"next to nothing", convstore.Usage{Input: 1}, asks(digits(1000), digits(50)), Bound{1010/8 + 58, 1010/8 + 58}},
+		{"more than there are", convstore.Usage{Input: math.MaxInt64, CacheRead: math.MaxInt64, CacheWrite: math.MaxInt64}, asks(strings.Repeat("7", 3<<20)), Bound{3 * maxTokens, 3*maxTokens + 3<<20}},
 		{"no count", convstore.Usage{Input: -7, CacheRead: -1}, first, Bound{1010 / 8, 1010 / 8}},
 	} {
 		m.Learn(first, tt.told, 0)
@@ -83,6 +85,45 @@ func TestMeter(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
+}
+
+// TestMeterCovers: where a provider counts each text the same in each request, and never above its bound, no request has
+// more tokens than its bound, whichever one was counted before. Where it counts anything at all, a bound is still one.
+func TestMeterCovers(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		texts, tokens := make([]string, 6), make([]int64, 6)
+		for i := range texts {
+			n := rapid.IntRange(1, 3*short).Draw(rt, "size")
+			texts[i], tokens[i] = strings.Repeat(string(rune('0'+i)), n), rapid.Int64Range(0, int64(n)).Draw(rt, "tokens")
+		}
+		around := rapid.Int64Range(0, messageTokens).Draw(rt, "around")
+		draw := func() (r Request, counted int64) {
+			r = asks()
+			for _, i := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 8).Draw(rt, "texts") {
+				r.Messages = append(r.Messages, asks(texts[i]).Messages...)
+				counted += tokens[i] + around
+			}
+			return r, counted
+		}
+		var m Meter
+		for range 5 {
+			r, counted := draw()
+			if b := m.Bound(r); b.Tokens < counted || b.Hard < counted {
+				rt.Fatalf("%d tokens, at most %+v", counted, b)
+			}
+			m.Learn(r, convstore.Usage{Input: counted}, 0)
+		}
+		r, _ := draw()
+		m.Learn(r, convstore.Usage{Input: rapid.Int64().Draw(rt, "input"), CacheRead: rapid.Int64().Draw(rt, "read")}, 0)
+		image := Content{Image: &Image{MediaType: "image/webp", Data: []byte{1}}} // the most tokens for the fewest bytes
+		next, _ := draw()
+		for range rapid.IntRange(0, 2000).Draw(rt, "images") {
+			next.Messages[0].Content = append(next.Messages[0].Content, image)
+		}
+		if b := m.Bound(next); b.Tokens < 0 || b.Hard < 0 {
+			rt.Fatalf("at most %+v", b)
+		}
+	})
 }
 
 // TestMeterOfJSON: who reads a request from JSON bounds it as who has sent it, before and after a count.
