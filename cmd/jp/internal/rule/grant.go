@@ -80,8 +80,7 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 	if err := Spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
 		return err
 	}
-	strict := s.Account.Limits != nil && s.Account.Limits.Strict || child.Grant.Caps.CostNano != nil || a.Want.CostNano != nil && !a.Default
-	if !strict {
+	if !child.Grant.Strict {
 		return nil
 	}
 	models := append([]string{child.Model}, a.Profile.Others...)
@@ -103,6 +102,13 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 		}
 	}
 	return nil
+}
+
+// strict reports whether somebody has limited what a sub-agent with these caps may cost: for the whole
+// run, for it, or for one above it.
+func strict(s convstore.Standing, a Ask, caps convstore.Budget) bool {
+	l, above := s.Account.Limits, s.Caller.Grant
+	return l != nil && l.Strict || above != nil && above.Strict || caps.CostNano != nil || a.Want.CostNano != nil && !a.Default
 }
 
 // restOfLife returns what the calls of a sub-conversation may still use of the limits of its life. It

@@ -111,25 +111,34 @@ func TestPriceUnknown(t *testing.T) {
 	ask := Ask{Tool: toolQuery, Profile: researcher(0)}
 	ask.Profile.Model = "p/dear"
 	capped, wants := ask, ask
+	above := &convstore.Grant{Tools: []string{toolQuery}, MaxDepth: 3, Strict: true}
 	capped.Profile.Caps.CostNano, wants.Want.CostNano = some(50), some(50)
 	for _, test := range []struct {
 		name   string
 		ask    Ask
 		strict bool
+		grant  *convstore.Grant // of the caller
 		priced bool
 		want   Code
 	}{
-		{"default limit", ask, false, false, ""}, {"a limit that was set", ask, true, false, CodePrice}, {"its profile's limit", capped, false, false, CodePrice},
-		{"asked for", wants, false, false, CodePrice}, {"priced", ask, true, true, ""}, {"priced, capped", capped, true, true, ""},
+		{"default limit", ask, false, nil, false, ""}, {"a limit that was set", ask, true, nil, false, CodePrice},
+		{"its profile's limit", capped, false, nil, false, CodePrice}, {"asked for", wants, false, nil, false, CodePrice},
+		{"a limit above", ask, false, above, false, CodePrice},
+		{"priced", ask, true, nil, true, ""}, {"priced, capped", capped, true, nil, true, ""}, {"priced, a limit above", ask, false, above, true, ""},
 	} {
-		s := standing(0, 0, nil)
+		s := standing(0, 3, nil)
+		s.Caller.Grant = test.grant
 		s.Account.Limits = &convstore.Limits{Strict: test.strict, Children: 64}
 		s.Account.Free.CostNano = some(1000)
 		c := caller(toolQuery)
 		c.Limits.Share = 0.5
 		c.Priced = func(model string) bool { return test.priced && model == "p/dear" }
-		if _, err := decide(s, c, test.ask); codeOf(err) != test.want {
+		child, err := decide(s, c, test.ask)
+		if codeOf(err) != test.want {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+		if limited := test.ask.Profile.Caps.CostNano != nil || test.strict || test.grant != nil; err == nil && child.Grant.Strict != limited {
+			t.Errorf("%s: strict %v below it, want %v", test.name, child.Grant.Strict, limited)
 		}
 	}
 }

@@ -237,7 +237,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 	grant := convstore.Grant{
 		Tools: granted, Authority: authority, Leave: permissions, MaxDepth: min(deepest, own), MaxParallel: parallel,
-		Timeout: c.Limits.timeout(a.Timeout), Deadline: a.Deadline, Caps: caps, Life: life,
+		Timeout: c.Limits.timeout(a.Timeout), Deadline: a.Deadline, Caps: caps, Life: life, Strict: strict(s, a, caps),
 	}
 	expire := c.Limits.Expire
 	if a.Expire > 0 && (expire == 0 || a.Expire < expire) {
