@@ -454,7 +454,8 @@ func TestScreenTrust(t *testing.T) {
 		if status != 6 {
 			t.Errorf("%d columns: status %d, want 6", cols, status)
 		}
-		for name, screen := range map[string]string{"trust-%d.txt": middle, "trust-diff-%d.txt": end} {
+		_, whole, _ := perform(t, s, play{cols: cols, rows: 80, env: env, args: []string{"trust", "--show"}})
+		for name, screen := range map[string]string{"trust-%d.txt": middle, "trust-diff-%d.txt": end, "trust-show-%d.txt": whole} {
 			golden(t, fmt.Sprintf(name, cols), below(screen))
 		}
 		if got, want := below(below(both)), below(end)+"Trust this workspace? [y/N, d = diff] n\n"; !strings.HasPrefix(got, want) {

@@ -105,19 +105,16 @@ func runTrust(ctx context.Context, g *Group, show, diff, revoke, yes bool) error
 	if g.Con.JSON() {
 		return g.Con.Document(s)
 	}
-	if diff {
-		return g.Con.Paged(func() error {
-			_, err := io.WriteString(g.Con.IO.Out, term.Rows(s.DiffRows(wording.Either(g.Con.Pretty(), g.Con.IO.Width, 0)), g.Con.IO.Color))
-			return err
-		})
+	if !show && !diff {
+		first, _, _ := strings.Cut(s.Whole(0), "\n")
+		_, err = io.WriteString(g.Con.IO.Out, first+"\n")
+		return err
 	}
-	text := s.Text(0)
-	if !show {
-		text, _, _ = strings.Cut(text, "\n")
-		text += "\n"
-	}
-	_, err = io.WriteString(g.Con.IO.Out, text)
-	return err
+	width := wording.Either(g.Con.Pretty(), g.Con.IO.Width, 0)
+	return g.Con.Paged(func() error {
+		_, err := io.WriteString(g.Con.IO.Out, wording.Either(diff, term.Rows(s.DiffRows(width), g.Con.IO.Color), s.Whole(width)))
+		return err
+	})
 }
 
 func (g *Group) revokeTrust(ctx context.Context, root string) error {
