@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -299,7 +300,7 @@ func (d *decoder) whole(def *Definition) {
 	local := def.Source == SourceLocal
 	switch {
 	case def.Source == "":
-		d.failHint(keySource, fmt.Sprintf("source = %q for a command of yours", SourceLocal), "is missing")
+		d.failHint(keySource, cmp.Or(suggest.Meant("did you mean %s?", def.Name, EmbeddedNames()), fmt.Sprintf("source = %q for a command of yours", SourceLocal)), "is missing")
 	case local && def.Command.IsZero():
 		d.failHint(keyCommand, `command = "program {{tool.arguments.name}}"`, "is missing")
 	case !local && !def.Command.IsZero():
