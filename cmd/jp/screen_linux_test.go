@@ -365,6 +365,7 @@ func TestScreens(t *testing.T) {
 		{"pager-left.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=head -n 3"}}, 0, false},
 		{"pager-failed.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=false"}}, 1, false},
 		{"pager-builtin.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=exit 3"}}, 1, false},
+		{"model-40.txt", play{cols: 40, args: []string{"model", "show", "script/model.toml"}}, 0, false},
 		{"show-40.txt", play{cols: 40, rows: 40, args: []string{"c", "show", "."}}, 0, false},
 		{"explain-40.txt", play{cols: 40, args: []string{"config", "explain", "style"}}, 0, false},
 		{"config-40.txt", play{cols: 40, rows: 40, args: []string{"config", "show", "-F", "text-pretty"}}, 0, false},

@@ -47,28 +47,36 @@ func runModelShow(ctx context.Context, g *Group, name string) error {
 	if g.Con.JSON() {
 		return g.Con.Document(s)
 	}
-	return g.Con.Text(func(w *bufio.Writer) error { return writeModel(w, s) })
+	return g.Con.Text(func(w *bufio.Writer) error {
+		g.writeModel(w, s)
+		return nil
+	})
 }
 
-func writeModel(w *bufio.Writer, s modelShown) error {
+func (g *Group) writeModel(w *bufio.Writer, s modelShown) {
+	row := func(name, text string) { g.Con.Field(w, fmt.Sprintf("%-10s  ", name), term.Line(text), 12) }
 	key := "none is sent"
 	if s.KeyEnv != "" {
 		key = s.KeyEnv + wording.Either(s.Status == "no_key", " (not set)", " (set)")
 	}
-	fmt.Fprintf(w, "model       %s\nstatus      %s\naliases     %s\nendpoint    %s\nkey         %s\nwindow      %s\nmax output  %s\n",
-		term.Line(s.ID), s.Status, term.Line(cmp.Or(strings.Join(s.Aliases, " "), "none")), cmp.Or(s.Endpoint, "none")+wording.Either(s.API == model.Responses, " (Responses API)", ""), key, countText(s.Window), countText(s.MaxOutput))
+	row("model", s.ID)
+	row("status", s.Status)
+	row("aliases", cmp.Or(strings.Join(s.Aliases, " "), "none"))
+	row("endpoint", cmp.Or(s.Endpoint, "none")+wording.Either(s.API == model.Responses, " (Responses API)", ""))
+	row("key", key)
+	row("window", countText(s.Window))
+	row("max output", countText(s.MaxOutput))
 	if s.Price == nil {
-		_, err := fmt.Fprintf(w, "price       unknown; [providers.llm.prices.%q] input and output in your config.toml set it\n", s.ID)
-		return err
+		row("price", fmt.Sprintf("unknown; [providers.llm.prices.%q] input and output in your config.toml set it", s.ID))
+		return
 	}
-	line := func(p *priceShown) string {
+	prices := func(p *priceShown) string {
 		return fmt.Sprintf("in %s, out %s, cache read %s, cache write %s", dollarsText(p.Input), dollarsText(p.Output), dollarsText(p.CacheRead), dollarsText(p.CacheWrite))
 	}
-	fmt.Fprintf(w, "price       %s (US dollars for a million tokens, %s)\n", line(s.Price), s.Source)
+	row("price", fmt.Sprintf("%s (US dollars for a million tokens, %s)", prices(s.Price), s.Source))
 	if s.Price.Long != nil {
-		fmt.Fprintf(w, "            above %d tokens of prompt: %s\n", s.Price.Above, line(s.Price.Long))
+		row("", fmt.Sprintf("above %d tokens of prompt: %s", s.Price.Above, prices(s.Price.Long)))
 	}
-	return nil
 }
 
 func dollarsText(u stream.USD) string {
