@@ -90,6 +90,27 @@ func TestCompleteReply(t *testing.T) {
 	}
 }
 
+// TestUsageUnended: the usage of an event counts without the blank line behind it, however its connection ends.
+func TestUsageUnended(t *testing.T) {
+	for id, events := range complete {
+		for name, cut := range map[string]bool{"cut": true, "ended": false} {
+			got := answer(t, id+"/wire", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				for i, e := range events {
+					_, _ = io.WriteString(w, "event: "+eventName(e)+"\ndata: "+e+strings.Repeat("\n", min(2, 2*(len(events)-1-i))))
+				}
+				_ = http.NewResponseController(w).Flush()
+				if cut {
+					panic(http.ErrAbortHandler)
+				}
+			})
+			if want := (convstore.Usage{Input: 5000, Output: 500}); got.usage == nil || *got.usage != want || (got.err != nil) != (id != "responses") {
+				t.Errorf("%s, %s: usage %+v, %v", id, name, got.usage, got.err)
+			}
+		}
+	}
+}
+
 // TestUsageEndsChat: nothing is awaited after the usage that follows the finish reason. Usage
 // before it, or beside more of the answer, ends nothing.
 func TestUsageEndsChat(t *testing.T) {

@@ -25,7 +25,7 @@ type Event struct {
 	// follows
 	Whole bool
 	// whether the reply ended before the blank line behind the event: Data may be cut off, and counts
-	// only where it shows by itself that it is not
+	// only where it shows by itself that it is not, as JSON does. Its usage counts then.
 	Unended bool
 }
 
@@ -54,14 +54,13 @@ func (c Config) Post(ctx context.Context, path string, header http.Header, attem
 		for {
 			line, err := lines.next()
 			switch {
-			case err == io.EOF:
-				if e.take(lines.line); len(e.Data) > 0 {
-					e.Unended = true
-					yield(e, nil)
-				}
-				return
 			case err != nil:
-				yield(Event{}, c.Fail(ctx, err))
+				if err != bufio.ErrTooLong {
+					e.take(lines.line)
+				}
+				if e.Unended = true; (len(e.Data) == 0 || yield(e, nil)) && err != io.EOF {
+					yield(Event{}, c.Fail(ctx, err))
+				}
 				return
 			case len(line) > 0:
 				e.take(line)

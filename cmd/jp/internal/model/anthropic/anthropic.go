@@ -98,7 +98,14 @@ func (r *reply) take(named model.Event, request model.Request) error {
 			r.hidden(len(named.Data))
 		}
 		return nil
-	case named.Name == "", named.Name == "ping", named.Unended:
+	case named.Unended:
+		var e event
+		if named.Read(&e) == nil {
+			r.counts(e.Message.Usage)
+			r.sums(e.Usage)
+		}
+		return nil
+	case named.Name == "", named.Name == "ping":
 		return nil
 	case named.Name == "error":
 		return r.config.StreamError(named.Data)
@@ -112,9 +119,7 @@ func (r *reply) take(named model.Event, request model.Request) error {
 	case "message_start":
 		r.counts(e.Message.Usage)
 	case "message_delta":
-		// These counts are totals. Some servers report less here than at the start.
-		r.counts(e.Usage)
-		r.summed = r.summed || e.Usage.Output.Valid
+		r.sums(e.Usage)
 		if e.Delta.StopReason.Text != "" {
 			r.stop = e.Delta.StopReason.Text
 		}
@@ -128,6 +133,12 @@ func (r *reply) take(named model.Event, request model.Request) error {
 		r.complete = true
 	}
 	return nil
+}
+
+// sums takes counts that are totals. Some servers report less there than at the start.
+func (r *reply) sums(u usage) {
+	r.counts(u)
+	r.summed = r.summed || u.Output.Valid
 }
 
 func (r *reply) counts(u usage) {

@@ -78,13 +78,10 @@ type memory struct {
 func (r *reply) whole() bool { return r.over }
 
 func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) {
-	if e.Unended {
-		return true, nil
-	}
 	var c chunk
 	err := e.Read(&c)
-	if e.Whole { // what cannot be read says nothing
-		if r.tally.add(c.Usage); r.tally.output <= 0 {
+	if e.Whole || e.Unended { // what cannot be read says nothing
+		if r.tally.add(c.Usage); e.Whole && r.tally.output <= 0 {
 			r.hidden(len(e.Data))
 		}
 		return true, nil

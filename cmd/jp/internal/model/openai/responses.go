@@ -88,13 +88,15 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 		return true, nil
 	}
 	err := named.Read(&e)
-	if named.Unended && (err != nil || !slices.Contains(lastEvents[:], e.Type.Text)) {
+	switch {
+	case err != nil && named.Unended:
 		return true, nil
-	}
-	if err != nil {
+	case err != nil:
 		return true, err
 	}
-	r.tally.add(e.Response.Usage)
+	if r.tally.add(e.Response.Usage); named.Unended && !slices.Contains(lastEvents[:], e.Type.Text) {
+		return true, nil
+	}
 	if err := reported(r.config, named, e.Error); err != nil {
 		return true, err
 	}
