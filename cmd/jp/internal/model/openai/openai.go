@@ -135,14 +135,21 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 			}
 		}
 	}
-	if len(r.pending) > model.MaxCalls || len(r.memory.Details) > maxDetails {
-		return true, &model.Error{Kind: model.KindTooLarge, Final: true, Message: fmt.Sprintf("the reply calls more than %d tools, or has more than %d pieces of reasoning", model.MaxCalls, maxDetails)}
+	switch {
+	case len(r.pending) > model.MaxCalls:
+		return true, tooMany("calls more than %d tools", model.MaxCalls)
+	case len(r.memory.Details) > maxDetails:
+		return true, tooMany("has more than %d pieces of reasoning", maxDetails)
 	}
 	return true, nil
 }
 
 // maxDetails bounds memory.Details, each of which takes several times its bytes.
 const maxDetails = 1 << 18
+
+func tooMany(what string, most int) error {
+	return &model.Error{Kind: model.KindTooLarge, Final: true, Message: fmt.Sprintf("the reply "+what, most)}
+}
 
 // beside returns how many bytes of reasoning are in OpenRouter's details and not in the text beside
 // them, which they may repeat.
