@@ -463,6 +463,8 @@ func TestScreenTrust(t *testing.T) {
 			t.Errorf("%d columns: after d:\n%s\nwant:\n%s", cols, got, want)
 		}
 	}
+	_, tool, _ := perform(t, s, play{cols: 40, rows: 60, env: []string{"JP_TRUST_WORKSPACE=1", "JP_PAGER=cat"}, args: []string{"tool", "show", "deploy"}})
+	golden(t, "tool-show-40.txt", tool)
 }
 
 // TestDumbTerminal: where TERM is dumb nothing moves the cursor, whatever the command.

@@ -3,6 +3,7 @@ package unseen
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -30,6 +31,26 @@ func Rows(line string, width int, indent string) []string {
 		at += columns(r)
 	}
 	return append(rows, string(row))
+}
+
+// Margin begins all rows of a line but the first in LaidOut.
+const Margin = "      "
+
+// LaidOut returns a text, in which every character shows, with each line in its Rows on a screen of
+// width columns; 0 breaks no line.
+func LaidOut(text string, width int) string {
+	if width == 0 {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		rest, ended := strings.CutSuffix(line, "\n")
+		b.WriteString(strings.Join(Rows(rest, width, Margin), "\n"))
+		if ended {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
 }
 
 // breakAt is where a row ends: behind its last space, if that is not before least.

@@ -68,7 +68,7 @@ func TestShownRuns(t *testing.T) {
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
 				refused++
 				if shown {
-					rt.Errorf("%s: %v\n%s\n%s", what, err, w, page.Whole(0))
+					rt.Errorf("%s: %v\n%s\n%s", what, err, w, page.Whole())
 				}
 			}
 			if err != nil {
@@ -77,11 +77,11 @@ func TestShownRuns(t *testing.T) {
 			ran++
 			for _, d := range defs {
 				if !onPage(page, d) && !own.HasTool(d) {
-					rt.Errorf("%s: runs %s, which is not on the page: %+v\n%s\n%s", what, d.Name, d, w, page.Whole(0))
+					rt.Errorf("%s: runs %s, which is not on the page: %+v\n%s\n%s", what, d.Name, d, w, page.Whole())
 				}
 			}
-			if c := r.Config.Delegation; c.MaxPerTurn > w.perTurn && !strings.Contains(page.Whole(0), fmt.Sprintf("sets delegation.max_per_turn = %d", c.MaxPerTurn)) && !r.Reset {
-				rt.Errorf("%s: max_per_turn = %d is not on the page\n%s\n%s", what, c.MaxPerTurn, w, page.Whole(0))
+			if c := r.Config.Delegation; c.MaxPerTurn > w.perTurn && !strings.Contains(page.Whole(), fmt.Sprintf("sets delegation.max_per_turn = %d", c.MaxPerTurn)) && !r.Reset {
+				rt.Errorf("%s: max_per_turn = %d is not on the page\n%s\n%s", what, c.MaxPerTurn, w, page.Whole())
 			}
 		}
 		resolve := func(ds []profiles.Directive) (*profiles.Resolved, error) { return profiles.Resolve(src, ds, nil) }

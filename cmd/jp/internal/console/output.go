@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/tools/unseen"
 )
 
 // Format returns the form of stdout; auto is resolved.
@@ -149,6 +150,13 @@ func (c *Console) Field(w io.Writer, name, text string, indent int) {
 		rows = term.Hang(name, text, c.IO.Width, indent)
 	}
 	_, _ = io.WriteString(w, strings.Join(rows, "\n")+"\n")
+}
+
+// LaidOut writes a text to stdout, in which every character shows. On a screen a line that is too wide
+// goes on below, behind a margin: what is not ours cannot look like a line of ours.
+func (c *Console) LaidOut(text string) error {
+	_, err := io.WriteString(c.IO.Out, unseen.LaidOut(text, wording.Either(c.Pretty(), c.IO.Width, 0)))
+	return err
 }
 
 // Note writes a line about the work to stderr, unless --quiet is set.

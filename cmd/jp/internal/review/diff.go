@@ -36,7 +36,11 @@ func (s *Page) AddDiffs(j trust.Judgement) {
 // all of the page where that is not known, then what differs in the files. Width 0 breaks no line.
 func (s Page) DiffRows(width int) (rows []tools.Row) {
 	add := func(mark byte, line, indent string) {
-		for _, row := range broken(line, width, indent) {
+		if width == 0 {
+			rows = append(rows, tools.Row{Mark: mark, Text: line})
+			return
+		}
+		for _, row := range unseen.Rows(line, width, indent) {
 			rows = append(rows, tools.Row{Mark: mark, Text: row})
 		}
 	}
@@ -45,11 +49,11 @@ func (s Page) DiffRows(width int) (rows []tools.Row) {
 		lines = append([]string{s.heading()}, s.Differs...)
 	}
 	for _, line := range lines {
-		add(0, unseen.Fold(line), margin)
+		add(0, unseen.Fold(line), unseen.Margin)
 	}
 	for _, d := range s.Diffs {
 		add(0, "", "")
-		add(0, fileLine(d.Change), margin)
+		add(0, fileLine(d.Change), unseen.Margin)
 		for _, line := range d.Lines {
 			mark := line[0]
 			if mark != '+' && mark != '-' {

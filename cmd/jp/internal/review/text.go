@@ -26,25 +26,8 @@ const (
 	maxAskedOne = 12  // rows of one line
 )
 
-// Whole returns all of the page, in rows of at most width columns; 0 breaks no line.
-func (s Page) Whole(width int) string {
-	var rows []string
-	for _, line := range append(s.whole(), s.files(false)...) {
-		rows = append(rows, broken(line, width, margin)...)
-	}
-	return strings.Join(rows, "\n") + "\n"
-}
-
-// margin begins all rows of a line but the first, so that none of them looks like a line of its own.
-const margin = "      "
-
-// broken returns the rows of a line; width 0 breaks nothing.
-func broken(line string, width int, indent string) []string {
-	if width == 0 {
-		return []string{line}
-	}
-	return unseen.Rows(line, width, indent)
-}
+// Whole returns all of the page.
+func (s Page) Whole() string { return strings.Join(append(s.whole(), s.files(false)...), "\n") + "\n" }
 
 // Text returns the text of a question on a screen of width columns: no more rows than a person will
 // read, only files that changed and, if the workspace was trusted before, only lines that differ.
@@ -56,9 +39,9 @@ func (s Page) Text(width int) string {
 	}
 	var rows []string
 	for _, line := range lines {
-		in := unseen.Rows(unseen.Fold(line), width, margin)
+		in := unseen.Rows(unseen.Fold(line), width, unseen.Margin)
 		if more := len(in) - maxAskedOne; more > 0 {
-			in = append(in[:maxAskedOne], fmt.Sprintf(margin+"... and %d bytes more, which `jp trust --show` shows: say no if you have not read them", len(strings.Join(in[maxAskedOne:], ""))))
+			in = append(in[:maxAskedOne], fmt.Sprintf(unseen.Margin+"... and %d bytes more, which `jp trust --show` shows: say no if you have not read them", len(strings.Join(in[maxAskedOne:], ""))))
 		}
 		rows = append(rows, in...)
 	}

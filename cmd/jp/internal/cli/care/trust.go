@@ -105,16 +105,19 @@ func runTrust(ctx context.Context, g *Group, show, diff, revoke, yes bool) error
 	if g.Con.JSON() {
 		return g.Con.Document(s)
 	}
-	if !show && !diff {
-		first, _, _ := strings.Cut(s.Whole(0), "\n")
-		_, err = io.WriteString(g.Con.IO.Out, first+"\n")
-		return err
+	if diff {
+		return g.Con.Paged(func() error {
+			_, err := io.WriteString(g.Con.IO.Out, term.Rows(s.DiffRows(wording.Either(g.Con.Pretty(), g.Con.IO.Width, 0)), g.Con.IO.Color))
+			return err
+		})
 	}
-	width := wording.Either(g.Con.Pretty(), g.Con.IO.Width, 0)
-	return g.Con.Paged(func() error {
-		_, err := io.WriteString(g.Con.IO.Out, wording.Either(diff, term.Rows(s.DiffRows(width), g.Con.IO.Color), s.Whole(width)))
-		return err
-	})
+	text := s.Whole()
+	if show {
+		return g.Con.Paged(func() error { return g.Con.LaidOut(text) })
+	}
+	first, _, _ := strings.Cut(text, "\n")
+	_, err = io.WriteString(g.Con.IO.Out, first+"\n")
+	return err
 }
 
 func (g *Group) revokeTrust(ctx context.Context, root string) error {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -76,10 +75,14 @@ func runToolShow(ctx context.Context, g *Group, o toolOptions, name string) erro
 	if g.Con.JSON() {
 		return g.Con.Document(t)
 	}
-	return g.Con.Text(func(w *bufio.Writer) error { return g.writeTool(w, t) })
+	var b strings.Builder
+	if err := g.writeTool(&b, t); err != nil {
+		return err
+	}
+	return g.Con.LaidOut(b.String())
 }
 
-func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
+func (g *Group) writeTool(w *strings.Builder, t toolDetail) error {
 	row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, unseen.Spell(text)) }
 	row("tool", t.Name)
 	row("source", t.Source)

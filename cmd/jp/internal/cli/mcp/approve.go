@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -90,16 +89,6 @@ func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
 	return g.write(ctx, name, s)
 }
 
-// laidOut returns text folded to width columns. A continued line is indented, so that no line looks
-// like two.
-func laidOut(text string, width int) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString(strings.Join(unseen.Rows(unseen.Fold(strings.TrimSuffix(line, "\n")), width, "      "), "\n") + "\n")
-	}
-	return b.String()
-}
-
 // askApproval shows text and asks. It returns a refusal if nobody can answer, or if the answer is
 // no.
 func (g *Group) askApproval(ctx context.Context, name, text, question string) error {
@@ -113,7 +102,7 @@ func (g *Group) askApproval(ctx context.Context, name, text, question string) er
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	yes, err := console.Confirm(ctx, tty, laidOut(text, tty.Width()), question, nil)
+	yes, err := console.Confirm(ctx, tty, unseen.LaidOut(unseen.Fold(text), tty.Width()), question, nil)
 	if err == nil && !yes {
 		err = refusal
 	}

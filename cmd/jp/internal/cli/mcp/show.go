@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"strings"
@@ -48,17 +47,16 @@ func (g *Group) write(ctx context.Context, name string, s servers.Server) error 
 	if g.Env.Con.JSON() {
 		return g.Env.Con.Document(v)
 	}
-	return g.Env.Con.Text(func(w *bufio.Writer) error {
-		_, _ = w.WriteString(v.Text())
-		for _, t := range v.Tools {
-			fmt.Fprintf(w, "\n%s\n%s", unseen.Spell(t.Name), servers.Marked("  ", t.Description))
-		}
-		if len(v.Tools) > 0 {
-			t := v.Tools[0]
-			fmt.Fprintf(w, "\nThis enables one for an agent:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, unseen.Spell(t.Name))
-		}
-		return nil
-	})
+	var b strings.Builder
+	b.WriteString(v.Text())
+	for _, t := range v.Tools {
+		fmt.Fprintf(&b, "\n%s\n%s", unseen.Spell(t.Name), servers.Marked("  ", t.Description))
+	}
+	if len(v.Tools) > 0 {
+		t := v.Tools[0]
+		fmt.Fprintf(&b, "\nThis enables one for an agent:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, unseen.Spell(t.Name))
+	}
+	return g.Env.Con.LaidOut(b.String())
 }
 
 // toolNameFor returns a name for a tool of a server that providers accept.
