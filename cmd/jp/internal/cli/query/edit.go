@@ -24,6 +24,10 @@ import (
 // scissors ends the request in the file that is edited.
 const scissors = "# ------------------------ >8 ------------------------"
 
+// plain ends the file. Editors take options from its last lines, which a model may have written: vim
+// reads them from the end on, and Emacs what follows the last form feed.
+const plain = "\f\n# vim: nomodeline\n"
+
 // maxQuoted bounds the part of the last answer that is quoted in the file, in bytes.
 const maxQuoted = 64 << 10
 
@@ -195,7 +199,7 @@ func (k *asking) edit(d *draft, line, text, below string) (string, error) {
 		}
 		text = joinText(before, text)
 	}
-	if err := d.write(text + "\n\n" + scissors + "\n" + below); err != nil {
+	if err := d.write(text + "\n\n" + scissors + "\n" + below + plain); err != nil {
 		return "", err
 	}
 	saved, err := d.watch()
