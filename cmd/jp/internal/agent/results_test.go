@@ -238,7 +238,7 @@ text = "without"`
 		tokens            int64
 		answer, none      string
 	}{
-		{"Fetched", "echo", "auth", 100, "with context", ""},
+		{"fetched", "echo", "auth", 100, "with context", ""},
 		{"nothing to fetch", "echo", "", 100, "without", ""},
 		{"not configured", "", "auth", 100, "without", "no context tool is configured"},
 		{"no room", "echo", "auth", 0, "without", "the grant leaves no tokens for it"},

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/toolcall"
@@ -107,7 +108,7 @@ func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.To
 		return err
 	}
 	call := acp.ToolCall{
-		Kind: acp.NewCall, ID: "jp-mcp-" + server.Server.Name, Title: toolcall.Line("start MCP server "+server.Server.Name+":", server.Server.Address()),
+		Kind: acp.NewCall, ID: model.CallOfServer + server.Server.Name, Title: toolcall.Line("start MCP server "+server.Server.Name+":", server.Server.Address()),
 		ToolKind: acp.KindExecute, Status: acp.Pending, Content: []acp.CallContent{acp.TextContent(shown.Text())},
 	}
 	yesText := "Start it and look at its tools"

@@ -169,6 +169,7 @@ const (
 	CallOfBatch   = "batch-"      // of jp batch
 	CallByHand    = "hand-"       // of a person
 	CallOfContext = "jp-context-" // whose result is in the system prompt
+	CallOfServer  = "jp-mcp-"     // that asks an editor about an MCP server
 )
 
 // Reserved reports whether no call of a model has this id: it is none, too long, or one that only
@@ -176,7 +177,9 @@ const (
 // delegations.
 func Reserved(id string) bool {
 	return id == "" || len(id) > longestID || strings.ContainsAny(id, "#/") ||
-		strings.HasPrefix(id, CallOfBatch) || strings.HasPrefix(id, CallByHand) || strings.HasPrefix(id, CallOfContext)
+		slices.ContainsFunc([]string{CallOfBatch, CallByHand, CallOfContext, CallOfServer}, func(begins string) bool {
+			return strings.HasPrefix(id, begins)
+		})
 }
 
 // Finish returns the calls of a reply that ended with stop, and the right stop: some servers end a

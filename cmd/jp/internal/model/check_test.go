@@ -67,14 +67,14 @@ func TestCalls(t *testing.T) {
 	thread := Request{Messages: []Message{says(User, words("q")), says(Assistant, calls("old")), says(ToolRole, answers("old"))}}
 	c := NewCalls(thread)
 	seen := map[string]bool{"old": true} // ids that no further call has
-	for _, id := range []string{"a#1", "a/1", "batch-a", "hand-a", "jp-context-a", strings.Repeat("a", 513)} {
+	for _, id := range []string{"a#1", "a/1", "batch-a", "hand-a", "jp-context-a", "jp-mcp-a", strings.Repeat("a", 513)} {
 		seen[id] = true
 	}
 	for _, id := range slices.Concat([]string{"a", "a", ""}, slices.Sorted(maps.Keys(seen))) {
 		c.Add(id, "t", nil)
 	}
 	got, stop := c.Finish(StopEnd)
-	if stop != StopToolUse || len(got) != 10 || got[0].ID != "a" || string(got[0].Arguments) != "{}" {
+	if stop != StopToolUse || len(got) != 11 || got[0].ID != "a" || string(got[0].Arguments) != "{}" {
 		t.Fatalf("Finish = %v, %s", got, stop)
 	}
 	for _, call := range got {
