@@ -89,6 +89,11 @@ func FuzzGrants(f *testing.F) {
 			asks[i] = a
 		}
 
+		above := s.Caller.Grant != nil && d.n(2) == 1
+		if above {
+			s.Caller.Grant.Strict = true
+		}
+
 		vs := Decide(s, c, asks)
 		if again := Decide(s, c, asks); !reflect.DeepEqual(vs, again) {
 			t.Fatalf("the same input gives %v and %v", shown(vs), shown(again))
@@ -115,9 +120,9 @@ func FuzzGrants(f *testing.F) {
 			} else {
 				caps = convstore.Budget{} // those of its own grant, which has none here
 			}
-			strict := s.Account.Limits != nil && s.Account.Limits.Strict || caps.CostNano != nil || a.Want.CostNano != nil
-			if a.ID == stranger || strict && v.Child.Model != "p/priced" {
-				t.Errorf("ask %d: admitted %v with the model %q", i, a.ID, v.Child.Model)
+			strict := above || s.Account.Limits != nil && s.Account.Limits.Strict || caps.CostNano != nil || a.Want.CostNano != nil
+			if a.ID == stranger || strict && v.Child.Model != "p/priced" || v.Child.Grant.Strict != strict {
+				t.Errorf("ask %d: admitted %v with the model %q, strict below it: %v", i, a.ID, v.Child.Model, v.Child.Grant.Strict)
 			}
 			for side, n := range sides(v.Child.Grant.Budget) {
 				for name, bound := range map[string]*int64{"free": sides(s.Account.Free)[side], "wish": sides(a.Want)[side], "profile": sides(caps)[side]} {
