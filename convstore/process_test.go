@@ -377,6 +377,9 @@ func TestPatientRun(t *testing.T) {
 				t.Fatalf("%s of a run that was stopped: %v, want a *BusyError after the deadline", what, err)
 			}
 		}
+		for len(notices) > 0 { // on a busy machine the deadline passes late
+			<-notices
+		}
 		done := make(chan error)
 		go func() { done <- call(t.Context()) }()
 		text := <-notices // much later than the deadline
@@ -925,7 +928,7 @@ func TestNarrow(t *testing.T) {
 	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
 	mustAppend(t, l, Note{Text: strings.Repeat("a", 16<<20)})
 	p := start(t, "narrow", nil, filepath.Dir(s.Path()))
-	p.expect("store " + s.Path() + ": mapping it: cannot allocate memory")
+	p.expect("store " + s.Path() + ": cannot allocate memory")
 	p.finish()
 }
 

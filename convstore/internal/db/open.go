@@ -98,7 +98,8 @@ func (h *Handle) Abandon() {
 // panic; the caller recovers. Then h may be set in part.
 //
 // bbolt trusts its list of free pages and the lengths in its pages. Where a bit of them is wrong, a
-// commit writes over pages in use. So each process checks them before it writes for the first time.
+// commit writes over pages in use. So each process checks that list, and some of the lengths, before
+// it writes for the first time.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
 	kept, turn, ok := f.slot.lend(wait, write)
@@ -149,7 +150,7 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 func (f *Base) inspect(locked *os.File, write bool) error {
 	pages, err := page.Inspect(locked)
 	if err == nil && write && !f.sound.Load() {
-		err = pages.CheckUse(locked)
+		err = pages.CheckUse()
 		f.sound.Store(err == nil)
 	}
 	if err != nil {

@@ -29,7 +29,9 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
+	"slices"
 )
 
 // Sizes in bytes, and flags of pages and of the entries of a leaf.
@@ -195,29 +197,50 @@ func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 // Check walks the trees of all buckets. Each page may be used only once. Every page must be inside
 // the file, and every key and value inside its page. Keys must be in ascending order. No page in
 // use may be free, because the next commit would write over it.
-func (p *File) Check() error { return p.check(false) }
-
-// CheckUse checks that each page of a file is used only once, and that none in use is free. Of the
-// leaves of buckets it reads only the headers, and so it takes a small part of the time of Check.
-func (p *File) CheckUse(file *os.File) error {
-	var maps Mappings
-	m, err := maps.Map(file, p)
-	if err != nil {
-		return err
-	}
-	defer maps.Close()
-	defer m.Done()
-	mapped := *p
-	mapped.r = bytes.NewReader(m.data)
-	return mapped.check(true)
+func (p *File) Check() error {
+	w := walker{p: p, seen: make([]use, p.High)}
+	return w.tree()
 }
 
-func (p *File) check(headers bool) error {
-	w := walker{p: p, seen: make([]bool, p.High), headers: headers}
-	if err := w.walk(p.Root, nil, nil); err != nil {
+// CheckUse checks that no page in use is free, and that none is used twice, in a small part of the
+// time of Check. Of the leaves of buckets it reads only the headers: of those that a free page
+// follows, and of those in a piece of the file, another one each time.
+func (p *File) CheckUse() error {
+	from := uint64(0)
+	if p.High > piece {
+		from = rand.Uint64N(p.High - piece)
+	}
+	w := walker{p: p, seen: make([]use, p.High), quick: true}
+	if err := w.tree(); err != nil {
 		return err
 	}
-	if p.Freelist == noFreelist {
+	next := p.High // page after id that is not one more of the leaf before it
+	for id := p.High - 1; id > 1; id-- {
+		if w.seen[id] == isLeaf && (id-from < piece || next < p.High && w.seen[next] == isFree) {
+			g, err := p.header(id)
+			if err == nil && id+g.overflow >= next {
+				err = fmt.Errorf("page %d: used twice, or free and in use", next)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if w.seen[id] != isUnknown {
+			next = id
+		}
+	}
+	return nil
+}
+
+// piece is how many pages CheckUse reads the leaves of.
+const piece = 256
+
+// tree checks all that is below the root, and the freelist.
+func (w *walker) tree() error {
+	if err := w.walk(w.p.Root, nil, nil); err != nil {
+		return err
+	}
+	if w.p.Freelist == noFreelist {
 		return nil
 	}
 	if err := w.freelist(); err != nil {
@@ -233,20 +256,8 @@ func (w *walker) freelist() error {
 	if err != nil {
 		return err
 	}
-	take := func(id uint64) error {
-		if id < 2 || id >= w.p.High {
-			return fmt.Errorf("page %d: out of range", id)
-		}
-		if w.seen[id] {
-			return fmt.Errorf("page %d: free and in use", id)
-		}
-		w.seen[id] = true
-		return nil
-	}
-	for id := list.id; id <= list.id+list.overflow; id++ {
-		if err := take(id); err != nil {
-			return err
-		}
+	if err := w.take(list.id, list.overflow, isUsed); err != nil {
+		return err
 	}
 	at := int64(list.id*w.p.PageSize + HeaderSize)
 	if list.Count == math.MaxUint16 {
@@ -257,35 +268,48 @@ func (w *walker) freelist() error {
 		return err
 	}
 	for ; len(ids) > 0; ids = ids[8:] {
-		if err := take(binary.NativeEndian.Uint64(ids)); err != nil {
+		if err := w.take(binary.NativeEndian.Uint64(ids), 0, isFree); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// use is what a page is known to be.
+type use byte
+
+const (
+	isUnknown use = iota // not in use, or one more page of a leaf whose header was not read
+	isUsed
+	isLeaf // first page of a leaf, whose header was not read
+	isFree
+)
+
 type walker struct {
-	p       *File
-	seen    []bool
-	headers bool // only the headers of the leaves of buckets are read
-	inside  bool // the walk is inside a bucket
+	p      *File
+	seen   []use
+	quick  bool // of the leaves of buckets not even the headers are read
+	inside bool // the walk is inside a bucket
+	leaves int  // levels from here to the leaves of the bucket, if quick
+
+	elements []byte // of the latest branch above leaves, if quick
 }
 
 // walk checks a page and all pages below it. Their keys must be at least min and, if there is a
 // max, less than max.
 func (w *walker) walk(id uint64, min, max []byte) error {
+	if w.quick && w.inside && w.leaves == 0 { // no bucket has buckets
+		return w.take(id, 0, isLeaf)
+	}
 	g, err := w.p.header(id)
 	if err != nil {
 		return err
 	}
-	for i := id; i <= id+g.overflow; i++ {
-		if w.seen[i] {
-			return fmt.Errorf("page %d: used twice", i)
-		}
-		w.seen[i] = true
+	if err := w.take(id, g.overflow, isUsed); err != nil {
+		return err
 	}
-	if w.headers && w.inside && g.Flags == flagLeaf {
-		return nil // no bucket has buckets
+	if w.quick && w.inside && w.leaves == 1 {
+		return w.lowest(g)
 	}
 	g.Data = make([]byte, (g.overflow+1)*w.p.PageSize)
 	if _, err := w.p.r.ReadAt(g.Data, int64(id*w.p.PageSize)); err != nil {
@@ -301,6 +325,37 @@ func (w *walker) walk(id uint64, min, max []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
+	}
+	return nil
+}
+
+// take notes how a page is used, and so many more behind it.
+func (w *walker) take(id, overflow uint64, as use) error {
+	if id < 2 || id >= w.p.High {
+		return fmt.Errorf("page %d: out of range", id)
+	}
+	for i := id; i <= id+overflow; i++ {
+		if w.seen[i] != isUnknown {
+			return fmt.Errorf("page %d: used twice", i)
+		}
+		w.seen[i] = as
+	}
+	return nil
+}
+
+// lowest notes the leaves below a branch. There is one such branch for a hundred leaves.
+func (w *walker) lowest(g Page) error {
+	if room := int(w.p.PageSize*(g.overflow+1)-HeaderSize) / elementSize; g.Flags != FlagBranch || g.Count > room {
+		return fmt.Errorf("page %d: not a branch of %d entries", g.id, g.Count)
+	}
+	w.elements = slices.Grow(w.elements[:0], g.Count*elementSize)[:g.Count*elementSize]
+	if _, err := w.p.r.ReadAt(w.elements, int64(g.id*w.p.PageSize+HeaderSize)); err != nil {
+		return fmt.Errorf("page %d: %w", g.id, err)
+	}
+	for b := w.elements; len(b) > 0; b = b[elementSize:] {
+		if err := w.take(binary.NativeEndian.Uint64(b[8:]), 0, isLeaf); err != nil {
+			return fmt.Errorf("page %d: %w", g.id, err)
+		}
 	}
 	return nil
 }
@@ -392,7 +447,10 @@ func (w *walker) branch(g Page, min, max []byte) error {
 		if i+1 < len(keys) {
 			below = keys[i+1]
 		}
-		if err := w.walk(ids[i], key, below); err != nil {
+		w.leaves--
+		err := w.walk(ids[i], key, below)
+		w.leaves++
+		if err != nil {
 			return err
 		}
 	}
@@ -432,9 +490,31 @@ func (w *walker) bucket(value []byte) error {
 	case root != 0:
 		inside := *w
 		inside.inside = true
+		if w.quick {
+			if inside.leaves, err = w.p.depth(root); err != nil {
+				return err
+			}
+		}
 		return inside.walk(root, nil, nil)
 	}
 	return w.leaf(inline, nil, nil)
+}
+
+// depth returns how many levels of branches are above the leaves of a bucket. They are the same
+// everywhere below its root.
+func (p *File) depth(root uint64) (int, error) {
+	for n := range maxDepth {
+		g, err := p.header(root)
+		if err != nil || g.Flags != FlagBranch {
+			return n, err
+		}
+		g.Data = make([]byte, HeaderSize+elementSize)
+		if _, err := p.r.ReadAt(g.Data, int64(root*p.PageSize)); err != nil {
+			return 0, fmt.Errorf("page %d: %w", root, err)
+		}
+		root = binary.NativeEndian.Uint64(g.Data[HeaderSize+8:])
+	}
+	return 0, fmt.Errorf("page %d: too deep", root)
 }
 
 // parseBucket reads a bucket's header: root page 8, sequence 8. A bucket without a root page has a
