@@ -38,7 +38,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 		l.open()
 	}
 	if l.w != nil {
-		_, _ = l.w.Write(p) // a log that cannot be written stops nothing
+		_, _ = Escaping{l.w}.Write(p) // a log that cannot be written stops nothing
 	}
 	return len(p), nil
 }

@@ -11,7 +11,8 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// TestLibraries: what a library prints goes to the log, and to nobody once the command is over.
+// TestLibraries: what a library prints goes to the log, and to nobody once the command is over. Whoever reads the log on
+// a terminal sees each character.
 func TestLibraries(t *testing.T) {
 	var stderr, other bytes.Buffer
 	old := log.Writer()
@@ -19,10 +20,10 @@ func TestLibraries(t *testing.T) {
 	log.SetOutput(&other)
 	c := New(Env{Environ: []string{"JP_LOG_FILE=-"}, Stderr: &stderr})
 	restore := c.Libraries()
-	log.Printf("Unsolicited response %q", "HTTP/1.1 \x1b[31m")
+	log.Printf("Unsolicited response %q \u009b31m\u202e\u200b", "HTTP/1.1 \x1b[31m")
 	restore()
 	log.Print("after")
-	if got := stderr.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"level":"WARN","msg":"Unsolicited response \"HTTP/1.1 \\x1b[31m\""`) {
+	if got := stderr.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"level":"WARN","msg":"Unsolicited response \"HTTP/1.1 \\x1b[31m\" \u009b31m\u202e\u200b"`) {
 		t.Errorf("log = %s", got)
 	}
 	if got := other.String(); !strings.HasSuffix(got, " after\n") || strings.Count(got, "\n") != 1 {
