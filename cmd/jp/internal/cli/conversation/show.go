@@ -114,7 +114,11 @@ func runShow(ctx context.Context, g *Group, word string) error {
 		return err
 	}
 	if g.Con.JSON() {
-		head, err := console.EncodeJSON(c, false)
+		rows, err := withTotals(ctx, st.View, []convstore.Conversation{c})
+		if err != nil {
+			return err
+		}
+		head, err := console.EncodeJSON(rows[0], false)
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", id, err)
 		}
