@@ -222,7 +222,7 @@ func TestBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Get(srv.URL)
+		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Post(srv.URL, "application/json", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func TestUnhurried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Get(srv.URL)
+		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Post(srv.URL, "application/json", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
