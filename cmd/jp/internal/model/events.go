@@ -219,6 +219,25 @@ func (d *Dollars) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// Stated is what the usage in an event says of its cost.
+type Stated struct {
+	Cost        Dollars
+	OwnKey      bool `json:"is_byok"`
+	CostDetails struct {
+		Upstream Dollars `json:"upstream_inference_cost"`
+	} `json:"cost_details"`
+}
+
+// Paid returns what a reply cost in nano-dollars; nil = it does not say. Where OpenRouter asks with a
+// key of the user's, its cost is only its fee.
+func (s Stated) Paid() *int64 {
+	cost, beside := s.Cost.Nano, s.CostDetails.Upstream.Nano
+	if cost == nil || !s.OwnKey || beside == nil {
+		return cost
+	}
+	return new(*cost + *beside)
+}
+
 // startsObject reports whether a body begins like a JSON object, which no event stream does. Some
 // servers send blanks while they work.
 func startsObject(r *bufio.Reader) bool {

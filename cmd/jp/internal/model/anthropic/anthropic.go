@@ -147,7 +147,7 @@ func (r *reply) counts(u usage) {
 	r.count(u.CacheRead, &r.usage.CacheRead)
 	r.count(u.CacheWrite, &r.usage.CacheWrite)
 	minutes, hour := u.CacheCreation.Minutes, u.CacheCreation.Hour
-	if n := u.Cost.Nano; n != nil && (r.cost == nil || *n > *r.cost) {
+	if n := u.Paid(); n != nil && (r.cost == nil || *n > *r.cost) {
 		r.cost, r.counted = n, true
 	}
 	r.count(model.Num{N: max(minutes.N, 0) + max(hour.N, 0), Valid: minutes.Valid || hour.Valid}, &r.usage.CacheWrite)

@@ -63,6 +63,8 @@ func TestEvents(t *testing.T) {
 			`usage {"input_tokens":7,"output_tokens":9,"cache_read_tokens":2,"cache_write_tokens":9}` + "\nstop end\n", ""},
 		{"a cost that is told", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9,"cost":0.00015}}`, stop},
 			strings.TrimSuffix(counted, "\n") + " cost 150000\nstop end\n", ""},
+		{"a fee beside what the user's own key pays", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9,"cost":0,"is_byok":true,"cost_details":{"upstream_inference_cost":0.00015}}}`, stop},
+			strings.TrimSuffix(counted, "\n") + " cost 150000\nstop end\n", ""},
 		{"a cost of what broke off", []string{begin, `{"type":"message_delta","delta":{},"usage":{"cost":0.00015}}`},
 			strings.TrimSuffix(told, "\n") + " cost 150000\n", "anthropic: stream: the reply broke off"},
 		{"only the beginning told", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, stop},

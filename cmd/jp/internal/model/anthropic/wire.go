@@ -109,5 +109,5 @@ type usage struct {
 		Minutes model.Num `json:"ephemeral_5m_input_tokens"`
 		Hour    model.Num `json:"ephemeral_1h_input_tokens"`
 	} `json:"cache_creation"`
-	Cost model.Dollars // of servers that are not the vendor's
+	model.Stated // by servers that are not the vendor's
 }

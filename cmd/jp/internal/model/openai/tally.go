@@ -24,19 +24,9 @@ func (t *tally) add(u *usage) {
 	t.total = max(t.total, u.Total.N)
 	t.cached = max(t.cached, u.PromptDetails.Cached.N, u.InputDetails.Cached.N)
 	t.written = max(t.written, u.PromptDetails.CacheWrite.N, u.InputDetails.CacheWrite.N)
-	if cost := u.paid(); t.cost == nil || cost != nil && *cost > *t.cost {
+	if cost := u.Paid(); t.cost == nil || cost != nil && *cost > *t.cost {
 		t.cost = cost
 	}
-}
-
-// paid returns what a reply cost in nano-dollars; nil = it does not say. Where OpenRouter asks with a
-// key of the user's, its cost is only its fee.
-func (u *usage) paid() *int64 {
-	cost, beside := u.Cost.Nano, u.CostDetails.Upstream.Nano
-	if cost == nil || !u.OwnKey || beside == nil {
-		return cost
-	}
-	return new(*cost + *beside)
 }
 
 // counts reports whether the usage is that of a reply, and not only of its beginning.

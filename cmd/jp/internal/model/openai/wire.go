@@ -126,11 +126,7 @@ type usage struct {
 	PromptDetails inputDetails `json:"prompt_tokens_details"`
 	InputDetails  inputDetails `json:"input_tokens_details"`
 
-	Cost        model.Dollars
-	OwnKey      bool `json:"is_byok"`
-	CostDetails struct {
-		Upstream model.Dollars `json:"upstream_inference_cost"`
-	} `json:"cost_details"`
+	model.Stated
 }
 
 type inputDetails struct {
