@@ -52,7 +52,13 @@ type Config struct {
 // format.
 func (c Config) Official() bool { return official(c.BaseURL) }
 
-func official(url string) bool { return url == anthropicURL || url == openaiURL }
+func official(base string) bool { return base == anthropicURL || ofOpenAI(base) }
+
+// ofOpenAI reports whether a base URL is OpenAI's, also one of a region in which it processes data.
+func ofOpenAI(base string) bool {
+	u, err := url.Parse(base)
+	return err == nil && u.Scheme == "https" && strings.HasSuffix("."+u.Host, ".api.openai.com")
+}
 
 // Secret is a key. Formatting it never shows it; Reveal does.
 type Secret string
@@ -318,8 +324,8 @@ const (
 // apiOf returns the API that a model needs. From GPT-5.4 on, and in its "pro" and "codex" models,
 // the vendor combines reasoning and tools only in the Responses API. Every other server has chat
 // completions; not all have the Responses API.
-func apiOf(url, name string) string {
-	if url != openaiURL {
+func apiOf(base, name string) string {
+	if !ofOpenAI(base) {
 		return Chat
 	}
 	for _, prefix := range []string{"gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"} {

@@ -195,6 +195,7 @@ func TestParams(t *testing.T) {
 		want             string // of the body, without messages, model and stream
 	}{
 		{"vendor", vendor, "gpt-5", model.Request{MaxTokens: 9, Temperature: &temperature}, `{"max_completion_tokens":9,"temperature":0.5,` + usageVendor + `}`},
+		{"vendor in a region", "https://eu.api.openai.com/v1/", "gpt-5", model.Request{MaxTokens: 9}, `{"max_completion_tokens":9,` + usageVendor + `}`},
 		{"profile", vendor, "gpt-5", model.Request{Profile: "agent/a", System: []model.Section{{Text: "p"}, {Text: "other"}}}, `{"prompt_cache_key":"jp-1323e5237c914e1289ac8a4e",` + usageVendor + `}`},
 		{"profile elsewhere", other, "gpt-5", model.Request{Profile: "agent/a"}, `{` + usageOther + `}`},
 		{"reasoning behind a proxy", other, "gpt-5", model.Request{MaxTokens: 9}, `{"max_completion_tokens":9,` + usageOther + `}`},
