@@ -159,6 +159,13 @@ func (c *Console) LaidOut(text string) error {
 	return err
 }
 
+// Path writes a path on a line of its own: on a terminal so that each character shows, else as it is,
+// for a program.
+func (c *Console) Path(path string) error {
+	_, err := io.WriteString(c.IO.Out, wording.Either(c.IO.OutTTY, unseen.Spell(path), path)+"\n")
+	return err
+}
+
 // Note writes a line about the work to stderr, unless --quiet is set.
 func (c *Console) Note(format string, args ...any) {
 	if !c.Globals.Quiet {

@@ -2,7 +2,6 @@ package care
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/urfave/cli/v2"
 
@@ -53,8 +52,7 @@ func newStoreAdopt(g *Group) *cli.Command {
 			if g.Con.JSON() {
 				return g.Con.Document(map[string]string{"folder": dir})
 			}
-			_, err = fmt.Fprintln(g.Con.IO.Out, dir)
-			return err
+			return g.Con.Path(dir)
 		},
 	})
 }

@@ -3,7 +3,6 @@ package care
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/urfave/cli/v2"
@@ -41,8 +40,7 @@ func newStoreBackup(g *Group) *cli.Command {
 			if g.Con.JSON() {
 				return g.Con.Document(map[string]string{"path": st.Path(), "backup": file})
 			}
-			_, err = fmt.Fprintln(g.Con.IO.Out, file)
-			return err
+			return g.Con.Path(file)
 		},
 	})
 }

@@ -2,7 +2,6 @@ package care
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,8 +23,7 @@ func newStorePath(g *Group) *cli.Command {
 			if g.Con.JSON() {
 				return g.Con.Document(map[string]string{"path": st.Path()})
 			}
-			_, err = fmt.Fprintln(g.Con.IO.Out, st.Path())
-			return err
+			return g.Con.Path(st.Path())
 		},
 	})
 }

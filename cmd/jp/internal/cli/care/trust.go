@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
+	"jp/tools/unseen"
 )
 
 // NewTrust returns the command `jp trust`.
@@ -141,6 +142,6 @@ func (g *Group) revokeTrust(ctx context.Context, root string) error {
 	if g.Con.JSON() {
 		return g.Con.Document(map[string]string{"workspace": root, "status": "untrusted"})
 	}
-	_, err = fmt.Fprintf(g.Con.IO.Out, "workspace %s: not trusted\n", root)
+	_, err = fmt.Fprintf(g.Con.IO.Out, "workspace %s: not trusted\n", unseen.Spell(root))
 	return err
 }
