@@ -31,7 +31,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"slices"
 )
 
 // Sizes in bytes, and flags of pages and of the entries of a leaf.
@@ -179,6 +178,27 @@ func (p *File) header(id uint64) (Page, error) {
 	return p.parseHeader(id, b[:])
 }
 
+// page reads a page, into first if it has no overflow pages.
+func (p *File) page(id uint64, first []byte) (Page, error) {
+	if id < 2 || id >= p.High {
+		return Page{}, fmt.Errorf("page %d: out of range", id)
+	}
+	if _, err := p.r.ReadAt(first, int64(id*p.PageSize)); err != nil {
+		return Page{}, fmt.Errorf("page %d: %w", id, err)
+	}
+	g, err := p.parseHeader(id, first)
+	if err != nil {
+		return Page{}, err
+	}
+	if g.Data = first; g.overflow > 0 {
+		g.Data = make([]byte, (g.overflow+1)*p.PageSize)
+		if _, err := p.r.ReadAt(g.Data, int64(id*p.PageSize)); err != nil {
+			return Page{}, fmt.Errorf("page %d: %w", id, err)
+		}
+	}
+	return g, nil
+}
+
 // parseHeader returns a page without its data, from its first bytes.
 func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 	order := binary.NativeEndian
@@ -292,28 +312,26 @@ type walker struct {
 	inside bool // the walk is inside a bucket
 	leaves int  // levels from here to the leaves of the bucket, if quick
 
-	elements []byte // of the latest branch above leaves, if quick
+	room []byte // for a branch above leaves
 }
 
 // walk checks a page and all pages below it. Their keys must be at least min and, if there is a
 // max, less than max.
 func (w *walker) walk(id uint64, min, max []byte) error {
-	if w.quick && w.inside && w.leaves == 0 { // no bucket has buckets
-		return w.take(id, 0, isLeaf)
+	if w.quick && w.inside { // no bucket has buckets
+		switch w.leaves {
+		case 0:
+			return w.take(id, 0, isLeaf)
+		case 1:
+			return w.lowest(id)
+		}
 	}
-	g, err := w.p.header(id)
+	g, err := w.p.page(id, make([]byte, w.p.PageSize))
 	if err != nil {
 		return err
 	}
 	if err := w.take(id, g.overflow, isUsed); err != nil {
 		return err
-	}
-	if w.quick && w.inside && w.leaves == 1 {
-		return w.lowest(g)
-	}
-	g.Data = make([]byte, (g.overflow+1)*w.p.PageSize)
-	if _, err := w.p.r.ReadAt(g.Data, int64(id*w.p.PageSize)); err != nil {
-		return fmt.Errorf("page %d: %w", id, err)
 	}
 	switch g.Flags {
 	case flagLeaf:
@@ -343,18 +361,29 @@ func (w *walker) take(id, overflow uint64, as use) error {
 	return nil
 }
 
-// lowest notes the leaves below a branch. There is one such branch for a hundred leaves.
-func (w *walker) lowest(g Page) error {
-	if room := int(w.p.PageSize*(g.overflow+1)-HeaderSize) / elementSize; g.Flags != FlagBranch || g.Count > room {
-		return fmt.Errorf("page %d: not a branch of %d entries", g.id, g.Count)
+// lowest notes a branch and the leaves below it. There is one such branch for a hundred leaves, and so
+// its keys are not looked at.
+func (w *walker) lowest(id uint64) error {
+	if w.room == nil {
+		w.room = make([]byte, w.p.PageSize)
 	}
-	w.elements = slices.Grow(w.elements[:0], g.Count*elementSize)[:g.Count*elementSize]
-	if _, err := w.p.r.ReadAt(w.elements, int64(g.id*w.p.PageSize+HeaderSize)); err != nil {
-		return fmt.Errorf("page %d: %w", g.id, err)
+	g, err := w.p.page(id, w.room)
+	if err != nil {
+		return err
 	}
-	for b := w.elements; len(b) > 0; b = b[elementSize:] {
-		if err := w.take(binary.NativeEndian.Uint64(b[8:]), 0, isLeaf); err != nil {
-			return fmt.Errorf("page %d: %w", g.id, err)
+	if err := w.take(id, g.overflow, isUsed); err != nil {
+		return err
+	}
+	if g.Flags != FlagBranch {
+		return fmt.Errorf("page %d: unexpected kind %#x", id, g.Flags)
+	}
+	for i := range g.Count {
+		head, err := g.element(i, 0, elementSize)
+		if err == nil {
+			err = w.take(binary.NativeEndian.Uint64(head[8:]), 0, isLeaf)
+		}
+		if err != nil {
+			return fmt.Errorf("page %d: %w", id, err)
 		}
 	}
 	return nil
