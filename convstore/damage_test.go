@@ -355,6 +355,30 @@ func TestFreeInUseOfMany(t *testing.T) {
 	copy(first, sound)
 }
 
+// TestRing reads stores of which one branch leads back to itself.
+func TestRing(t *testing.T) {
+	sample, order, size := sampleStore(t), binary.NativeEndian, os.Getpagesize()
+	rings := 0
+	for at := 2 * size; at < len(sample); at += size {
+		if order.Uint16(sample[at+8:]) != page.FlagBranch {
+			continue
+		}
+		for _, child := range []int{0, int(order.Uint16(sample[at+10:])) - 1} {
+			wrong := bytes.Clone(sample)
+			copy(wrong[at+page.HeaderSize+16*child+8:], wrong[at:at+8])
+			var damaged *DamagedError
+			if err := touchEverything(t, storeOf(t, wrong)); errors.As(err, &damaged) {
+				rings++
+			} else if err != nil {
+				t.Errorf("page %d, child %d: %v, want a *DamagedError", at/size, child, err)
+			}
+		}
+	}
+	if rings == 0 {
+		t.Error("no branch is in use")
+	}
+}
+
 // TestLostMeta: a store of which one meta makes no sense is read by the other, and says so; the
 // next write mends it.
 func TestLostMeta(t *testing.T) {

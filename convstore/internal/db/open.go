@@ -30,6 +30,7 @@ type Base struct {
 	Freed *atomic.Bool // whether notice was given
 
 	sound *atomic.Bool // the pages were found fit to be written
+	ways  *atomic.Bool // the branches were found fit to be followed
 }
 
 // Options say how to open a store's file.
@@ -47,7 +48,7 @@ type Options struct {
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
-	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
+	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool), ways: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
 	}
@@ -99,7 +100,8 @@ func (h *Handle) Abandon() {
 //
 // bbolt trusts its list of free pages and the lengths in its pages. Where a bit of them is wrong, a
 // commit writes over pages in use. So each process checks that list, and some of the lengths, before
-// it writes for the first time.
+// it writes for the first time. bbolt also follows branches wherever they lead, so each process checks
+// these before it reads for the first time.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
 	kept, turn, ok := f.slot.lend(wait, write)
@@ -149,9 +151,14 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 // inspect checks what bbolt trusts, and gives notice of what is not as it should be.
 func (f *Base) inspect(locked *os.File, write bool) error {
 	pages, err := page.Inspect(locked)
-	if err == nil && write && !f.sound.Load() {
+	switch {
+	case err != nil || f.sound.Load():
+	case write:
 		err = pages.CheckUse()
 		f.sound.Store(err == nil)
+	case !f.ways.Load():
+		err = pages.CheckWays()
+		f.ways.Store(err == nil)
 	}
 	if err != nil {
 		return err

@@ -252,6 +252,13 @@ func (p *File) CheckUse() error {
 	return nil
 }
 
+// CheckWays checks that no branch leads to a page to which another one leads, or back to itself, where
+// bbolt would go round until no memory is left. Like CheckUse it takes for leaves what is at their height.
+func (p *File) CheckWays() error {
+	w := walker{p: p, seen: make([]use, p.High), quick: true}
+	return w.walk(p.Root, nil, nil)
+}
+
 // piece is how many pages CheckUse reads the leaves of.
 const piece = 256
 
