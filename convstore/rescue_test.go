@@ -64,3 +64,23 @@ func TestRescueZeroth(t *testing.T) {
 		t.Errorf("lost: %s; want %s", got, want)
 	}
 }
+
+// TestRescueOlder: of a conversation whose record is older than its events, the present one is lost.
+func TestRescueOlder(t *testing.T) {
+	s := storeOf(t, sampleStore(t))
+	id := mustList(t, s.View, Filter{Roots: true})[0]
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error {
+		r, err := tx.Load(id)
+		if err != nil {
+			return err
+		}
+		r.LastSeq -= 3
+		return tx.Save(id, r)
+	}))
+	var lost []string
+	_, _, _, err := Rooms.Rescue(t.Context(), s, func(err error) { lost = append(lost, err.Error()) })
+	mustNot(t, err)
+	if got, want := strings.Join(lost, "\n"), "conversation "+id.String()+": its record: only an older one is there"; got != want {
+		t.Errorf("lost: %s; want %s", got, want)
+	}
+}

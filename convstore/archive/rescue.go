@@ -38,7 +38,7 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 				return
 			}
 		}
-		r.upTo(r.last[r.current])
+		r.end()
 	}
 }
 
@@ -64,8 +64,22 @@ func (r *rescue) upTo(seq uint64) {
 	r.seq = max(r.seq, seq)
 }
 
+// end calls lost for what the record of the current conversation says and its events do not, or the other
+// way round.
+func (r *rescue) end() {
+	last, known := r.last[r.current]
+	if known && r.seq > last {
+		r.lost(fmt.Errorf("conversation %s: its record: only an older one is there", r.current))
+	}
+	r.upTo(last)
+}
+
 // head stores what can be read of a conversation's metadata.
 func (r *rescue) head(p salvaged) {
+	if r.heads[p.ID] != nil {
+		r.lost(fmt.Errorf("conversation %s: its record: there are two", p.ID))
+		return
+	}
 	x := &Exported{ID: p.ID}
 	var rec convstore.Record
 	if p.Record != nil {
@@ -92,7 +106,7 @@ func (r *rescue) head(p salvaged) {
 
 // begin yields a conversation.
 func (r *rescue) begin(id convstore.ID) bool {
-	r.upTo(r.last[r.current])
+	r.end()
 	x := r.heads[id]
 	if x == nil {
 		x = &Exported{ID: id}
