@@ -280,8 +280,8 @@ func TestCheckNotices(t *testing.T) {
 func TestFreeInUse(t *testing.T) {
 	sample := sampleStore(t)
 	p, err := page.Open(bytes.NewReader(sample), int64(len(sample)))
-	if err != nil || p.Free == 0 {
-		t.Fatalf("the sample has %+v free, %v, want some", p, err)
+	if err != nil || p.Free == 0 || p.High > 64 { // of more pages not all leaves are looked at
+		t.Fatalf("the sample has %+v free, %v, want some, and few pages", p, err)
 	}
 	order, free := binary.NativeEndian, freePages(p, sample)
 	check := func(what string, id uint64, wrong []byte) {
@@ -338,8 +338,8 @@ func TestFreeInUseOfMany(t *testing.T) {
 		return p
 	}
 	p := open()
-	if err := p.CheckUse(); err != nil || p.Free < 100 || p.High < 1000 {
-		t.Fatalf("%d free pages of %d, CheckUse = %v; want many, and nil", p.Free, p.High, err)
+	if _, err := p.CheckFast(); err != nil || p.Free < 100 || p.High < 1000 {
+		t.Fatalf("%d free pages of %d, CheckFast = %v; want many, and nil", p.Free, p.High, err)
 	}
 	free, first := freePages(p, data), data[p.Freelist*p.PageSize+page.HeaderSize:][:8]
 	sound := bytes.Clone(first)
@@ -348,7 +348,7 @@ func TestFreeInUseOfMany(t *testing.T) {
 			continue
 		}
 		binary.NativeEndian.PutUint64(first, id)
-		if open().CheckUse() == nil {
+		if _, err := open().CheckFast(); err == nil {
 			t.Errorf("page %d is free and in use, and the file passes", id)
 		}
 	}

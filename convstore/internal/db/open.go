@@ -29,8 +29,7 @@ type Base struct {
 	Free  int64        // number of free bytes in the file from which on a writer gets a notice
 	Freed *atomic.Bool // whether notice was given
 
-	sound *atomic.Bool // the pages were found fit to be written
-	ways  *atomic.Bool // the branches were found fit to be followed
+	sound *atomic.Bool // the pages were found fit to be read and written
 }
 
 // Options say how to open a store's file.
@@ -48,7 +47,7 @@ type Options struct {
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
-	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool), ways: new(atomic.Bool)}
+	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
 	}
@@ -98,10 +97,9 @@ func (h *Handle) Abandon() {
 // open waits for the store's lock, shared or, to write, exclusive, and opens the file. It may
 // panic; the caller recovers. Then h may be set in part.
 //
-// bbolt trusts its list of free pages and the lengths in its pages. Where a bit of them is wrong, a
-// commit writes over pages in use. So each process checks that list, and some of the lengths, before
-// it writes for the first time. bbolt also follows branches wherever they lead, so each process checks
-// these before it reads for the first time.
+// bbolt follows branches wherever they lead, and trusts its list of free pages and the lengths in its
+// pages. Where a bit of these is wrong, a commit writes over pages in use. So each process checks the
+// branches and that list, and some of the lengths, before it reads or writes for the first time.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
 	kept, turn, ok := f.slot.lend(wait, write)
@@ -151,14 +149,12 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 // inspect checks what bbolt trusts, and gives notice of what is not as it should be.
 func (f *Base) inspect(locked *os.File, write bool) error {
 	pages, err := page.Inspect(locked)
-	switch {
-	case err != nil || f.sound.Load():
-	case write:
-		err = pages.CheckUse()
-		f.sound.Store(err == nil)
-	case !f.ways.Load():
-		err = pages.CheckWays()
-		f.ways.Store(err == nil)
+	if err == nil && !f.sound.Load() {
+		reading, writing := pages.CheckFast()
+		f.sound.Store(writing == nil)
+		if err = reading; write {
+			err = writing
+		}
 	}
 	if err != nil {
 		return err

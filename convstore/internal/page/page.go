@@ -219,25 +219,40 @@ func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 // use may be free, because the next commit would write over it.
 func (p *File) Check() error {
 	w := walker{p: p, seen: make([]use, p.High)}
-	return w.tree()
-}
-
-// CheckUse checks that no page in use is free, and that none is used twice, in a small part of the
-// time of Check. Of the leaves of buckets it reads only the headers: of those that a free page
-// follows, and of those in a piece of the file, another one each time.
-func (p *File) CheckUse() error {
-	from := uint64(0)
-	if p.High > piece {
-		from = rand.Uint64N(p.High - piece)
-	}
-	w := walker{p: p, seen: make([]use, p.High), quick: true}
-	if err := w.tree(); err != nil {
+	if err := w.walk(p.Root, nil, nil); err != nil {
 		return err
 	}
-	next := p.High // page after id that is not one more of the leaf before it
-	for id := p.High - 1; id > 1; id-- {
-		if w.seen[id] == isLeaf && (id-from < piece || next < p.High && w.seen[next] == isFree) {
-			g, err := p.header(id)
+	return w.freelist()
+}
+
+// CheckFast checks in a small part of the time of Check. The first error makes the file unfit to be
+// read: a branch leads to a page to which another one leads, or back to itself, where bbolt would go
+// round until no memory is left. The second makes it unfit to be written: a page in use is free, or is
+// used twice.
+//
+// Whatever is at the height of leaves is taken for a leaf. Of the leaves of buckets only the headers are
+// read: of those that a free page follows, and of those in a piece of the file, another one each time.
+func (p *File) CheckFast() (reading, writing error) {
+	w := walker{p: p, seen: make([]use, p.High), quick: true}
+	if err := w.walk(p.Root, nil, nil); err != nil {
+		return err, err
+	}
+	if err := w.freelist(); err != nil {
+		return nil, err
+	}
+	return nil, w.lengths()
+}
+
+// lengths checks the lengths of some leaves: none reaches the next page of which something is known.
+func (w *walker) lengths() error {
+	from := uint64(0)
+	if w.p.High > piece {
+		from = rand.Uint64N(w.p.High - piece)
+	}
+	next := w.p.High
+	for id := w.p.High - 1; id > 1; id-- {
+		if w.seen[id] == isLeaf && (id-from < piece || next < w.p.High && w.seen[next] == isFree) {
+			g, err := w.p.header(id)
 			if err == nil && id+g.overflow >= next {
 				err = fmt.Errorf("page %d: used twice, or free and in use", next)
 			}
@@ -252,33 +267,20 @@ func (p *File) CheckUse() error {
 	return nil
 }
 
-// CheckWays checks that no branch leads to a page to which another one leads, or back to itself, where
-// bbolt would go round until no memory is left. Like CheckUse it takes for leaves what is at their height.
-func (p *File) CheckWays() error {
-	w := walker{p: p, seen: make([]use, p.High), quick: true}
-	return w.walk(p.Root, nil, nil)
-}
-
-// piece is how many pages CheckUse reads the leaves of.
-const piece = 256
-
-// tree checks all that is below the root, and the freelist.
-func (w *walker) tree() error {
-	if err := w.walk(w.p.Root, nil, nil); err != nil {
-		return err
-	}
-	if w.p.Freelist == noFreelist {
-		return nil
-	}
-	if err := w.freelist(); err != nil {
-		return fmt.Errorf("freelist: %w", err)
-	}
-	return nil
-}
+// piece is how many pages CheckFast reads the leaves of.
+const piece = 64
 
 // freelist checks that each page in the freelist is inside the file, is listed once, is not in use,
 // and is not a page of the freelist itself.
-func (w *walker) freelist() error {
+func (w *walker) freelist() (err error) {
+	if w.p.Freelist == noFreelist {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("freelist: %w", err)
+		}
+	}()
 	list, err := w.p.header(w.p.Freelist)
 	if err != nil {
 		return err
