@@ -78,9 +78,9 @@ func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment,
 	return list, nil
 }
 
-// locate returns the absolute path of what path names. In the workspace that is a path without
-// links, and top is the workspace, also without: nobody can see where a link leads that came with a
-// repository, so one that leads out of it is an error.
+// locate returns the absolute path of what path names. In the workspace, by whatever name path gets
+// there, that is a path without links, and top is the workspace, also without: nobody can see where a
+// link leads that came with a repository, so one that leads out of it is an error.
 func (r *Reader) locate(path string) (full, top string, err error) {
 	full = filepath.Clean(path)
 	switch {
@@ -92,19 +92,26 @@ func (r *Reader) locate(path string) (full, top string, err error) {
 	default:
 		full = filepath.Join(r.Dir, path)
 	}
-	if !files.Within(r.Workspace, full) {
+	if r.Workspace == "" {
 		return full, "", nil
 	}
-	if top, err = filepath.EvalSymlinks(r.Workspace); err == nil {
-		full, err = filepath.EvalSymlinks(full)
-	}
-	switch {
-	case err != nil:
+	if top, err = filepath.EvalSymlinks(r.Workspace); err != nil {
 		return "", "", named(path, err)
-	case !files.Within(top, full):
-		return "", "", fmt.Errorf("%s: a link in the workspace leads out of it; name what you mean: %s", path, full)
 	}
-	return full, top, nil
+	real, err := files.Links{Workspace: top, Closed: []string{"/"}}.Resolve(full) // refuses only links in the workspace
+	linked := errors.As(err, new(*files.LinkError))
+	if linked {
+		real, err = filepath.EvalSymlinks(full)
+	}
+	switch in := files.Within(top, real); {
+	case err != nil && (linked || in):
+		return "", "", named(path, err)
+	case in:
+		return real, top, nil
+	case linked:
+		return "", "", fmt.Errorf("%s: a link in the workspace leads out of it; name what you mean: %s", path, real)
+	}
+	return full, "", nil
 }
 
 // open opens a regular file where locate has found it.
