@@ -201,7 +201,7 @@ func (set *Set) Providers(cfg profiles.Config) model.Providers {
 }
 
 // cacheWrite is the default price of a token that is written to the cache, in tokens of input. It
-// is what Anthropic bills; no other API reports such tokens.
+// is what Anthropic bills, also through a proxy.
 const cacheWrite = 1.25
 
 // PriceOf turns nano-dollars per million tokens into nano-dollars per token.

@@ -22,8 +22,10 @@ func (t *tally) add(u *usage) {
 	t.input = max(t.input, u.Prompt.N, u.Input.N)
 	t.output = max(t.output, u.Completion.N, u.Output.N)
 	t.total = max(t.total, u.Total.N)
-	t.cached = max(t.cached, u.PromptDetails.Cached.N, u.InputDetails.Cached.N)
-	t.written = max(t.written, u.PromptDetails.CacheWrite.N, u.InputDetails.CacheWrite.N)
+	t.written = max(t.written, u.Created.N)
+	for _, d := range []inputDetails{u.PromptDetails, u.InputDetails} {
+		t.cached, t.written = max(t.cached, d.Cached.N), max(t.written, d.CacheWrite.N, d.Created.N)
+	}
 	if cost := u.Paid(); t.cost == nil || cost != nil && *cost > *t.cost {
 		t.cost = cost
 	}

@@ -125,6 +125,7 @@ type usage struct {
 
 	PromptDetails inputDetails `json:"prompt_tokens_details"`
 	InputDetails  inputDetails `json:"input_tokens_details"`
+	Created       model.Num    `json:"cache_creation_input_tokens"` // cache writes, as LiteLLM names them
 
 	model.Stated
 }
@@ -132,6 +133,7 @@ type usage struct {
 type inputDetails struct {
 	Cached     model.Num `json:"cached_tokens"`
 	CacheWrite model.Num `json:"cache_write_tokens"`
+	Created    model.Num `json:"cache_creation_tokens"` // the same
 }
 
 // deltaCall is a piece of a tool call.
