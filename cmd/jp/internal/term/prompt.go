@@ -57,7 +57,7 @@ func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answ
 
 func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
 	width, height := p.tty.size()
-	page, left := q.Page(width, max(2*height-6, 20))
+	page, left := q.Page(width, max(2*height-6, 1))
 	text, keys, mark := heading(q)+"\n"+Rows(page, p.color), promptKeys, promptMark
 	if left != "" {
 		text += Line("not shown: "+left+"; p shows it") + "\n"

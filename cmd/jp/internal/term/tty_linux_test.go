@@ -95,8 +95,10 @@ func play(scene string) int {
 		much := strings.Repeat("a", 4000)
 		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: "sh", Source: "local"}, tools.Call{
 			Arguments: []byte(`{"a":"` + much + `","b":"` + much + `","z":"ls` + strings.Repeat(" ", 500) + `; rm -rf ~ DANGER"}`)}, "")
-		answer, err := NewPrompter(tty, false, nil).Ask(ctx, q)
-		fmt.Printf("%d %v\n", answer.Choice, err)
+		for range 2 {
+			answer, err := NewPrompter(tty, false, nil).Ask(ctx, q)
+			fmt.Printf("%d %v\n", answer.Choice, err)
+		}
 	}
 	return 0
 }
@@ -281,8 +283,16 @@ func TestPrompterMuch(t *testing.T) {
 	if shown := expect(t, master, read); strings.Count(shown, "a")-strings.Count(read, "a") < 8000/2 || !strings.Contains(shown, "DANGER") {
 		t.Errorf("p shows %d bytes: %s", len(shown), shown)
 	}
+	const low = 5
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: low, Col: 80}); err != nil {
+		t.Fatal(err)
+	}
 	typed(t, master, "a\n")
 	if got, want := line(t, out), fmt.Sprintf("%d <nil>", tools.AllowTurn); got != want {
 		t.Errorf("after p and a: %s, want %s", got, want)
 	}
+	if shown := strings.TrimPrefix(expect(t, master, unread), "a\r\n"); strings.Count(shown, "\n") >= 2*low {
+		t.Errorf("more than two screens of %d rows: %s", low, shown)
+	}
+	typed(t, master, "n\n")
 }
