@@ -40,9 +40,9 @@ func (t *tally) used() *model.Part {
 	if !t.any {
 		return nil
 	}
-	return &model.Part{Cost: t.cost, Usage: model.Tokens(convstore.Usage{
-		Input: fresh(t.input, t.cached, t.written), Output: max(t.output, t.total-t.input), CacheRead: t.cached, CacheWrite: t.written,
-	})}
+	u := convstore.Usage{Input: fresh(t.input, t.cached, t.written), CacheRead: t.cached, CacheWrite: t.written}
+	u.Output = max(t.output, t.total-u.Input-u.CacheRead-u.CacheWrite)
+	return &model.Part{Cost: t.cost, Usage: model.Tokens(u)}
 }
 
 // fresh returns the tokens of a prompt without cache reads and writes. Most servers count these in
