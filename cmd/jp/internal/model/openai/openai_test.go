@@ -70,6 +70,8 @@ func TestEvents(t *testing.T) {
 			told + "stop end\n", ""},
 		{"cached beside the prompt, and a total", []string{ends("stop"), `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":314,"prompt_tokens_details":{"cached_tokens":300}}}`},
 			`usage {"input_tokens":9,"output_tokens":5,"cache_read_tokens":300,"cache_write_tokens":0}` + "\nstop end\n", ""},
+		{"cache writes as New API counts them", []string{ends("stop"), `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3,"cached_creation_tokens":2}}}`},
+			told + "stop end\n", ""},
 		{"a smaller usage later", []string{`{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":2},"cost":0.5}}`,
 			ends("stop"), `{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":0,"cost":0.1}}`},
 			strings.TrimSuffix(told, "\n") + " cost 500000000\nstop end\n", ""},

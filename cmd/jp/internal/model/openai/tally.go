@@ -24,7 +24,7 @@ func (t *tally) add(u *usage) {
 	t.total = max(t.total, u.Total.N)
 	t.written = max(t.written, u.Created.N)
 	for _, d := range []inputDetails{u.PromptDetails, u.InputDetails} {
-		t.cached, t.written = max(t.cached, d.Cached.N), max(t.written, d.CacheWrite.N, d.Created.N)
+		t.cached, t.written = max(t.cached, d.Cached.N), max(t.written, d.CacheWrite.N, d.Created.N, d.NewAPI.N)
 	}
 	if cost := u.Paid(); t.cost == nil || cost != nil && *cost > *t.cost {
 		t.cost = cost

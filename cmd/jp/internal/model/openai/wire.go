@@ -133,7 +133,8 @@ type usage struct {
 type inputDetails struct {
 	Cached     model.Num `json:"cached_tokens"`
 	CacheWrite model.Num `json:"cache_write_tokens"`
-	Created    model.Num `json:"cache_creation_tokens"` // the same
+	Created    model.Num `json:"cache_creation_tokens"`  // the same, of LiteLLM
+	NewAPI     model.Num `json:"cached_creation_tokens"` // the same, of New API
 }
 
 // deltaCall is a piece of a tool call.
