@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // clientRun is jp query with a client that keeps stdin open, as the SDKs of other agents do.
@@ -318,19 +320,23 @@ func TestClientWaitingAtTheEnd(t *testing.T) {
 	}
 }
 
-// Where nothing runs, SIGQUIT ends jp at once, without the stacks that Go would print.
-func TestQuitWhileNothingRuns(t *testing.T) {
-	c := clientSite(t).clientRun()
-	c.send(initialize)
-	c.answer("i")
-	if err := c.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
-		t.Fatal(err)
-	}
-	for c.lines.Scan() {
-		t.Errorf("behind the signal came %s", c.lines.Text())
-	}
-	if status := c.end(); status != 131 || c.said.Len() > 0 {
-		t.Errorf("status %d, want 131; stderr = %s", status, &c.said)
+// Where nothing runs, a signal ends jp at once and in order: one that comes while a run ends is not
+// lost. SIGQUIT shows no stacks, as Go would print them.
+func TestSignalWhileNothingRuns(t *testing.T) {
+	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGQUIT: 131, syscall.SIGTERM: 143} {
+		c := clientSite(t).clientRun()
+		c.send(initialize)
+		c.answer("i")
+		if err := c.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		for c.lines.Scan() {
+			t.Errorf("behind the signal came %s", c.lines.Text())
+		}
+		said := fmt.Sprintf(`{"error":{"code":"signal","message":"ended by %s","hint":""},"exit":%d}`+"\n", unix.SignalName(signal), want)
+		if status := c.end(); status != want || c.said.String() != said {
+			t.Errorf("status %d, want %d; stderr = %s, want %s", status, want, &c.said, said)
+		}
 	}
 }
 

@@ -73,6 +73,8 @@ func (g *Group) converse(ctx context.Context, o options) (last error) {
 		return errWordsBeside
 	}
 	c := &client{group: g, o: o, news: make(chan struct{}, 1), closed: make(chan struct{}), replies: map[string]chan<- stream.Reply{}}
+	ctx, stop := g.Env.Con.WithSignals(ctx, nil) // between two runs too
+	defer stop()
 	if o.timeout.Set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
