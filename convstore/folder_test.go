@@ -268,4 +268,14 @@ func TestMissingStoreIsTold(t *testing.T) {
 	if len(notices) > 0 {
 		t.Errorf("afterwards: notices %q, want none", notices)
 	}
+	// what a process leaves that is killed while it makes the first store
+	if err := os.Rename(s.Path(), s.f.Unfinished()); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	mustList(t, s.View, Filter{})
+	mustCreate(t, s, New{})
+	if len(notices) > 0 {
+		t.Errorf("where there was never one: notices %q, want none", notices)
+	}
 }

@@ -216,8 +216,11 @@ func (f *Folder) acquireOnce(ctx context.Context, write bool, kept *os.File, fit
 }
 
 // noticeMissing gives a notice, once, if the folder had a store that is missing now. It cannot
-// notice if the whole folder is missing.
+// notice if the whole folder is missing. An unfinished file was to be the first one: see create.
 func (f *Folder) noticeMissing() {
+	if _, err := os.Lstat(f.Unfinished()); err == nil {
+		return
+	}
 	if owner, recorded := readWorkspace(f.Dir); recorded && !f.noticed.Swap(true) {
 		f.Notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
 			f.StorePath(), WorkspaceName, owner.Path))
