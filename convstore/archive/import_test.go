@@ -364,6 +364,11 @@ func TestImportCutOff(t *testing.T) {
 	if got := exportLines(t, s); got != before {
 		t.Errorf("while it runs: %s", got)
 	}
+	for p, err := range Rescue(t.Context(), s, func(err error) { t.Errorf("while it runs: lost: %v", err) }) {
+		if err != nil || p.Event != nil || p.Conversation.ID == 5 {
+			t.Errorf("while it runs: salvaged: %+v, %v", p, err)
+		}
+	}
 	if _, err := importLines(t, s, lines, ImportOptions{}); !errors.As(err, new(*convstore.BusyError)) {
 		t.Errorf("the same beside it: %v, want a BusyError", err)
 	}

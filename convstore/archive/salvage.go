@@ -80,6 +80,15 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 		})
 	}
 
+	staged := make(map[convstore.ID]bool) // what an import has not made visible
+	if err := each(db.Imports, func(k, _ []byte) error {
+		if len(k) == 8 {
+			staged[convstore.ID(db.Num(k))] = true
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
 	configs := make(map[convstore.ID]convstore.Config)
 	if err := each(db.Configs, func(k, v []byte) error {
 		c, err := convstore.ParseConfig(v)
@@ -95,6 +104,7 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	if err := each(db.Conversations, func(k, v []byte) error {
 		found := salvaged{ID: convstore.ID(db.Num(k)), Config: configs[convstore.ID(db.Num(k))]}
 		delete(configs, found.ID)
+		delete(staged, found.ID)
 		if json.Valid(v) {
 			found.Record = v
 		} else {
@@ -116,6 +126,9 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 			return nil
 		}
 		id, seq := convstore.ID(db.Num(k)), db.Num(k[8:])
+		if staged[id] {
+			return nil
+		}
 		e, err := stored.Parse(v)
 		if err == nil {
 			_, err = convstore.BodyOf(e)
