@@ -36,14 +36,15 @@ func Rows(line string, width int, indent string) []string {
 // Margin begins all rows of a line but the first in LaidOut.
 const Margin = "      "
 
-// LaidOut returns a text, in which every character shows, with each line in its Rows on a screen of
-// width columns; 0 breaks no line.
+// LaidOut returns a text, in which every character but tabs shows, with each line in its Rows on a
+// screen of width columns and each tab as four spaces: how far one goes only the screen knows. 0
+// changes nothing.
 func LaidOut(text string, width int) string {
 	if width == 0 {
 		return text
 	}
 	var b strings.Builder
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\t", "    ")) {
 		rest, ended := strings.CutSuffix(line, "\n")
 		b.WriteString(strings.Join(Rows(rest, width, Margin), "\n"))
 		if ended {

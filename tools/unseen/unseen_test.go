@@ -94,6 +94,17 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// TestLaidOut: whatever a line holds, what stands at the beginning of a row is a line of its own or a margin.
+func TestLaidOut(t *testing.T) {
+	const text = "  d\t\t.sandbox confined\nno end"
+	if got, want := LaidOut(text, 16), "  d        \n      .sandbox \n      confined\nno end"; got != want {
+		t.Errorf("LaidOut = %q, want %q", got, want)
+	}
+	if got := LaidOut(text, 0); got != text {
+		t.Errorf("LaidOut for a program = %q, want %q", got, text)
+	}
+}
+
 func TestHides(t *testing.T) {
 	if got := strings.Join(Hides("a\n\tb\u202ec\u200b\x1b\u2800\u00a0"), " "); got != "U+202E U+200B U+001B U+2800 U+00A0" {
 		t.Errorf("Hides = %s", got)
