@@ -324,11 +324,14 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		s.process = start(c.options.Host, server, box, c.options.Environ, c.options.Tell)
 		transport = answering{s.process.transport(), s.bounds, s.stale.Load}
 	}
-	client := sdk.NewClient(&sdk.Implementation{Name: "jp", Version: c.options.Version}, &sdk.ClientOptions{
-		Capabilities:           &sdk.ClientCapabilities{}, // no sampling, no elicitation, no roots
-		MultiRoundTrip:         &sdk.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) },
-	})
+	options := sdk.ClientOptions{
+		Capabilities:   &sdk.ClientCapabilities{}, // no sampling, no elicitation, no roots
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+	}
+	if s.process != nil { // with it the SDK would listen to an address, see dial
+		options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) }
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: "jp", Version: c.options.Version}, &options)
 	client.AddReceivingMiddleware(refuseRequests(s.bounds))
 	client.AddSendingMiddleware(c.oldServers)
 	err = c.within(ctx, s, func(ctx context.Context) error {

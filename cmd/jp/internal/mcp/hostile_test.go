@@ -163,32 +163,6 @@ func TestHTTPFlood(t *testing.T) {
 	}
 }
 
-// The tools of a server can be called, whatever it does where it may speak unasked.
-func TestHTTPUnasked(t *testing.T) {
-	for name, unasked := range map[string]http.HandlerFunc{
-		"no word":   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"no stream": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
-		"no answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"no end": func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := openHTTPWith(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
-				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"right"}]}}`, id)
-			}, unasked)
-			c.options.Patience = 20 * time.Second
-			for range 2 {
-				if r, err := c.Call(t.Context(), Tool{Name: "echo", Schema: json.RawMessage(`{"type":"object"}`)}, json.RawMessage("{}")); err != nil || r.Text != "right" || r.IsError {
-					t.Errorf("echo = %q, %v, %v", r.Text, r.IsError, err)
-				}
-			}
-		})
-	}
-}
-
 // An answer over HTTP of too many values is an error of that call, and only of it.
 func TestHTTPMany(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -268,14 +242,9 @@ func TestLoneSurrogate(t *testing.T) {
 	}
 }
 
-// openHTTP opens a server behind an address that answers calls of its tool echo as answer does.
+// openHTTP opens a server behind an address that answers calls of its tool echo as answer does, and
+// that nobody may listen to: it takes nothing but messages.
 func openHTTP(t *testing.T, answer func(http.ResponseWriter, *http.Request, json.RawMessage)) *Client {
-	t.Helper()
-	return openHTTPWith(t, answer, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) })
-}
-
-// openHTTPWith is openHTTP, where unasked handles the request for what the server says unasked.
-func openHTTPWith(t *testing.T, answer func(http.ResponseWriter, *http.Request, json.RawMessage), unasked http.HandlerFunc) *Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
@@ -285,12 +254,10 @@ func openHTTPWith(t *testing.T, answer func(http.ResponseWriter, *http.Request, 
 		_ = json.NewDecoder(r.Body).Decode(&m)
 		w.Header().Set("Content-Type", "application/json")
 		switch {
-		case r.Method == http.MethodGet:
-			unasked(w, r)
 		case r.Method != http.MethodPost:
-			w.WriteHeader(http.StatusMethodNotAllowed)
+			t.Errorf("it gets a %s", r.Method)
 		case m.Method == "initialize":
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
 		case m.Method == "tools/list":
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}`, m.ID)
 		case m.Method == "tools/call":

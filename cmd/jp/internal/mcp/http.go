@@ -18,14 +18,16 @@ import (
 
 // dial returns the transport to a server with an address; s is expanded and checked. Path and query
 // of the address may have a token in them, and package http puts the addresses of its requests into
-// its errors: it gets only the host.
+// its errors: it gets only the host. Between two requests nobody listens to the server: the stream
+// for that takes a connection of its own, which some servers do not have, ends whenever a proxy likes,
+// and its end would be that of the session.
 func dial(s Server, b *bounds) sdk.Transport {
 	to, err := url.Parse(s.URL)
 	if err != nil {
 		panic(err) // see checkURL
 	}
 	return &sdk.StreamableClientTransport{
-		Endpoint: to.Scheme + "://" + to.Host, MaxRetries: 1, MaxEventSize: maxMessage,
+		Endpoint: to.Scheme + "://" + to.Host, MaxRetries: 1, MaxEventSize: maxMessage, DisableStandaloneSSE: true,
 		HTTPClient: &http.Client{Transport: &carrier{to: to, headers: s.Headers, bounds: b}},
 	}
 }
@@ -38,34 +40,7 @@ type carrier struct {
 	bounds  *bounds
 }
 
-// RoundTrip sends a request. That for what the server may say unasked is answered here at once: the
-// SDK does nothing before it has that answer, and a server need not give it before it says something.
 func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet || r.Header.Get("Last-Event-ID") != "" { // the latter goes on with an answer
-		return c.send(r)
-	}
-	said, say := io.Pipe()
-	go func() {
-		resp, err := c.send(r)
-		has := err == nil && isEvents(resp)
-		if has {
-			_, err = io.Copy(say, resp.Body)
-		}
-		if resp != nil {
-			_ = resp.Body.Close()
-		}
-		if !has {
-			<-r.Context().Done() // it has no such stream
-		}
-		_ = say.CloseWithError(err)
-	}()
-	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: said, Request: r,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}, nil
-}
-
-func (c *carrier) send(r *http.Request) (*http.Response, error) {
 	if err := c.bounds.err(); err != nil {
 		return nil, err
 	}
