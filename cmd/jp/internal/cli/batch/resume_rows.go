@@ -23,6 +23,10 @@ type earlierRow struct {
 	reused   bool // whether the answer was there before: other rows may have the same one
 }
 
+// maxEarlier bounds a row in the file of --resume, in bytes: six for each of its line and its answer,
+// and what is in each row.
+const maxEarlier = 6*(maxLine+maxRow) + 1<<20
+
 // readRows reads the output of an earlier run, and returns the parents of the conversations that its
 // rows name, but for those whose answers were reused.
 func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.ID, err error) {
@@ -41,11 +45,15 @@ func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.
 		}
 	}
 	var lenders []convstore.ID // parents of the conversations whose answers were reused
-	dec := json.NewDecoder(e.file)
+	in := &io.LimitedReader{R: e.file}
+	dec := json.NewDecoder(in)
 	for index := 0; ; index++ {
 		var raw json.RawMessage
+		in.N = maxEarlier
 		err := dec.Decode(&raw)
-		if err != nil && endsInZeros(io.NewSectionReader(e.file, dec.InputOffset(), info.Size())) {
+		if err != nil && in.N == 0 {
+			err = fmt.Errorf("more than %d MiB", maxEarlier>>20)
+		} else if err != nil && endsInZeros(io.NewSectionReader(e.file, dec.InputOffset(), info.Size())) {
 			b.env.Con.Note("--resume %s: ends in zeros, as after a power cut: row %d, where they begin, counts as cut off", path, index+1)
 			err = io.ErrUnexpectedEOF
 		}
@@ -57,10 +65,10 @@ func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.
 				WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", index)
 		}
 		var row struct {
-			ID     *string `json:"conversation_id"`
-			Status string  `json:"status"`
-			Reused bool    `json:"reused"`
-			Made   any     `json:"reduced"`
+			ID     *string          `json:"conversation_id"`
+			Status string           `json:"status"`
+			Reused bool             `json:"reused"`
+			Made   *json.RawMessage `json:"reduced"`
 		}
 		if err := json.Unmarshal(raw, &row); err != nil || row.Status == "" {
 			return nil, exit.Usagef("--resume %s: row %d: is not a row of a batch", path, index+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
