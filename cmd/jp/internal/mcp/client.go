@@ -270,22 +270,33 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// within runs f, which uses s, for at most Patience. It ends s where f fails.
+// within runs f, which uses s, for at most Patience. It ends s where f fails, of a server at an address
+// from the goroutine of f: it may still be connecting.
 func (c *Client) within(ctx context.Context, s *session, f func(context.Context) error) error {
 	timed, cancel := context.WithTimeoutCause(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- f(timed) }()
+	go func() {
+		err := f(timed)
+		if err != nil && s.process == nil && s.ClientSession != nil { // which f may have set just now
+			s.end()
+		}
+		done <- err
+	}()
 	var err error
 	select {
 	case err = <-done:
-		if err == nil {
-			return nil
-		}
 	case <-timed.Done():
+		err = context.Cause(timed)
+		if s.process == nil {
+			select {
+			case err = <-done:
+			case <-time.After(closeGrace):
+			}
+		}
 	}
-	if s.process == nil && s.ClientSession != nil {
-		s.end()
+	if err == nil {
+		return nil
 	}
 	if cause := context.Cause(timed); cause != nil {
 		if s.process != nil {
