@@ -178,27 +178,6 @@ func (p *File) header(id uint64) (Page, error) {
 	return p.parseHeader(id, b[:])
 }
 
-// page reads a page, into first if it has no overflow pages.
-func (p *File) page(id uint64, first []byte) (Page, error) {
-	if id < 2 || id >= p.High {
-		return Page{}, fmt.Errorf("page %d: out of range", id)
-	}
-	if _, err := p.r.ReadAt(first, int64(id*p.PageSize)); err != nil {
-		return Page{}, fmt.Errorf("page %d: %w", id, err)
-	}
-	g, err := p.parseHeader(id, first)
-	if err != nil {
-		return Page{}, err
-	}
-	if g.Data = first; g.overflow > 0 {
-		g.Data = make([]byte, (g.overflow+1)*p.PageSize)
-		if _, err := p.r.ReadAt(g.Data, int64(id*p.PageSize)); err != nil {
-			return Page{}, fmt.Errorf("page %d: %w", id, err)
-		}
-	}
-	return g, nil
-}
-
 // parseHeader returns a page without its data, from its first bytes.
 func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 	order := binary.NativeEndian
@@ -245,10 +224,7 @@ func (p *File) CheckFast() (reading, writing error) {
 
 // lengths checks the lengths of some leaves: none reaches the next page of which something is known.
 func (w *walker) lengths() error {
-	from := uint64(0)
-	if w.p.High > piece {
-		from = rand.Uint64N(w.p.High - piece)
-	}
+	from := rand.Uint64N(max(w.p.High, piece) - piece + 1)
 	next := w.p.High
 	for id := w.p.High - 1; id > 1; id-- {
 		if w.seen[id] == isLeaf && (id-from < piece || next < w.p.High && w.seen[next] == isFree) {
@@ -321,32 +297,30 @@ type walker struct {
 	inside bool // the walk is inside a bucket
 	leaves int  // levels from here to the leaves of the bucket, if quick
 
-	room []byte // for a branch above leaves
+	room []byte // for a branch above leaves, if quick
 }
 
 // walk checks a page and all pages below it. Their keys must be at least min and, if there is a
 // max, less than max.
 func (w *walker) walk(id uint64, min, max []byte) error {
-	if w.quick && w.inside { // no bucket has buckets
-		switch w.leaves {
-		case 0:
-			return w.take(id, 0, isLeaf)
-		case 1:
-			return w.lowest(id)
-		}
+	quick := w.quick && w.inside // no bucket has buckets
+	if quick && w.leaves == 0 {
+		return w.take(id, 0, isLeaf)
 	}
-	g, err := w.p.page(id, make([]byte, w.p.PageSize))
-	if err != nil {
+	lowest, first := quick && w.leaves == 1, w.room
+	if !lowest {
+		first = make([]byte, w.p.PageSize)
+	}
+	g, err := w.page(id, first)
+	switch {
+	case err != nil:
 		return err
-	}
-	if err := w.take(id, g.overflow, isUsed); err != nil {
-		return err
-	}
-	switch g.Flags {
-	case flagLeaf:
-		err = w.leaf(g, min, max)
-	case FlagBranch:
+	case lowest && g.Flags == FlagBranch:
+		err = w.lowest(g)
+	case !lowest && g.Flags == FlagBranch:
 		err = w.branch(g, min, max)
+	case !lowest && g.Flags == flagLeaf:
+		err = w.leaf(g, min, max)
 	default:
 		err = fmt.Errorf("unexpected kind %#x", g.Flags)
 	}
@@ -354,6 +328,31 @@ func (w *walker) walk(id uint64, min, max []byte) error {
 		return fmt.Errorf("page %d: %w", id, err)
 	}
 	return nil
+}
+
+// page reads a page and notes that it is used; into first if it has no overflow pages.
+func (w *walker) page(id uint64, first []byte) (Page, error) {
+	if id < 2 || id >= w.p.High {
+		return Page{}, fmt.Errorf("page %d: out of range", id)
+	}
+	at := int64(id * w.p.PageSize)
+	if _, err := w.p.r.ReadAt(first, at); err != nil {
+		return Page{}, fmt.Errorf("page %d: %w", id, err)
+	}
+	g, err := w.p.parseHeader(id, first)
+	if err == nil {
+		err = w.take(id, g.overflow, isUsed)
+	}
+	if err != nil {
+		return Page{}, err
+	}
+	if g.Data = first; g.overflow > 0 {
+		g.Data = make([]byte, (g.overflow+1)*w.p.PageSize)
+		if _, err := w.p.r.ReadAt(g.Data, at); err != nil {
+			return Page{}, fmt.Errorf("page %d: %w", id, err)
+		}
+	}
+	return g, nil
 }
 
 // take notes how a page is used, and so many more behind it.
@@ -370,29 +369,19 @@ func (w *walker) take(id, overflow uint64, as use) error {
 	return nil
 }
 
-// lowest notes a branch and the leaves below it. There is one such branch for a hundred leaves, and so
-// its keys are not looked at.
-func (w *walker) lowest(id uint64) error {
-	if w.room == nil {
-		w.room = make([]byte, w.p.PageSize)
-	}
-	g, err := w.p.page(id, w.room)
-	if err != nil {
+// lowest notes the leaves below a branch. There is one such branch for a hundred leaves, and so its keys
+// are not compared.
+func (w *walker) lowest(g Page) error {
+	if err := g.counted(); err != nil {
 		return err
-	}
-	if err := w.take(id, g.overflow, isUsed); err != nil {
-		return err
-	}
-	if g.Flags != FlagBranch {
-		return fmt.Errorf("page %d: unexpected kind %#x", id, g.Flags)
 	}
 	for i := range g.Count {
-		head, err := g.element(i, 0, elementSize)
+		_, id, err := g.child(i)
 		if err == nil {
-			err = w.take(binary.NativeEndian.Uint64(head[8:]), 0, isLeaf)
+			err = w.take(id, 0, isLeaf)
 		}
 		if err != nil {
-			return fmt.Errorf("page %d: %w", id, err)
+			return err
 		}
 	}
 	return nil
@@ -422,6 +411,14 @@ func (g Page) room() int {
 		return g.Count
 	}
 	return int(offset / elementSize)
+}
+
+// counted checks that as many entries have room as the header says.
+func (g Page) counted() error {
+	if room := g.room(); room != g.Count {
+		return fmt.Errorf("%d entries in the room of %d", g.Count, room)
+	}
+	return nil
 }
 
 // child returns the least key of child i of a branch, and the child's page number.
@@ -467,8 +464,8 @@ func (w *walker) branch(g Page, min, max []byte) error {
 	if g.Count == 0 {
 		return errors.New("empty branch")
 	}
-	if room := g.room(); room != g.Count {
-		return fmt.Errorf("%d entries in the room of %d", g.Count, room)
+	if err := g.counted(); err != nil {
+		return err
 	}
 	keys, ids := make([][]byte, g.Count), make([]uint64, g.Count)
 	for i := range keys {
@@ -496,8 +493,8 @@ func (w *walker) branch(g Page, min, max []byte) error {
 }
 
 func (w *walker) leaf(g Page, min, max []byte) error {
-	if room := g.room(); room != g.Count {
-		return fmt.Errorf("%d entries in the room of %d", g.Count, room)
+	if err := g.counted(); err != nil {
+		return err
 	}
 	keys := make([][]byte, g.Count)
 	for i := range keys {
@@ -529,6 +526,7 @@ func (w *walker) bucket(value []byte) error {
 		inside := *w
 		inside.inside = true
 		if w.quick {
+			inside.room = make([]byte, w.p.PageSize)
 			if inside.leaves, err = w.p.depth(root); err != nil {
 				return err
 			}
@@ -539,20 +537,42 @@ func (w *walker) bucket(value []byte) error {
 }
 
 // depth returns how many levels of branches are above the leaves of a bucket. They are the same
-// everywhere below its root.
+// everywhere below its root: it looks at the first way down and at the last.
 func (p *File) depth(root uint64) (int, error) {
-	for n := range maxDepth {
-		g, err := p.header(root)
-		if err != nil || g.Flags != FlagBranch {
-			return n, err
-		}
-		g.Data = make([]byte, HeaderSize+elementSize)
-		if _, err := p.r.ReadAt(g.Data, int64(root*p.PageSize)); err != nil {
-			return 0, fmt.Errorf("page %d: %w", root, err)
-		}
-		root = binary.NativeEndian.Uint64(g.Data[HeaderSize+8:])
+	first, err := p.levels(root, false)
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("page %d: too deep", root)
+	last, err := p.levels(root, true)
+	if err == nil && first != last {
+		err = fmt.Errorf("page %d: leaves at two heights", root)
+	}
+	return first, err
+}
+
+// levels returns how many branches are on the way down to the first leaf, or to the last.
+func (p *File) levels(id uint64, last bool) (int, error) {
+	for n := range maxDepth {
+		g, err := p.header(id)
+		switch {
+		case err != nil:
+			return 0, err
+		case g.Flags == flagLeaf:
+			return n, nil
+		case g.Flags != FlagBranch:
+			return 0, fmt.Errorf("page %d: unexpected kind %#x", id, g.Flags)
+		}
+		at := id*p.PageSize + HeaderSize
+		if last && g.Count > 0 {
+			at += uint64(g.Count-1) * elementSize
+		}
+		var head [elementSize]byte
+		if _, err := p.r.ReadAt(head[:], int64(at)); err != nil {
+			return 0, fmt.Errorf("page %d: %w", id, err)
+		}
+		id = binary.NativeEndian.Uint64(head[8:])
+	}
+	return 0, fmt.Errorf("page %d: too deep", id)
 }
 
 // parseBucket reads a bucket's header: root page 8, sequence 8. A bucket without a root page has a

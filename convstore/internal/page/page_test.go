@@ -1,0 +1,53 @@
+package page
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+)
+
+// TestCheckFast checks a bucket of three levels, made by hand. What is wrong in a branch is found, also
+// where it hides leaves from the walk.
+func TestCheckFast(t *testing.T) {
+	type is = [3]any
+	for _, test := range []struct {
+		name, want string
+		make       func(handmade)
+	}{
+		{"sound", "", func(h handmade) {}},
+		{"a leaf as the first branch", "page 3: leaves at two heights", func(h handmade) { h.page(3, FlagBranch, is{"a", 9}, is{"e", 5}) }},
+		{"a leaf as the last branch", "page 3: leaves at two heights", func(h handmade) { h.page(3, FlagBranch, is{"a", 4}, is{"e", 6}) }},
+		{"a hidden leaf", "page 3: page 4: 1 entries in the room of 2", func(h handmade) { h[4*handmadeSize+10] = 1 }},
+		{"more leaves than have room", "page 0: out of range", func(h handmade) { h[5*handmadeSize+10] = 3 }},
+		{"a key that reaches out", "page 3: page 4: element 1: reaches out of the page", func(h handmade) { h[4*handmadeSize+HeaderSize+elementSize+5] = 8 }},
+		{"no leaf", "page 6: unexpected kind 0x6", func(h handmade) { h[6*handmadeSize+8] |= 4 }},
+		{"a ring", "page 3: too deep", func(h handmade) { h.page(4, FlagBranch, is{"a", 3}, is{"c", 7}) }},
+		{"a ring at the end", "page 3: too deep", func(h handmade) { h.page(5, FlagBranch, is{"e", 8}, is{"g", 3}) }},
+		{"a ring at the height of leaves", "page 3: page 4: page 3: used twice", func(h handmade) { h.page(4, FlagBranch, is{"a", 6}, is{"c", 3}) }},
+	} {
+		h := make(handmade, 10*handmadeSize)
+		root := make([]byte, 16)
+		binary.NativeEndian.PutUint64(root, 3)
+		h.page(2, flagLeaf, is{"bucket", string(root), 0})
+		h[2*handmadeSize+HeaderSize] = elementBucket
+		h.page(3, FlagBranch, is{"a", 4}, is{"e", 5})
+		h.page(4, FlagBranch, is{"a", 6}, is{"c", 7})
+		h.page(5, FlagBranch, is{"e", 8}, is{"g", 9})
+		for i, key := range []string{"a", "c", "e", "g"} {
+			h.page(6+i, flagLeaf, is{key, "x", 0})
+		}
+		test.make(h)
+		p := &File{r: bytes.NewReader(h), PageSize: handmadeSize, Root: 2, Freelist: noFreelist, High: 10}
+		got := ""
+		if _, err := p.CheckFast(); err != nil {
+			got = err.Error()
+		}
+		want := test.want
+		if want != "" {
+			want = `page 2: bucket "bucket": ` + want
+		}
+		if whole := p.Check(); got != want || (whole == nil) != (want == "") {
+			t.Errorf("%s: CheckFast = %q, want %q; Check = %v", test.name, got, want, whole)
+		}
+	}
+}
