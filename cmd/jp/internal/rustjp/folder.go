@@ -224,7 +224,7 @@ func (f *folder) metadata(name string, x *archive.Exported) error {
 		return f.wrong(name, jsondoc.Explain(err))
 	}
 	x.Title, x.Pinned = m.Title, m.PinnedAt != ""
-	for text, at := range map[string]*time.Time{m.ArchivedAt: &x.ArchivedAt, m.ExpiresAt: &x.ExpiresAt} {
+	for at, text := range map[*time.Time]string{&x.ArchivedAt: m.ArchivedAt, &x.ExpiresAt: m.ExpiresAt} {
 		if text == "" {
 			continue
 		}

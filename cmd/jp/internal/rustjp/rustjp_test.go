@@ -60,6 +60,21 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
+// TestSameTimes: a conversation that expires in the moment in which it was archived is both.
+func TestSameTimes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "17671120783")
+	at := "2026-01-02T03:04:05Z"
+	err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, fileMetadata), []byte(`{"archived_at":"`+at+`","expires_at":"`+at+`"}`), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, err := range Pieces(filepath.Dir(dir), &Kept{}) {
+		if err != nil || p.Conversation.ArchivedAt.Format(time.RFC3339) != at || p.Conversation.ExpiresAt.Format(time.RFC3339) != at {
+			t.Errorf("read %+v, %v", p.Conversation, err)
+		}
+	}
+}
+
 // FuzzEvents reads anything as events.json. What is read goes into a store, and all of it that is not understood comes out.
 func FuzzEvents(f *testing.F) {
 	f.Add(`[]`)

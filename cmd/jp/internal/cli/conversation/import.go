@@ -117,9 +117,10 @@ func (g *Group) noteImport(res archive.ImportResult, kept rustjp.Kept) {
 	few(len(res.Orphans), func(i int) {
 		g.Con.Note("%s: its parent %s is not in the export: it is a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
 	})
-	for _, kind := range slices.Sorted(maps.Keys(kept.Opaque)) {
-		g.Con.Note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kind], "event"), kind)
-	}
+	kinds := slices.Sorted(maps.Keys(kept.Opaque))
+	few(len(kinds), func(i int) {
+		g.Con.Note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kinds[i]], "event"), kinds[i])
+	})
 	if kept.Text > 0 {
 		g.Con.Note("kept as it is: %s no base64", wording.Either(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
 	}
