@@ -84,3 +84,20 @@ func TestRescueOlder(t *testing.T) {
 		t.Errorf("lost: %s; want %s", got, want)
 	}
 }
+
+// TestRescueImported: where a conversation with a record counts as one that is being imported, its events
+// are there.
+func TestRescueImported(t *testing.T) {
+	s := storeOf(t, sampleStore(t))
+	count := func() int {
+		_, _, events, err := Rooms.Rescue(t.Context(), s, func(err error) { t.Errorf("lost: %v", err) })
+		mustNot(t, err)
+		return events
+	}
+	before := count()
+	id := mustList(t, s.View, Filter{Roots: true})[0]
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error { return tx.Put(db.Imports, id.key(), id.key()) }))
+	if after := count(); before == 0 || after != before {
+		t.Errorf("%d events, before it %d", after, before)
+	}
+}

@@ -65,6 +65,8 @@ func TestEvents(t *testing.T) {
 			strings.TrimSuffix(counted, "\n") + " cost 150000\nstop end\n", ""},
 		{"a fee beside what the user's own key pays", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9,"cost":0,"is_byok":true,"cost_details":{"upstream_inference_cost":0.00015}}}`, stop},
 			strings.TrimSuffix(counted, "\n") + " cost 150000\nstop end\n", ""},
+		{"a cost and no count", []string{`{"type":"message_start","message":{}}`, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"cost":0.00015}}`, stop},
+			`usage {"input_tokens":0,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0} cost 150000` + "\nstop end\n", ""},
 		{"a cost of what broke off", []string{begin, `{"type":"message_delta","delta":{},"usage":{"cost":0.00015}}`},
 			strings.TrimSuffix(told, "\n") + " cost 150000\n", "anthropic: stream: the reply broke off"},
 		{"only the beginning told", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, stop},
