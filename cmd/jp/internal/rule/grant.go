@@ -119,6 +119,8 @@ func restOfLife(child convstore.Conversation, life convstore.Budget) (convstore.
 	switch {
 	case rest.Tokens != nil && *rest.Tokens <= 0:
 		return rest, Refuse(CodeTokens, "%s has used %d tokens, and max_life_tokens of its profile is %d; begin a new one", child.ID, used, *life.Tokens)
+	case rest.CostNano != nil && *rest.CostNano <= 0 && child.ID == 0:
+		return rest, Refuse(CodeCost, "max_life_cost of its profile is %s", dollars(*life.CostNano))
 	case life.CostNano != nil && child.ID != 0 && child.CostNano == nil:
 		return rest, Refuse(CodeCost, "what %s has cost is not known, and max_life_cost of its profile is set; begin a new one", child.ID)
 	case rest.CostNano != nil && *rest.CostNano <= 0:

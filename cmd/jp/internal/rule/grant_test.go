@@ -195,6 +195,8 @@ func TestRestOfLife(t *testing.T) {
 			refuse: "refused (tokens): jp-c7 has used 10 tokens, and max_life_tokens of its profile is 10; begin a new one"},
 		{name: "money used up", child: convstore.Conversation{ID: 7, CostNano: some(9e9)}, life: convstore.Budget{CostNano: some(5e9)},
 			refuse: "refused (cost): jp-c7 has cost 9.000000000 USD, and max_life_cost of its profile is 5.000000000 USD; begin a new one"},
+		{name: "no money at all", life: convstore.Budget{CostNano: some(0)},
+			refuse: "refused (cost): max_life_cost of its profile is 0.000000000 USD"},
 		{name: "unknown cost", child: convstore.Conversation{ID: 7}, life: convstore.Budget{CostNano: some(5)},
 			refuse: "refused (cost): what jp-c7 has cost is not known, and max_life_cost of its profile is set; begin a new one"},
 	} {
