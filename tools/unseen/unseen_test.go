@@ -94,7 +94,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestLaidOut: whatever a line holds, what stands at the beginning of a row is a line of its own or a margin.
+// TestLaidOut: each row begins with a line of its own or with the margin, whatever a line has in it.
 func TestLaidOut(t *testing.T) {
 	const text = "  d\t\t.sandbox confined\nno end"
 	if got, want := LaidOut(text, 16), "  d        \n      .sandbox \n      confined\nno end"; got != want {

@@ -152,7 +152,7 @@ func (c *Console) Field(w io.Writer, name, text string, indent int) {
 	_, _ = io.WriteString(w, strings.Join(rows, "\n")+"\n")
 }
 
-// LaidOut writes a text to stdout, in which every character shows. On a screen a line that is too wide
+// LaidOut writes to stdout a text in which every character shows. On a screen a line that is too wide
 // goes on below, behind a margin: what is not ours cannot look like a line of ours.
 func (c *Console) LaidOut(text string) error {
 	_, err := io.WriteString(c.IO.Out, unseen.LaidOut(text, wording.Either(c.Pretty(), c.IO.Width, 0)))

@@ -25,8 +25,8 @@ func TestLargePages(t *testing.T) {
 	t.Errorf("no mapping has asked for large pages:\n%s", maps)
 }
 
-// TestNoLargePagesInSubAgents: the heap of a process that package proc started as a sub-agent has none. The tests of proc have
-// the same name of its variable.
+// TestNoLargePagesInSubAgents: the heap of a process that package proc started as a sub-agent has
+// none. The tests of proc have the same name of its variable.
 func TestNoLargePagesInSubAgents(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestLargePages$", "-test.v")
 	cmd.Env = append(os.Environ(), "JP_PROC=death=3")

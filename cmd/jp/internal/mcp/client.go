@@ -270,8 +270,8 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// within runs f, which uses s, for at most Patience. It ends s where f fails, of a server at an address
-// from the goroutine of f: it may still be connecting.
+// within runs f, which uses s, for at most Patience. It ends s if f fails. With a server at an address
+// the goroutine of f does that, because f may still be connecting.
 func (c *Client) within(ctx context.Context, s *session, f func(context.Context) error) error {
 	timed, cancel := context.WithTimeoutCause(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
 	defer cancel()

@@ -87,8 +87,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestMeterCovers: where a provider counts each text the same in each request, and never above its bound, no request has
-// more tokens than its bound, whichever one was counted before. Where it counts anything at all, a bound is still one.
+// TestMeterCovers: if a provider counts a text the same in each request, and never above its bound,
+// no request has more tokens than its bound. Whatever a provider counts, no bound is negative.
 func TestMeterCovers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		texts, tokens := make([]string, 6), make([]int64, 6)
