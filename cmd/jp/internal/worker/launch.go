@@ -191,7 +191,7 @@ func (w *words) String() string { return cmp.Or(w.text(), ", and said nothing") 
 // text is String, or "" where nothing was said.
 func (w *words) text() string {
 	said, _ := w.Bytes()
-	text := strings.Join(strings.FieldsFunc(brief.UTF8(string(said)), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	text := strings.Join(strings.FieldsFunc(brief.UTF8(string(said)), func(r rune) bool { return r == '\n' || r == '\r' || r == 0 }), "; ")
 	if text = unseen.Spell(strings.TrimSpace(text)); text == "" {
 		return ""
 	}

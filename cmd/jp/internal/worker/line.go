@@ -258,7 +258,7 @@ func (l *lines) readStart() (s start, err error) {
 // readHello reads the first line of a node. said is called with other text before it.
 func (l *lines) readHello(said func([]byte)) (h hello, err error) {
 	for room := maxNoise; ; {
-		line, err := l.line(room)
+		line, err := l.line(maxNoise)
 		if text, ok := bytes.CutPrefix(line, []byte(helloWord)); ok && err == nil {
 			if json.Unmarshal(text, &h) != nil {
 				return h, broken("a first line that cannot be read")

@@ -64,6 +64,13 @@ var launchers = map[string]func() int{
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return 0
 	},
+	"chatty": func() int {
+		for {
+			if _, err := io.WriteString(os.Stdout, "\x00\x00still here...\n"); err != nil {
+				return 1
+			}
+		}
+	},
 	"endless": func() int {
 		for {
 			if _, err := os.Stdout.Write(make([]byte, 4096)); err != nil {
@@ -358,7 +365,8 @@ func TestLaunchFails(t *testing.T) {
 		{"failing", nil, convstore.StateError, "launcher gpu: it ended (exit 0) before it led to a worker: no such host"},
 		{"failing", func(o *Options) { o.Launcher.Attempts = 3 }, convstore.StateError, "launcher gpu: it ended (exit 0) before it led to a worker: no such host"},
 		{"silent", func(o *Options) { o.Launcher.Queue = 100 * time.Millisecond }, convstore.StateError, "launcher gpu: nothing for 100ms, and said nothing"},
-		{"endless", nil, convstore.StateError, "launcher gpu: it leads to no worker: a line of more than 65536 bytes: "},
+		{"endless", nil, convstore.StateError, "launcher gpu: it leads to no worker: a line of more than 65536 bytes"},
+		{"chatty", nil, convstore.StateError, "launcher gpu: it leads to no worker: more than 64 KiB of other text and no worker: still here...; still here...; "},
 		{"plain", func(o *Options) { o.Workspace.Root = "/nowhere" }, convstore.StateRefused, "launcher gpu: HOST: workspace /nowhere: not there"},
 		{"plain", func(o *Options) { o.Launcher.Command = []string{"/nowhere/ssh"} }, convstore.StateError, "launcher gpu: exec /nowhere/ssh: no such file or directory before it led to a worker, and said nothing"},
 	} {
