@@ -8,9 +8,10 @@ import (
 // tally is the most that a server reports for one reply. Some report what was used so far in each
 // event; none reports what was added. The zero value is that of a server that reports nothing.
 type tally struct {
-	any                                   bool
-	input, output, total, cached, written int64
-	cost                                  *int64
+	any                          bool
+	input, output, total, cached int64
+	written, created             int64 // to a cache, of the prompt; and where nothing says whether of it
+	cost                         *int64
 }
 
 // add takes what an event says.
@@ -22,9 +23,9 @@ func (t *tally) add(u *usage) {
 	t.input = max(t.input, u.Prompt.N, u.Input.N)
 	t.output = max(t.output, u.Completion.N, u.Output.N)
 	t.total = max(t.total, u.Total.N)
-	t.written = max(t.written, u.Created.N)
+	t.created = max(t.created, u.Created.N)
 	for _, d := range []inputDetails{u.PromptDetails, u.InputDetails} {
-		t.cached, t.written = max(t.cached, d.Cached.N), max(t.written, d.CacheWrite.N, d.Created.N, d.NewAPI.N)
+		t.cached, t.written = max(t.cached, d.Cached.N), max(t.written, d.CacheWrite.N, d.Created.N, d.NewAPI.N, d.Alibaba.N)
 	}
 	if cost := u.Paid(); t.cost == nil || cost != nil && *cost > *t.cost {
 		t.cost = cost
@@ -40,7 +41,7 @@ func (t *tally) used() *model.Part {
 	if !t.any {
 		return nil
 	}
-	u := convstore.Usage{Input: fresh(t.input, t.cached, t.written), CacheRead: t.cached, CacheWrite: t.written}
+	u := convstore.Usage{Input: fresh(t.input, t.cached, t.written), CacheRead: t.cached, CacheWrite: max(t.written, t.created)}
 	u.Output = max(t.output, t.total-u.Input-u.CacheRead-u.CacheWrite)
 	return &model.Part{Cost: t.cost, Usage: model.Tokens(u)}
 }

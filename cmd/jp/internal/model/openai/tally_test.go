@@ -21,11 +21,14 @@ func TestTallyCovers(t *testing.T) {
 			"OpenAI":        fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d}}`, i+r+w, o+thought, i+r+w+o+thought, r, w),
 			"Responses":     fmt.Sprintf(`{"input_tokens":%d,"output_tokens":%d,"input_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d}}`, i+r+w, o+thought, r, w),
 			"LiteLLM":       fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_creation_tokens":%[4]d},"cache_creation_input_tokens":%[4]d}`, i+r+w, o+thought, r, w),
+			"LiteLLM 2025":  fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%[4]d},"cache_creation_input_tokens":%d,"cache_read_input_tokens":%[4]d}`, i+r, o+thought, i+r+o+thought, r, w),
+			"of Bedrock":    fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%[4]d},"cache_creation_input_tokens":%d,"cache_read_input_tokens":%[4]d}`, i+r, o+thought, i+r+w+o+thought, r, w),
+			"Alibaba":       fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_creation_input_tokens":%d}}`, i+r+w, o+thought, r, w),
 			"New API":       fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cached_creation_tokens":%d}}`, i+r+w, o+thought, r, w),
 			"thought apart": fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d}}`, i+r+w, o, i+r+w+o+thought, r, w),
 			"cache apart":   fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d}}`, i, o+thought, i+r+w+o+thought, r, w),
 		}
-		way := rapid.SampledFrom([]string{"OpenAI", "Responses", "LiteLLM", "New API", "thought apart", "cache apart"}).Draw(rt, "way")
+		way := rapid.SampledFrom([]string{"OpenAI", "Responses", "LiteLLM", "LiteLLM 2025", "of Bedrock", "Alibaba", "New API", "thought apart", "cache apart"}).Draw(rt, "way")
 		var told tally
 		for range rapid.IntRange(1, 3).Draw(rt, "times") {
 			var u usage

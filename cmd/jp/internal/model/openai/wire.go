@@ -125,7 +125,9 @@ type usage struct {
 
 	PromptDetails inputDetails `json:"prompt_tokens_details"`
 	InputDetails  inputDetails `json:"input_tokens_details"`
-	Created       model.Num    `json:"cache_creation_input_tokens"` // cache writes, as LiteLLM names them
+	// cache writes, as LiteLLM names them; its versions that do not tell them in the details leave them
+	// out of the prompt
+	Created model.Num `json:"cache_creation_input_tokens"`
 
 	model.Stated
 }
@@ -133,8 +135,9 @@ type usage struct {
 type inputDetails struct {
 	Cached     model.Num `json:"cached_tokens"`
 	CacheWrite model.Num `json:"cache_write_tokens"`
-	Created    model.Num `json:"cache_creation_tokens"`  // the same, of LiteLLM
-	NewAPI     model.Num `json:"cached_creation_tokens"` // the same, of New API
+	Created    model.Num `json:"cache_creation_tokens"`       // the same, of LiteLLM
+	NewAPI     model.Num `json:"cached_creation_tokens"`      // the same, of New API
+	Alibaba    model.Num `json:"cache_creation_input_tokens"` // the same
 }
 
 // deltaCall is a piece of a tool call.
