@@ -97,12 +97,12 @@ func (b *batch) keepEarlier(it delegate.Item, at earlierRow, raw json.RawMessage
 
 // unreduced reports whether a reduction was to be and came to nothing.
 func (b *batch) unreduced() bool {
-	return b.reduced != "" && b.reduced != convstore.StateOK && b.reduced != convstore.StatePartial
+	return b.reduced != "" && b.reduced != convstore.StateOK && !b.cut
 }
 
 // last writes the last row: the answer that was made of those of all queries.
 func (b *batch) last(row delegate.Row, err error) error {
-	b.reduced = convstore.State(row.Status)
+	b.reduced, b.cut = convstore.State(row.Status), limited(row)
 	if row.Reused {
 		b.reused = append(b.reused, *row.ConversationID)
 	}

@@ -69,12 +69,10 @@ func (b *batch) add(it delegate.Item, r delegate.Row) error {
 	switch s := convstore.State(r.Status); {
 	case s == convstore.StateOK:
 		b.ok++
-	case s == convstore.StatePartial, s == convstore.StateBudget:
+	case limited(r):
 		b.limited++
 	case s == convstore.StateCancelled:
 		b.stopped++
-	case slices.Contains([]rule.Code{rule.CodeCalls, rule.CodeChildren, rule.CodeTokens, rule.CodeCost}, r.Code):
-		b.limited++
 	case r.Code == rule.CodeProvider:
 		b.queued++
 	case r.Code != "":
@@ -85,13 +83,19 @@ func (b *batch) add(it delegate.Item, r delegate.Row) error {
 	return b.rows.Add(r)
 }
 
+// limited reports whether a row ended at a limit.
+func limited(r delegate.Row) bool {
+	return r.Status == string(convstore.StatePartial) || r.Status == string(convstore.StateBudget) ||
+		slices.Contains([]rule.Code{rule.CodeCalls, rule.CodeChildren, rule.CodeTokens, rule.CodeCost}, r.Code)
+}
+
 // cameTo returns the end of the turn that follows from the ends of all lines.
 func (b *batch) cameTo() convstore.TurnEnd {
 	end := convstore.TurnEnd{State: convstore.StateOK}
 	switch {
 	case b.failed+b.refused+b.queued+b.stopped > 0, b.unreduced():
 		end.State, end.Reason = convstore.StateError, b.summary()
-	case b.limited > 0, b.reduced == convstore.StatePartial:
+	case b.limited > 0, b.cut:
 		end.State, end.Reason = convstore.StatePartial, b.summary()
 	}
 	return end

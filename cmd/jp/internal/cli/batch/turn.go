@@ -56,6 +56,7 @@ type batch struct {
 	what    *delegate.Reduction // nil = none
 	inputs  []delegate.Input    // what it reads
 	reduced convstore.State     // its end; "" = it has none
+	cut     bool                // whether it ended at a limit
 	reused  []string            // conversations whose answers were used again
 }
 
@@ -126,9 +127,6 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if _, err := b.env.Profile(ctx, b.o.profile.Value, nil); err != nil {
 			return nil, err
 		}
-	}
-	if n := b.o.tokens.Value; n != nil && *n < int64(max(b.left, 1)) {
-		return nil, exit.Usagef("--total-budget: %d is less than a token for each of %d queries", *n, max(b.left, 1))
 	}
 	cfg := b.session.Resolved.Config
 	if !cfg.Delegation.Enabled {
