@@ -17,6 +17,7 @@ func TestAPI(t *testing.T) {
 		{"openai/gpt-6.1-sol", nil, nil, Responses, openaiURL, key},
 		{"openai/gpt-5.4", []string{"OPENAI_BASE_URL", "https://eu.api.openai.com/v1"}, nil, Responses, "https://eu.api.openai.com/v1/", key},
 		{"openai/gpt-5.4", []string{"OPENAI_BASE_URL", "https://API.OpenAI.com:443/v1"}, nil, Responses, "https://API.OpenAI.com:443/v1/", key},
+		{"openai/gpt-5.4", []string{"OPENAI_BASE_URL", "https://api.openai.com./v1"}, nil, Responses, "https://api.openai.com./v1/", key},
 		{"openai/gpt-5.4", []string{"OPENAI_BASE_URL", "https://xapi.openai.com/v1"}, nil, Chat, "https://xapi.openai.com/v1/", key},
 		{"openai/o3-pro", nil, nil, Responses, openaiURL, key},
 		{"openai/gpt-6.1-sol", []string{"OPENAI_BASE_URL", elsewhere}, nil, Chat, elsewhere, key},

@@ -57,7 +57,7 @@ func official(base string) bool { return base == anthropicURL || ofOpenAI(base) 
 // ofOpenAI reports whether a base URL is OpenAI's, also one of a region in which it processes data.
 func ofOpenAI(base string) bool {
 	u, err := url.Parse(base)
-	return err == nil && u.Scheme == "https" && strings.HasSuffix("."+strings.ToLower(u.Hostname()), ".api.openai.com")
+	return err == nil && u.Scheme == "https" && strings.HasSuffix("."+strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), ".api.openai.com")
 }
 
 // Secret is a key. Formatting it never shows it; Reveal does.
