@@ -46,11 +46,9 @@ type Grant struct {
 	Deadline    time.Time         `json:"deadline,omitzero"`     // by the clock of the caller at that time; for display only
 	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // longest time of a run, from its start; 0 = none
 	Budget                        // budget of this run and all below it
-	// whether somebody has limited the cost of it, or of one above it: then no model without a price
-	// runs, as with Limits.Strict
-	Strict bool   `json:"strict,omitzero"`
-	Caps   Budget `json:"caps,omitzero"` // limits of its own profile; no run is granted more
-	Life   Budget `json:"life,omitzero"` // limits of its own calls in all turns together, from its profile
+	Strict      bool              `json:"strict,omitzero"` // its cost is limited, or that of one above: as Limits.Strict
+	Caps        Budget            `json:"caps,omitzero"`   // limits of its own profile; no run is granted more
+	Life        Budget            `json:"life,omitzero"`   // limits of its own calls in all turns together, from its profile
 }
 
 // Config is a conversation's stored configuration: JSON, which this package keeps byte by byte and
