@@ -4,7 +4,7 @@
 # shellcheck shell=bash
 
 untried="a machine that is suspended, tasks that Slurm finds by cgroups, a requeue of a job that srun has started (Slurm"
-untried+=" does not requeue those), kubectl"
+untried+=" does not requeue those)"
 
 # machine_up makes the machine anew and starts it. ssh asks neither side whether the other is there: only the lease shows it.
 cable=jp$$
@@ -111,5 +111,18 @@ if [ -n "$pod" ]; then
   box_down
 else
   untried+=", containers ($(tail -n 1 "$dir/out/box.err"))"
+fi
+# JP_SCALE_POD names a pod on this machine that sees the folder of this check at its path (hostPath); KUBECONFIG leads to it.
+kill_kubectl() { kill -9 "$(program kubectl "exec --stdin")"; }
+if [ -n "${JP_SCALE_POD:-}" ]; then
+  table pod "[\"kubectl\", \"exec\", \"--stdin\", \"--quiet\", \"$JP_SCALE_POD\", \"--\"]" 'env = ["KUBECONFIG"]'
+  echo "scale: launcher pod: doctor, a tree and a batch" >&2
+  works pod
+  fault "kubectl is killed" pod lost kill_kubectl
+  fault "what kubectl exec has started is killed" pod lost kill_worker
+  fault "the owner is killed" pod lost kill_owner
+  fault "Ctrl-C" pod cancelled interrupt_owner
+else
+  untried+=", kubectl (JP_SCALE_POD names no pod)"
 fi
 echo "scale: NOT tried: $untried" >&2
