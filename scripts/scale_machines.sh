@@ -112,7 +112,8 @@ if [ -n "$pod" ]; then
 else
   untried+=", containers ($(tail -n 1 "$dir/out/box.err"))"
 fi
-# JP_SCALE_POD names a pod on this machine that sees the folder of this check at its path (hostPath); KUBECONFIG leads to it.
+# JP_SCALE_POD names a pod on this machine that sees DIR, /usr, /lib and /lib64 of it at their paths (hostPath). DIR was made
+# before the pod, and KUBECONFIG is set.
 kill_kubectl() { kill -9 "$(program kubectl "exec --stdin")"; }
 if [ -n "${JP_SCALE_POD:-}" ]; then
   table pod "[\"kubectl\", \"exec\", \"--stdin\", \"--quiet\", \"$JP_SCALE_POD\", \"--\"]" 'env = ["KUBECONFIG"]'
