@@ -278,7 +278,7 @@ func (c *Client) within(ctx context.Context, s *session, f func(context.Context)
 	done := make(chan error, 1)
 	go func() {
 		err := f(timed)
-		if err != nil && s.process == nil && s.ClientSession != nil { // which f may have set just now
+		if err != nil && s.process == nil && s.ClientSession != nil { // f may have set it just now
 			s.end()
 		}
 		done <- err

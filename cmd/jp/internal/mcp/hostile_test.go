@@ -243,7 +243,7 @@ func TestLoneSurrogate(t *testing.T) {
 }
 
 // openHTTP opens a server behind an address that answers calls of its tool echo as answer does, and
-// that nobody may listen to: it takes nothing but messages.
+// takes nothing but messages: nobody may listen to it.
 func openHTTP(t *testing.T, answer func(http.ResponseWriter, *http.Request, json.RawMessage)) *Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

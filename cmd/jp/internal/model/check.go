@@ -168,8 +168,8 @@ const longestID = 512
 const (
 	CallOfBatch   = "batch-"      // of jp batch
 	CallByHand    = "hand-"       // of a person
-	CallOfContext = "jp-context-" // whose result is in the system prompt
-	CallOfServer  = "jp-mcp-"     // that asks an editor about an MCP server
+	CallOfContext = "jp-context-" // of a result in the system prompt
+	CallOfServer  = "jp-mcp-"     // of a question to an editor about an MCP server
 )
 
 // Reserved reports whether no call of a model has this id: it is none, too long, or one that only

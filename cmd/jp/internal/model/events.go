@@ -191,8 +191,8 @@ func (n *Num) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Dollars is an amount of money in an event. Some servers write it as a string, others as an object
-// that has it as the sum of its parts.
+// Dollars is an amount of money in an event. Some servers write it as a string, others as an object of
+// its parts and their sum.
 type Dollars struct {
 	Nano *int64 // nano-dollars; nil = there is no valid amount
 }

@@ -33,8 +33,8 @@ type streamOptions struct {
 // no is a false that is sent.
 var no = new(bool)
 
-// standard is the vendor's tier whose prices are known. Without one it takes that of the project,
-// which may cost a multiple.
+// standard is the vendor's tier whose prices are known. Without one the vendor takes the tier of the
+// project, and that may cost a multiple.
 const standard = "default"
 
 type responseFormat struct {
