@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -198,6 +199,11 @@ func (k *asking) edit(d *draft, line, text, below string) (string, error) {
 			k.con.Note("the draft of %s, which was not answered, is offered again", d.left.Local().Format("2006-01-02 15:04"))
 		}
 		text = joinText(before, text)
+	}
+	// Editors take options from the first lines too: of 5 in vim, where users change nothing, and of 1 in
+	// Emacs. Piped text there may be anybody's.
+	if regexp.MustCompile(`(?:[vV]im?[<=>]?[0-9]*|ex):|-\*-`).MatchString(text) {
+		text = strings.Repeat("\n", 5) + text
 	}
 	if err := d.write(text + "\n\n" + scissors + "\n" + below + plain); err != nil {
 		return "", err
