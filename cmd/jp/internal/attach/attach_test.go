@@ -191,3 +191,58 @@ func TestIsURL(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkMeanwhile: a file of the workspace that becomes a link while it is looked up leads nowhere else.
+func TestLinkMeanwhile(t *testing.T) {
+	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name, beside := filepath.Join(dir, "s.json"), filepath.Join(dir, "beside")
+	turn := func() error {
+		err := os.WriteFile(beside, []byte("own"), 0o600)
+		if err == nil {
+			err = os.Rename(beside, name)
+		}
+		if err == nil {
+			err = os.Symlink(secret, beside)
+		}
+		if err == nil {
+			err = os.Rename(beside, name)
+		}
+		return err
+	}
+	if err := turn(); err != nil {
+		t.Fatal(err)
+	}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+			}
+			if err := turn(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	r := &Reader{Dir: dir, Workspace: dir}
+	for range 3000 {
+		if b, _ := r.Schema(t.Context(), "s.json"); string(b) == "secret" {
+			t.Error("a schema was read through a link that leads out of the workspace")
+			break
+		}
+		if a, _ := r.File("s.json"); a.Text == "secret" {
+			t.Error("a file was read through a link that leads out of the workspace")
+			break
+		}
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}

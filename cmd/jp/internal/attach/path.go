@@ -116,27 +116,33 @@ func (r *Reader) locate(path string) (full, top string, err error) {
 
 // open opens a regular file where locate has found it.
 func (r *Reader) open(path string) (*os.File, error) {
-	full, top, err := r.locate(path)
+	at, name, done, err := r.place(path)
 	if err != nil {
 		return nil, err
 	}
-	var at files.Place = files.Disk{}
-	if top != "" {
-		root, err := os.OpenRoot(top) // whoever makes a link meanwhile leads nowhere else
-		if err != nil {
-			return nil, named(path, err)
-		}
-		defer root.Close()
-		at = root
-		if full, err = filepath.Rel(top, full); err != nil {
-			return nil, named(path, err)
-		}
-	}
-	f, _, err := files.OpenRegular(at, full, os.O_RDONLY, 0)
+	defer done()
+	f, _, err := files.OpenRegular(at, name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, named(path, err)
 	}
 	return f, nil
+}
+
+// place returns where locate has found what path names, and its name there, until done is called.
+// Whoever makes a link in the workspace meanwhile leads nowhere else.
+func (r *Reader) place(path string) (at files.Place, name string, done func(), err error) {
+	full, top, err := r.locate(path)
+	if err != nil || top == "" {
+		return files.Disk{}, full, func() {}, err
+	}
+	root, err := os.OpenRoot(top)
+	if err == nil {
+		name, err = filepath.Rel(top, full)
+	}
+	if err != nil {
+		return nil, "", nil, named(path, err)
+	}
+	return root, name, func() { _ = root.Close() }, nil
 }
 
 // named returns err with the path as it was given in front.

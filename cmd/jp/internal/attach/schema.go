@@ -10,7 +10,7 @@ import (
 // Schema reads the file of an answer's schema, at most 1 MiB. If it is a pipe, it waits until
 // somebody writes. When ctx ends it returns, but its goroutine keeps waiting.
 func (r *Reader) Schema(ctx context.Context, path string) ([]byte, error) {
-	path, _, err := r.locate(path)
+	at, name, done, err := r.place(path)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +20,8 @@ func (r *Reader) Schema(ctx context.Context, path string) ([]byte, error) {
 	}
 	read := make(chan result, 1)
 	go func() {
-		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOCTTY, 0)
+		defer done()
+		f, err := at.OpenFile(name, os.O_RDONLY|syscall.O_NOCTTY, 0)
 		if err != nil {
 			read <- result{nil, err}
 			return
