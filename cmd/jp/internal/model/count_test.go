@@ -96,6 +96,7 @@ func TestCountCharges(t *testing.T) {
 			"openai", convstore.Usage{Input: in, Output: 101}},
 		{"cut, summary of reasoning", broken(`{"choices":[{"delta":{"reasoning_details":[{"summary":"` + x(300) + `"}]}}]}`), "openai", convstore.Usage{Input: in, Output: 101}},
 		{"cut, signature of a call", broken(`{"choices":[{"delta":{"tool_calls":[{"extra_content":"` + x(298) + `"}]}}]}`), "openai", convstore.Usage{Input: in, Output: 101}},
+		{"cut, signature in an id", broken(`{"choices":[{"delta":{"tool_calls":[{"id":"call_1__thought__` + x(300) + `"}]}}]}`), "openai", convstore.Usage{Input: in, Output: 101}},
 		{"cut, whole call", broken(`{"type":"content_block_start","content_block":{"type":"tool_use","name":"echo","input":{"a":"` + x(288) + `"}}}`), "anthropic", convstore.Usage{Input: in, Output: 101}},
 		{"cut, redacted thinking", broken(`{"type":"content_block_start","content_block":{"type":"redacted_thinking","data":"` + x(300) + `"}}`), "anthropic", convstore.Usage{Input: in, Output: 101}},
 		{"cut, signature", broken(`{"type":"content_block_start","content_block":{"type":"thinking","signature":"`+x(100)+`"}}`,

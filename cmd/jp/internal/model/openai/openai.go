@@ -9,6 +9,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -61,9 +62,13 @@ type reply struct {
 type call struct {
 	index     int64
 	id, name  string
+	signature string // that was in the id
 	arguments []byte
 	extra     json.RawMessage
 }
+
+// signedID is what LiteLLM puts between the id of a call and Gemini's signature of it, of several KB.
+const signedID = "__thought__"
 
 // memory is data that must be sent back to a server and for which we have no field. It is stored in
 // model.Reasoning.Opaque.
@@ -71,7 +76,8 @@ type memory struct {
 	Field   string                     `json:"field,omitempty"`   // field that had the reasoning: reasoning_content, reasoning
 	Details []json.RawMessage          `json:"details,omitempty"` // OpenRouter's reasoning_details
 	Calls   map[string]json.RawMessage `json:"calls,omitempty"`   // Gemini's extra_content of tool calls, by id
-	Named   string                     `json:"named,omitempty"`   // model that wants its ids of calls back as they are; "" = they are like those of others
+	Signed  map[string]string          `json:"signed,omitempty"`  // Gemini's signatures of calls behind LiteLLM, by id
+	Named   string                     `json:"named,omitempty"`   // model that wants its ids of calls back as they are, and signatures; "" = they are like those of others
 }
 
 // whole is false until there is usage that came after the finish reason.
@@ -182,6 +188,7 @@ func (r *reply) say(thought, said string) bool {
 // toolCall finds the call that a delta belongs to, adds to it, and returns what was added.
 func (r *reply) toolCall(d deltaCall) string {
 	name, arguments := d.Function.Name.Text, string(d.Function.Arguments)
+	id, signature, _ := strings.Cut(d.ID.Text, signedID)
 	if !strings.HasPrefix(arguments, "{") { // an object where a string belongs
 		var text model.Str
 		if d.Function.Arguments != nil && text.UnmarshalJSON(d.Function.Arguments) != nil {
@@ -198,8 +205,8 @@ func (r *reply) toolCall(d deltaCall) string {
 	// Some servers give no index, or 0 to all calls: another id, or a name after a complete call
 	// without ids, starts a new one.
 	if c != nil {
-		another := d.ID.Text != "" && c.id != "" && d.ID.Text != c.id
-		if d.ID.Text == "" && c.id == "" && name != "" && json.Valid(c.arguments) {
+		another := id != "" && c.id != "" && id != c.id
+		if id == "" && c.id == "" && name != "" && json.Valid(c.arguments) {
 			another = true
 		}
 		if another {
@@ -210,8 +217,9 @@ func (r *reply) toolCall(d deltaCall) string {
 		c = &call{index: d.Index.N}
 		r.pending = append(r.pending, c)
 	}
-	if d.ID.Text != "" {
-		c.id = d.ID.Text
+	if id != "" {
+		r.hidden(max(0, len(signature)-len(c.signature)))
+		c.id, c.signature = id, cmp.Or(signature, c.signature)
 	}
 	if name != "" {
 		c.name = name
@@ -278,6 +286,12 @@ func (r *reply) addCalls() error {
 		id := r.calls.Add(p.id, p.name, p.arguments)
 		if model.FitID(id, maxID) != id && !r.config.Official() {
 			r.memory.Named = r.config.Model.Name
+		}
+		if p.signature != "" {
+			if r.memory.Signed == nil {
+				r.memory.Signed = make(map[string]string)
+			}
+			r.memory.Signed[id], r.memory.Named = p.signature, r.config.Model.Name
 		}
 		if p.extra != nil {
 			if r.memory.Calls == nil {

@@ -128,6 +128,9 @@ func TestEvents(t *testing.T) {
 			"thought ||{\"calls\":{\"1\":{\"google\":{\"thought_signature\":\"s\"}}}}\ncall 1 t {}\nstop tool_use\n", ""},
 		{"ids that another server might refuse", []string{delta(`{"tool_calls":[{"index":0,"id":"functions.t:0","function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")},
 			"thought ||{\"named\":\"x\"}\ncall functions.t:0 t {}\nstop tool_use\n", ""},
+		{"signatures in ids, as LiteLLM has them", []string{delta(`{"tool_calls":[{"index":0,"id":"call_1__thought__s/+="},{"index":1,"id":"call_2"}]}`),
+			delta(`{"tool_calls":[{"index":0,"id":"call_1__thought__s/+=","function":{"name":"t","arguments":"{}"}},{"index":1,"function":{"name":"u"}}]}`), ends("tool_calls")},
+			"thought ||{\"signed\":{\"call_1\":\"s/+=\"},\"named\":\"x\"}\ncall call_1 t {}\ncall call_2 u {}\nstop tool_use\n", ""},
 		{"refusal", []string{delta(`{"refusal":"No."}`), ends("stop")}, "text No.\nstop refusal\n", ""},
 		{"filter", []string{delta(`{"content":"a"}`), ends("content_filter")}, "text a\nstop refusal\n", ""},
 		{"unknown end with words", []string{delta(`{"content":"a"}`), ends("eos")}, "text a\nstop end\n", ""},
@@ -314,6 +317,24 @@ func TestIDsGoBack(t *testing.T) {
 			if !strings.Contains(string(tr.Sent), id) {
 				t.Errorf("after %s: sent %s, want %s", named, tr.Sent, id)
 			}
+		}
+	}
+}
+
+// TestSignaturesGoBack: the model that has signed a call gets the signature back, and no other does.
+func TestSignaturesGoBack(t *testing.T) {
+	for named, want := range map[string]bool{"x": true, "y": false} {
+		s, tr := stream(t, "")
+		r := modeltest.Ask("q")
+		r.Messages = append(r.Messages,
+			model.Message{Role: model.Assistant, Content: []model.Content{
+				{Reasoning: &model.Reasoning{Opaque: json.RawMessage(`{"signed":{"call_1":"s/+="},"named":"` + named + `"}`), Provider: "openai"}},
+				{Call: &model.Call{ID: "call_1", Name: "t", Arguments: []byte("{}")}},
+			}},
+			model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "call_1", Name: "t", Text: "r"}}}})
+		_, _ = modeltest.Read(t, t.Context(), s, r) // nothing comes back
+		if got := strings.Contains(string(tr.Sent), `"provider_specific_fields":{"thought_signature":"s/+="}`); got != want {
+			t.Errorf("signed by %s: sent %s", named, tr.Sent)
 		}
 	}
 }

@@ -159,6 +159,9 @@ func (p provider) message(m model.Message, current bool, own map[string]bool) []
 		case c.Call != nil:
 			own[c.Call.ID] = memory.Named != "" && memory.Named == p.config.Model.Name
 			call := chatCall{Type: "function", ID: fit(c.Call.ID), Extra: memory.Calls[c.Call.ID]}
+			if own[c.Call.ID] {
+				call.Signed.Signature = memory.Signed[c.Call.ID]
+			}
 			call.Function.Name, call.Function.Arguments = model.FitName(c.Call.Name, maxName), string(c.Call.Object())
 			out.ToolCalls = append(out.ToolCalls, call)
 		}

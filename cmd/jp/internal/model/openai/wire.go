@@ -86,8 +86,14 @@ type chatCall struct {
 		Arguments string `json:"arguments"`
 		Name      string `json:"name"`
 	} `json:"function"`
-	Type  string          `json:"type"`
-	Extra json.RawMessage `json:"extra_content,omitempty"`
+	Type   string          `json:"type"`
+	Extra  json.RawMessage `json:"extra_content,omitempty"`
+	Signed signed          `json:"provider_specific_fields,omitzero"`
+}
+
+// signed is what LiteLLM reads before it looks for a signature in the id.
+type signed struct {
+	Signature string `json:"thought_signature"`
 }
 
 // chunk is what we read of an event of the chat completions API.
