@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/page"
 )
 
 // Writes of one process are written in groups: what arrives while a group is flushed is the next
@@ -169,6 +170,8 @@ func (g *group) write(h *Handle) (err error) {
 	if err != nil {
 		return g.leader.f.openError(err)
 	}
+	size := uint64(h.db.Info().PageSize)
+	h.lengths = page.Changing(h.File, size, uint64(b.Size())/size)
 	for w := g.next(); w != nil; w = g.next() {
 		g.running = w
 		w.tx = &Tx{F: w.f, Bolt: b, h: h, Now: w.f.Now().Round(0)}

@@ -242,6 +242,18 @@ func (t *Tx) bucket(n BucketNumber) *bbolt.Bucket {
 	return t.buckets[n]
 }
 
+// changing returns a bucket that is about to be changed at a key. It panics with damage where bbolt would free
+// more pages than the change replaces.
+func (t *Tx) changing(n BucketNumber, key []byte, dropped bool) *bbolt.Bucket {
+	b := t.bucket(n)
+	if root := uint64(b.Root()); root != 0 { // 0 = it is in the page of the buckets
+		if err := t.h.lengths.Check(root, key, dropped); err != nil {
+			panic(damage{err})
+		}
+	}
+	return b
+}
+
 // Damaged returns the error for an invalid record.
 func (t *Tx) Damaged(format string, args ...any) error {
 	return &DamagedError{Path: t.F.StorePath(), Err: fmt.Errorf(format, args...)}
@@ -250,7 +262,7 @@ func (t *Tx) Damaged(format string, args ...any) error {
 // Put is bbolt's Put, with the name of the store in the error.
 func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 	t.wrote += len(key) + len(value)
-	if err := t.bucket(n).Put(key, value); err != nil {
+	if err := t.changing(n, key, false).Put(key, value); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}
 	return nil
@@ -259,7 +271,7 @@ func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 // Drop is bbolt's Delete, with the name of the store in the error.
 func (t *Tx) Drop(n BucketNumber, key []byte) error {
 	t.wrote += len(key)
-	if err := t.bucket(n).Delete(key); err != nil {
+	if err := t.changing(n, key, true).Delete(key); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}
 	return nil
@@ -268,7 +280,7 @@ func (t *Tx) Drop(n BucketNumber, key []byte) error {
 // NextNumber adds one to the sequence of a bucket and returns it.
 func (t *Tx) NextNumber(n BucketNumber) (uint64, error) {
 	t.wrote += 8
-	number, err := t.bucket(n).NextSequence()
+	number, err := t.changing(n, nil, false).NextSequence() // changes the page where the bucket begins
 	if err != nil {
 		return 0, fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}

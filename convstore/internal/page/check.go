@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 )
 
 // Check walks the trees of all buckets. Each page may be used only once. Every page must be inside
@@ -26,7 +25,7 @@ func (p *File) Check() error {
 // used twice.
 //
 // Whatever is at the height of leaves is taken for a leaf. Of the leaves of buckets only the headers are
-// read: of those that a free page follows, and of those in a piece of the file, another one each time.
+// read, of those that a free page follows. Lengths is for the others.
 func (p *File) CheckFast() (reading, writing error) {
 	w := walker{p: p, seen: make([]use, p.High), quick: true}
 	if err := w.walk(p.Root, nil, nil); err != nil {
@@ -38,15 +37,14 @@ func (p *File) CheckFast() (reading, writing error) {
 	return nil, w.lengths()
 }
 
-// lengths checks the lengths of some leaves: none reaches the next page of which something is known.
+// lengths checks that no leaf reaches a free page.
 func (w *walker) lengths() error {
-	from := rand.Uint64N(max(w.p.High, piece) - piece + 1)
 	next := w.p.High
 	for id := w.p.High - 1; id > 1; id-- {
-		if w.seen[id] == isLeaf && (id-from < piece || next < w.p.High && w.seen[next] == isFree) {
+		if w.seen[id] == isLeaf && next < w.p.High && w.seen[next] == isFree {
 			g, err := w.p.header(id)
 			if err == nil && id+g.overflow >= next {
-				err = fmt.Errorf("page %d: used twice, or free and in use", next)
+				err = fmt.Errorf("page %d: free and in use", next)
 			}
 			if err != nil {
 				return err
@@ -58,9 +56,6 @@ func (w *walker) lengths() error {
 	}
 	return nil
 }
-
-// piece is how many pages CheckFast reads the leaves of.
-const piece = 64
 
 // freelist checks that each page in the freelist is inside the file, is listed once, is not in use,
 // and is not a page of the freelist itself.
@@ -148,27 +143,14 @@ func (w *walker) walk(id uint64, min, max []byte) error {
 
 // page reads a page and notes that it is used; into first if it has no overflow pages.
 func (w *walker) page(id uint64, first []byte) (Page, error) {
-	if id < 2 || id >= w.p.High {
-		return Page{}, fmt.Errorf("page %d: out of range", id)
-	}
-	at := int64(id * w.p.PageSize)
-	if _, err := w.p.r.ReadAt(first, at); err != nil {
-		return Page{}, fmt.Errorf("page %d: %w", id, err)
-	}
-	g, err := w.p.parseHeader(id, first)
+	g, err := w.p.first(id, first)
 	if err == nil {
 		err = w.take(id, g.overflow, isUsed)
 	}
-	if err != nil {
-		return Page{}, err
+	if err == nil {
+		err = w.p.whole(&g)
 	}
-	if g.Data = first; g.overflow > 0 {
-		g.Data = make([]byte, (g.overflow+1)*w.p.PageSize)
-		if _, err := w.p.r.ReadAt(g.Data, at); err != nil {
-			return Page{}, fmt.Errorf("page %d: %w", id, err)
-		}
-	}
-	return g, nil
+	return g, err
 }
 
 // take notes how a page is used, and so many more behind it.

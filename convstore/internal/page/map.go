@@ -2,10 +2,8 @@ package page
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"sort"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -186,15 +184,12 @@ func (w *leafWalk) walk(g Page, min, max []byte, depth int) error {
 	case g.Flags != FlagBranch || g.Count == 0 || depth == maxDepth:
 		return fmt.Errorf("page %d: neither a leaf nor a branch", g.id)
 	}
-	// The first child to visit is the last one whose least key is not after the range's beginning.
-	var bad error
-	i := sort.Search(g.Count-1, func(i int) bool {
-		key, _, err := g.child(i + 1)
-		bad = errors.Join(bad, err)
-		return bytes.Compare(key, w.first) > 0
-	})
+	i, err := g.childOf(w.first)
+	if err != nil {
+		return fmt.Errorf("page %d: %w", g.id, err)
+	}
 	key, id, err := g.child(i)
-	if err = errors.Join(bad, err); err != nil {
+	if err != nil {
 		return fmt.Errorf("page %d: %w", g.id, err)
 	}
 	for {

@@ -22,6 +22,7 @@
 package page
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"sort"
 )
 
 // Sizes in bytes, and flags of pages and of the entries of a leaf.
@@ -164,16 +166,36 @@ func readMeta(r io.ReaderAt, at int64) (*File, error) {
 	return p, nil
 }
 
-// header reads the header of a page and checks that the page is in the file.
+// header reads the header of a page.
 func (p *File) header(id uint64) (Page, error) {
+	g, err := p.first(id, make([]byte, HeaderSize))
+	g.Data = nil
+	return g, err
+}
+
+// first reads a page into data, which has room for its header at least, and checks that the page is in the file.
+func (p *File) first(id uint64, data []byte) (Page, error) {
 	if id < 2 || id >= p.High {
 		return Page{}, fmt.Errorf("page %d: out of range", id)
 	}
-	var b [HeaderSize]byte
-	if _, err := p.r.ReadAt(b[:], int64(id*p.PageSize)); err != nil {
+	if _, err := p.r.ReadAt(data, int64(id*p.PageSize)); err != nil {
 		return Page{}, fmt.Errorf("page %d: %w", id, err)
 	}
-	return p.parseHeader(id, b[:])
+	g, err := p.parseHeader(id, data)
+	g.Data = data
+	return g, err
+}
+
+// whole reads the overflow pages of a page too.
+func (p *File) whole(g *Page) error {
+	if g.overflow == 0 {
+		return nil
+	}
+	g.Data = make([]byte, (g.overflow+1)*p.PageSize)
+	if _, err := p.r.ReadAt(g.Data, int64(g.id*p.PageSize)); err != nil {
+		return fmt.Errorf("page %d: %w", g.id, err)
+	}
+	return nil
 }
 
 // parseHeader returns a page without its data, from its first bytes.
@@ -236,6 +258,17 @@ func (g Page) child(i int) (key []byte, id uint64, err error) {
 	return key, order.Uint64(head[8:]), err
 }
 
+// childOf returns which child of a branch has a key, or would have it: the last one whose least key is not
+// after it.
+func (g Page) childOf(key []byte) (i int, bad error) {
+	i = sort.Search(g.Count-1, func(i int) bool {
+		least, _, err := g.child(i + 1)
+		bad = errors.Join(bad, err)
+		return bytes.Compare(least, key) > 0
+	})
+	return i, bad
+}
+
 // extent is the position of an entry's key and value in the data of a leaf.
 type extent struct {
 	flags           uint32
@@ -244,17 +277,26 @@ type extent struct {
 
 // extent returns the position of entry i of a leaf.
 func (g Page) extent(i int) (extent, error) {
+	p, err := g.claimed(i)
+	if err == nil && p.end > uint64(len(g.Data)) {
+		err = fmt.Errorf("element %d: reaches out of the page", i)
+	}
+	if err != nil {
+		return extent{}, err
+	}
+	return p, nil
+}
+
+// claimed is extent for a leaf whose data may end before the entry does.
+func (g Page) claimed(i int) (p extent, err error) {
 	at, order := HeaderSize+uint64(i)*elementSize, binary.NativeEndian
 	if at+elementSize > uint64(len(g.Data)) {
-		return extent{}, fmt.Errorf("element %d: reaches out of the page", i)
+		return p, fmt.Errorf("element %d: reaches out of the page", i)
 	}
 	head := g.Data[at:][:elementSize]
-	p := extent{flags: order.Uint32(head), key: at + uint64(order.Uint32(head[4:]))}
+	p.flags, p.key = order.Uint32(head), at+uint64(order.Uint32(head[4:]))
 	p.value = p.key + uint64(order.Uint32(head[8:]))
 	p.end = p.value + uint64(order.Uint32(head[12:]))
-	if p.end > uint64(len(g.Data)) {
-		return extent{}, fmt.Errorf("element %d: reaches out of the page", i)
-	}
 	return p, nil
 }
 
