@@ -79,8 +79,13 @@ func (e ExportedEvent) stored() (stored.Event, convstore.Body, error) {
 		return stored.Event{}, nil, err
 	}
 	s := stored.Event{Kind: convstore.KindOf(body), Loose: stored.Loose(e.Body), Nano: e.Time.UnixNano(), ID: []byte(e.ID), Body: e.Body}
-	if call, ok := body.(convstore.ModelCall); ok {
-		err = checkSpend(convstore.Spend{Usage: call.Usage, CostNano: deref(call.CostNano)})
+	switch b := body.(type) {
+	case convstore.ModelCall:
+		err = checkSpend(convstore.Spend{Usage: b.Usage, CostNano: deref(b.CostNano)})
+	case convstore.TurnEnd:
+		if !b.State.Terminal() {
+			err = fmt.Errorf("event %.80q: unknown state %.40q", e.ID, b.State)
+		}
 	}
 	switch {
 	case err != nil:

@@ -468,6 +468,8 @@ func TestImportRefuses(t *testing.T) {
 		{"a link alone", importFile(importLine("5", `,"link":"fork"`)), `f:2: conversation jp-c5: parent "" and link "fork" contradict`},
 		{"negative money", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"type":"model_call","cost_nano":-1}}}` + "\n"),
 			"f:3: usage or cost of -1 is out of range"},
+		{"a state of no turn", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"type":"turn_end","state":"\u001b[2Jok"}}}` + "\n"),
+			`f:3: event "e": unknown state "\x1b[2Jok"`},
 		{"no type", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"typ":"x"}}}` + "\n"), "f:3: event: no type"},
 		{"a deep body", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}}\n"),
 			"f:3: event: invalid character '[' exceeded max depth"},
