@@ -110,7 +110,7 @@ func (s site) pool(name string) (*worker.Pool, error) {
 
 // Launch returns what a connection by a launcher needs, without a Host.
 func (env *Env) Launch(name string, l *profiles.Launcher) (o worker.Options, err error) {
-	o = worker.Options{Name: name, Launcher: l, Environ: env.Con.Env.Environ, Log: env.Con.Logger()}
+	o = worker.Options{Name: name, Launcher: l, Environ: env.Con.Env.Environ, Log: env.Con.Logger(), Warn: env.Con.Warn}
 	if o.Dir, err = env.WS.Root(); err != nil {
 		return o, err
 	}

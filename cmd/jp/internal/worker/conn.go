@@ -253,7 +253,8 @@ func (c *conn) finish(why *subprocess.EndError) {
 		close(c.gone)
 		return
 	}
-	c.pool.Log.Warn("worker is lost", "launcher", c.pool.Name, "host", c.host, "sub-agents", len(left), "why", why.Reason)
+	hold := max(until-proc.SinceBoot(), time.Second).Round(time.Second)
+	c.pool.Warn("launcher %s: the connection to %s is lost: its sub-agents may still run there, for %v at most", c.pool.Name, c.host, hold)
 	go func() {
 		defer close(c.gone)
 		for proc.SinceBoot() < until {

@@ -26,6 +26,7 @@ type Options struct {
 	Environ   []string   // environment that theirs is taken from
 	Secrets   []string   // names of variables that they do not get
 	Log       *slog.Logger
+	Warn      func(format string, args ...any) // tells the person
 }
 
 // Pool runs jobs on other machines. It starts launchers when jobs come, spreads the jobs among them,

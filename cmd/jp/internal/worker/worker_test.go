@@ -174,7 +174,7 @@ func pool(t *testing.T, launcher string, change func(*Options)) *Pool {
 	o := Options{
 		Name: "gpu", Host: host, Dir: root, Environ: os.Environ(), Workspace: trust.Sent{Root: root},
 		Launcher: &profiles.Launcher{Command: []string{exe, launcher}, Program: "jp", Workers: 1, Children: 50, Starting: 8, Attempts: 1, Queue: 30 * time.Second, Lease: 30 * time.Second},
-		Log:      slog.New(slog.DiscardHandler),
+		Log:      slog.New(slog.DiscardHandler), Warn: func(string, ...any) {},
 	}
 	if change != nil {
 		change(&o)
