@@ -23,6 +23,7 @@ type clientRun struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	said  bytes.Buffer // its stderr, to be read after end
+	out   *os.File     // its stdout
 	lines *bufio.Scanner
 }
 
@@ -38,6 +39,7 @@ func (s *site) clientRun(args ...string) *clientRun {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	c.out = out.(*os.File)
 	c.lines = bufio.NewScanner(out)
 	c.lines.Buffer(nil, 1<<20)
 	c.cmd.Stderr = &c.said

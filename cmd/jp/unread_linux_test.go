@@ -103,6 +103,45 @@ func TestUnreadBatch(t *testing.T) {
 	}
 }
 
+// TestUnreadClient: a client that reads nothing between two runs outlasts neither a deadline nor a signal.
+func TestUnreadClient(t *testing.T) {
+	for _, tt := range []struct {
+		args   []string
+		signal syscall.Signal // 0 = none
+		exit   int
+	}{
+		{[]string{"--timeout", "5s"}, 0, 124},
+		{nil, syscall.SIGTERM, 143},
+	} {
+		c := clientSite(t).clientRun(tt.args...)
+		c.say("dear")
+		c.until("result")
+		if _, err := unix.FcntlInt(c.out.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			c.send(`{"type":"user","message":{"role":"user","content":[{"type":"image"}]}}`)
+		}
+		for unread := 0; unread < 3000; { // the next result does not fit
+			var err error
+			if unread, err = unix.IoctlGetInt(int(c.out.Fd()), unix.TIOCINQ); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tt.signal != 0 {
+			_ = c.cmd.Process.Signal(tt.signal)
+		}
+		if err := unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+			t.Fatal(err)
+		}
+		for c.lines.Scan() { // what fitted
+		}
+		if status := c.end(); status != tt.exit {
+			t.Errorf("%v: status %d, want %d; stderr = %s", tt.args, status, tt.exit, &c.said)
+		}
+	}
+}
+
 // TestReaderLeaves: a run whose lines can no longer be written is ended in order, with its sub-agents. It does not go on for nobody.
 func TestReaderLeaves(t *testing.T) {
 	for _, tt := range []struct {

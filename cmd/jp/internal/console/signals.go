@@ -50,7 +50,7 @@ func signalName(s syscall.Signal) string {
 // itself. stop must be called; then signals have their default again.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c.IO.Bound(ctx)
+	unbound := c.IO.Bound(ctx)
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		// A signal that nohup, or a shell without job control, has set to be ignored stays ignored;
@@ -90,7 +90,7 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 		signal.Stop(signals)
 		close(quit)
 		<-gone
-		c.IO.Unbound()
+		unbound()
 		cancel(nil)
 	}
 }

@@ -118,23 +118,19 @@ func (s *IO) Text(text string) string {
 
 // Bound makes writes to Out and Err fail if they are not read within some time after ctx ended, so
 // that a reader that does not read cannot delay a deadline or a signal. Before that, a write takes
-// as long as its reader.
-func (s *IO) Bound(ctx context.Context) {
-	for _, o := range s.outputs() {
-		o.mu.Lock()
-		o.bound = ctx
-		o.mu.Unlock()
+// as long as its reader. Unless ctx has ended, back sets the bound of before again.
+func (s *IO) Bound(ctx context.Context) (back func()) {
+	list := s.outputs()
+	before := make([]context.Context, len(list))
+	for i, o := range list {
+		before[i] = o.within(ctx)
 	}
-}
-
-// Unbound removes the bound, unless its context has ended.
-func (s *IO) Unbound() {
-	for _, o := range s.outputs() {
-		o.mu.Lock()
-		if o.bound != nil && o.bound.Err() == nil {
-			o.bound = nil
+	return func() {
+		for i, o := range list {
+			if ctx.Err() == nil {
+				o.within(before[i])
+			}
 		}
-		o.mu.Unlock()
 	}
 }
 
@@ -162,6 +158,14 @@ type output struct {
 	mute  bool
 	err   error
 	bound context.Context // see IO.Bound; nil = none
+}
+
+// within sets the bound and returns the one of before.
+func (o *output) within(bound context.Context) (before context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before, o.bound = o.bound, bound
+	return before
 }
 
 func (o *output) Write(p []byte) (int, error) {

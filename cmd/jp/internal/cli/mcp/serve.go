@@ -80,7 +80,7 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 		}
 		failed := mcp.Service{
 			Version: version.Version, Instructions: delegate.Guidance, Tools: serving.d.Set(), ReadOnly: serving.readOnly(ctx), Call: serving.call, Texts: serving.texts, Read: serving.read,
-			Bound: g.Env.Con.IO.Bound, Template: conversationURI + "{id}",
+			Bound: func(ctx context.Context) { g.Env.Con.IO.Bound(ctx) }, Template: conversationURI + "{id}",
 		}.Run(ctx, g.Env.Con.IO.In, g.Env.Con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {
 			failed = nil // the client has ended, and does not want the rest

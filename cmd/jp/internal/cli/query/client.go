@@ -81,6 +81,7 @@ func (g *Group) converse(ctx context.Context, o options) (last error) {
 		defer cancel()
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
+	defer g.Env.Con.IO.Bound(ctx)()
 	go c.read(g.Env.Con.IO.In)
 	last = c.answerAll(ctx)
 	return errors.Join(last, c.leave(ctx, last))
@@ -113,9 +114,12 @@ func (c *client) answerAll(ctx context.Context) (last error) {
 					return c.failed(err)
 				}
 			}
-			if last = c.answer(run, in); c.run.id == 0 && !c.unbegun(last) {
+			if last = c.answer(ctx, run, in); c.run.id == 0 && !c.unbegun(last) {
 				return last
 			}
+		}
+		if ctx.Err() != nil && errors.Is(last, term.ErrUnread) {
+			return context.Cause(ctx)
 		}
 		if ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*console.SignalError)) {
 			return last
@@ -124,7 +128,7 @@ func (c *client) answerAll(ctx context.Context) (last error) {
 }
 
 // leave writes a result for each message that still waits when the client is answered no longer,
-// because of last or the end of ctx. It waits for a reader only as long as a run would.
+// because of last or the end of ctx; if last does not say so, it returns why.
 func (c *client) leave(ctx context.Context, last error) error {
 	c.mu.Lock()
 	waiting := len(c.queue)
@@ -135,12 +139,14 @@ func (c *client) leave(ctx context.Context, last error) error {
 		why = signal
 	} else if ctx.Err() != nil {
 		why = context.Cause(ctx)
-		c.group.Env.Con.IO.Bound(ctx)
 	}
 	for range waiting {
 		if err := c.writeFailed(fmt.Errorf("not begun: %w", why)); err != nil {
 			return err
 		}
+	}
+	if waiting > 0 && last == nil {
+		return why
 	}
 	return nil
 }
@@ -401,14 +407,15 @@ func (c *client) account(ctx context.Context, ag *run.Agent) {
 }
 
 // answer runs a message. If it fails before there is a result, answer writes one, because the
-// client waits for it.
-func (c *client) answer(ctx context.Context, in stream.Input) error {
+// client waits for it. The context ctx is that of the message, and all that of all messages.
+func (c *client) answer(all, ctx context.Context, in stream.Input) error {
 	c.mu.Lock()
 	o := c.o
 	c.mu.Unlock()
 	c.run = clientRun{in: in, id: c.run.id}
 	o.composed, o.client = command.Given(in.Text), c
 	err := c.group.ask(ctx, o)
+	c.group.Env.Con.IO.Bound(all) // the run may have left its own, which has ended
 	cause := context.Cause(ctx)
 	if err == nil || c.run.answered {
 		c.over()

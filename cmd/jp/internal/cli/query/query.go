@@ -239,8 +239,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
-		g.Env.Con.IO.Bound(ctx)
-		defer g.Env.Con.IO.Unbound()
+		defer g.Env.Con.IO.Bound(ctx)()
 	}
 	defer g.Env.Con.EndWith(ctx, host.Kill)()
 
@@ -294,8 +293,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	ctx, cancel, bounded := r.WithDeadline(ctx)
 	defer cancel()
 	if bounded {
-		g.Env.Con.IO.Bound(ctx)
-		defer g.Env.Con.IO.Unbound()
+		defer g.Env.Con.IO.Bound(ctx)()
 	}
 	return g.Env.Tape.End(ctx, g.answer(ctx, r, s, o))
 }
