@@ -97,8 +97,13 @@ func (c *Client) List(ctx context.Context) ([]Tool, []string, error) {
 }
 
 // Call calls a tool that was approved in the form of want. The Result is what the server answered;
-// it also reports failures, and that the server has died. A call is never repeated.
+// it also reports failures, and that the server has died. A call is repeated only if a server at an
+// address did not take it because it has ended the session, and only once.
 func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (tools.Result, error) {
+	return c.call(ctx, want, args, false)
+}
+
+func (c *Client) call(ctx context.Context, want Tool, args json.RawMessage, again bool) (tools.Result, error) {
 	s, err := c.session(ctx)
 	if err != nil {
 		return tools.Result{}, err
@@ -115,7 +120,8 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		err    error
 	}
 	done := make(chan answer, 1)
-	calling, cancel := context.WithCancel(ctx)
+	untaken := new(atomic.Bool)
+	calling, cancel := context.WithCancel(context.WithValue(ctx, untakenKey{}, untaken))
 	defer cancel()
 	go func() {
 		r, err := s.CallTool(calling, &sdk.CallToolParams{Name: want.Name, Arguments: args})
@@ -145,6 +151,9 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		return result(a.result), nil
 	case ctx.Err() != nil:
 		return tools.Result{}, context.Cause(ctx)
+	case a.err != nil && untaken.Load() && !again:
+		c.drop(s)
+		return c.call(ctx, want, args, true)
 	case errors.As(a.err, &said) && s.bounds.err() == nil:
 		text := said.Message
 		if said.Code == rejected {
@@ -165,6 +174,10 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 	}
 	return tools.Result{Text: fmt.Sprintf("MCP server %s %s during the call, which may have had its effect: %s", c.server.Name, end, why), IsError: true}, nil
 }
+
+// untakenKey is the key of a context whose value, an *atomic.Bool, is set if a server at an address
+// did not take a request because it has ended the session. A call that it has taken then fails too.
+type untakenKey struct{}
 
 func refused(format string, args ...any) tools.Result {
 	return tools.Result{Text: fmt.Sprintf(format, args...), IsError: true, Refused: true}
@@ -198,7 +211,7 @@ func (c *Client) drop(s *session) string {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()
 	if c.live == s {
-		c.live = nil
+		c.forget()
 	}
 	if s.process == nil {
 		s.end()
@@ -207,6 +220,15 @@ func (c *Client) drop(s *session) string {
 	}
 	c.last = s.left()
 	return c.last
+}
+
+// forget removes the live session. One that a server at an address has ended in order is no death. The
+// caller has the turn.
+func (c *Client) forget() {
+	if c.live.bounds.missing.Load() {
+		c.begun--
+	}
+	c.live = nil
 }
 
 // report passes a line to Tell, as short as one of stderr.
@@ -247,7 +269,8 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 		select {
 		case <-s.gone:
 			s.end()
-			c.live, c.last = nil, s.left()
+			c.forget()
+			c.last = s.left()
 		default:
 			if !s.stale.Swap(false) {
 				return s, nil

@@ -8,6 +8,8 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,6 +228,68 @@ func TestHTTPLarge(t *testing.T) {
 	}
 }
 
+// A server at an address may end a session at any time, and says so by 404. The next one begins, as
+// often as that happens, and only what was not taken is asked again.
+func TestHTTPSessionEnds(t *testing.T) {
+	for _, body := range []string{"", `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`} {
+		var mu sync.Mutex
+		calls, ended := 0, map[string]bool{}
+		c := openHTTP(t, func(w http.ResponseWriter, r *http.Request, id json.RawMessage) {
+			mu.Lock()
+			defer mu.Unlock()
+			if session := r.Header.Get("Mcp-Session-Id"); ended[session] {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(body))
+			} else {
+				ended[session] = true
+				calls++
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"right"}]}}`, id)
+			}
+		})
+		for range 4 {
+			if got, isError := call(t, c, "echo", "x"); got != "right" || isError {
+				t.Errorf("404 with %q: echo = %q, %v", body, got, isError)
+			}
+		}
+		if calls != 4 || c.begun != 1 {
+			t.Errorf("404 with %q: %d calls taken, %d starts", body, calls, c.begun)
+		}
+	}
+}
+
+// A call that the server has taken is not repeated when another one meets the end of the session.
+func TestHTTPSessionEndsBeside(t *testing.T) {
+	var calls atomic.Int64
+	begun, other := make(chan struct{}), make(chan struct{})
+	c := openHTTP(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
+		switch calls.Add(1) {
+		case 1:
+			close(begun)
+			<-other
+		case 2:
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"right"}]}}`, id)
+	})
+	first := make(chan string)
+	go func() {
+		got, _ := call(t, c, "echo", "x")
+		first <- got
+	}()
+	<-begun
+	if got, isError := call(t, c, "echo", "x"); got != "right" || isError {
+		t.Errorf("echo = %q, %v", got, isError)
+	}
+	close(other)
+	if got, want := <-first, "MCP server s died during the call, which may have had its effect: "; !strings.HasPrefix(got, want) {
+		t.Errorf("the first call: %q, want %s...", got, want)
+	}
+	if calls := calls.Load(); calls != 3 || c.begun != 1 {
+		t.Errorf("%d calls, %d starts", calls, c.begun)
+	}
+}
+
 // TestLoneSurrogate: half of a character that an escape names is U+FFFD, and the escape behind it
 // is still read. The SDK's JSON library decides that.
 func TestLoneSurrogate(t *testing.T) {
@@ -246,6 +310,7 @@ func TestLoneSurrogate(t *testing.T) {
 // takes nothing but messages: nobody may listen to it.
 func openHTTP(t *testing.T, answer func(http.ResponseWriter, *http.Request, json.RawMessage)) *Client {
 	t.Helper()
+	sessions := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
 			ID     json.RawMessage `json:"id"`
@@ -254,9 +319,12 @@ func openHTTP(t *testing.T, answer func(http.ResponseWriter, *http.Request, json
 		_ = json.NewDecoder(r.Body).Decode(&m)
 		w.Header().Set("Content-Type", "application/json")
 		switch {
+		case r.Method == http.MethodDelete: // of the session
 		case r.Method != http.MethodPost:
 			t.Errorf("it gets a %s", r.Method)
 		case m.Method == "initialize":
+			sessions++
+			w.Header().Set("Mcp-Session-Id", strconv.Itoa(sessions))
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
 		case m.Method == "tools/list":
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}`, m.ID)

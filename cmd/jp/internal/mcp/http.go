@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -63,6 +64,13 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		_ = resp.Body.Close() // its target may have the token in it
 		return nil, c.bounds.fault(errors.New("it redirects to another server, and redirects are not followed"))
+	case resp.StatusCode == http.StatusNotFound && r.Header.Get("Mcp-Session-Id") != "":
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody // with an error in it the SDK would keep the session
+		c.bounds.missing.Store(true)
+		if untaken, ok := r.Context().Value(untakenKey{}).(*atomic.Bool); ok && id != nil {
+			untaken.Store(true)
+		}
 	case isEvents(resp):
 		resp.Body = &events{ReadCloser: resp.Body, bounds: c.bounds, id: id}
 	case resp.StatusCode < 300 && id != nil:

@@ -32,6 +32,7 @@ const (
 // use.
 type bounds struct {
 	messages, asked atomic.Int64
+	missing         atomic.Bool // whether the server does not know the session any more
 	mu              sync.Mutex
 	broken          error         // first fault; nil = none
 	over            chan struct{} // closed at the first fault
