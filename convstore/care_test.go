@@ -80,7 +80,7 @@ func TestCompact(t *testing.T) {
 	if err != nil || !space.Worth() {
 		t.Fatalf("Space = %+v, %v, want much that is free", space, err)
 	}
-	if err := os.WriteFile(s.f.Unfinished(), []byte("left by a crash"), 0o600); err != nil {
+	if err := os.WriteFile(s.f.Path(file.SmallerName), []byte("left by a crash"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := dump(t, s)
@@ -141,7 +141,7 @@ func TestCompact(t *testing.T) {
 		}
 	}
 	for _, name := range filesIn(t, s.f.Dir) {
-		if filepath.Base(name) == file.UnfinishedName {
+		if filepath.Base(name) == file.SmallerName {
 			t.Error("the unfinished file was left behind")
 		}
 	}

@@ -45,7 +45,7 @@ const compactBatch = 16 << 20
 
 // Rewrite copies the store entry by entry, and replaces it by the copy if that is smaller.
 func (f *Base) Rewrite(ctx context.Context, h *Handle, before Space) (after Space, err error) {
-	unfinished := f.Unfinished()
+	unfinished := f.Path(file.SmallerName)
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return after, f.SystemError(err)
 	}

@@ -25,10 +25,12 @@ import (
 	"jp/tools/files"
 )
 
-// The files of a store's folder. Only the unfinished one is ever removed.
+// The files of a store's folder. Only the unfinished ones are ever removed. They have two names: only
+// before a first store has the folder no conversations.
 const (
 	StoreName      = "store.db"       // the bbolt file
-	UnfinishedName = "store.db.new"   // becomes StoreName when it is complete
+	UnfinishedName = "store.db.new"   // the first store; becomes StoreName when it is complete
+	SmallerName    = "store.db.small" // the store without its free space; becomes StoreName too
 	GateName       = "gate"           // turnstile in front of StoreName's lock
 	RunsName       = "runs"           // holds the run locks
 	slotsName      = "slots"          // holds the slots
@@ -86,8 +88,7 @@ func Open(dir string, o Options) (Folder, error) {
 // StorePath returns the path of the store's file. It need not exist.
 func (f *Folder) StorePath() string { return f.Path(StoreName) }
 
-// Unfinished returns the path of the unfinished file, which is renamed to the store's file when it
-// is complete.
+// Unfinished returns the path of an unfinished first store.
 func (f *Folder) Unfinished() string { return f.Path(UnfinishedName) }
 
 func (f *Folder) Path(name string) string { return filepath.Join(f.Dir, name) }
