@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,31 @@ func TestRescue(t *testing.T) {
 	}
 	if some == 0 {
 		t.Error("nothing was ever damaged")
+	}
+}
+
+// TestRescueWhole: of a sound store everything is rescued that an export has, also what was imported and
+// what removed conversations used.
+func TestRescueWhole(t *testing.T) {
+	from := storeOf(t, sampleStore(t))
+	roots := mustList(t, from.View, Filter{Roots: true})
+	for _, root := range roots[:2] {
+		_, err := from.Remove(t.Context(), mustList(t, from.View, Filter{Hidden: true, Children: root})[0], RemoveOptions{})
+		mustNot(t, err)
+	}
+	s := storeOf(t, mustRead(t, from.Path()))
+	lines := mustExport(t, s, roots[0])
+	_, err := s.Remove(t.Context(), roots[0], RemoveOptions{Cascade: true})
+	mustNot(t, err)
+	mustImport(t, s, lines)
+	want := strings.Split(mustExport(t, s, roots...), "\n")
+	lines, _, _, err = Rooms.Rescue(t.Context(), s, func(err error) { t.Errorf("lost: %v", err) })
+	mustNot(t, err)
+	got := strings.Split(lines, "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if n := strings.Count(lines, `{"delegation":`); n != 6 || !slices.Equal(got, want) {
+		t.Errorf("%d delegations, rescued:\n%s\nexported:\n%s", n, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

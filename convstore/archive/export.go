@@ -152,17 +152,22 @@ func exported(t *convstore.Tx, id convstore.ID, r *convstore.Record) (Exported, 
 	}
 	x := *exportedRecord(id, r)
 	setConfig(&x.Void, config)
+	x.bring(im)
+	return x, nil
+}
+
+// bring adds what was imported with a conversation; nil = it was not imported.
+func (x *Exported) bring(im *convstore.Imported) {
 	if im == nil {
-		return x, nil
+		return
 	}
-	if r.Parent == im.Parent || im.Apart && r.Parent == 0 {
+	if x.Parent == im.Parent || im.Apart && x.Parent == 0 {
 		x.Parent, x.Link = im.Parent, im.Link
 	}
 	x.Extra = im.Extra
-	if config.JSON == nil && r.Role == "" && r.Grant == nil && r.Profile == "" {
+	if x.Raw() == nil && x.Role == "" && x.Grant == nil && x.Profile == "" {
 		x.Void = im.Void
 	}
-	return x, nil
 }
 
 // exportedRecord returns the metadata in a record.
@@ -213,17 +218,22 @@ func exportedDelegations(t *convstore.Tx, id convstore.ID, r *convstore.Record, 
 			ds = append(ds, all...)
 		}
 	}
+	detach(id, ds)
+	return ds, err
+}
+
+// detach changes the delegations of a ledger, oldest first, to what they are outside of a store.
+func detach(root convstore.ID, ds []convstore.Delegation) {
 	index := make(map[uint64]uint64, len(ds))
 	for i := range ds {
 		d := &ds[i]
-		index[d.Number] = uint64(i) + 1
-		d.ID, d.Root, d.Within, d.Imported, d.Number = "", id, index[d.Within], false, 0
+		d.Within, index[d.Number] = index[d.Within], uint64(i)+1
+		d.ID, d.Root, d.Imported, d.Number = "", root, false, 0
 		if d.State == "" {
 			d.State, d.Reason, d.Ended = convstore.StateLost, reasonOpen, d.Reserved
 		}
 	}
 	sumTotals(ds)
-	return ds, err
 }
 
 // sumTotals computes the totals of a ledger whose delegations have all ended. Within is an index

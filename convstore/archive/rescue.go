@@ -14,19 +14,21 @@ import (
 )
 
 // Rescue reads everything that can be read of a damaged store, and changes nothing. It yields
-// pieces for Import: each conversation of which anything can be read, followed by its events. It
-// leaves out what Import would not accept, and calls lost for it, and for events that are not there
+// pieces for Import: each conversation of which anything can be read, followed by its events, and at the
+// end their delegations. It leaves out what Import would not accept, and calls lost for it, and for events that are not there
 // though later ones or the record say that they were. It ends with an error if nothing can be read.
-// It keeps the metadata of all conversations in memory, and the ids of the events of one.
+// It keeps the metadata of all conversations and all delegations in memory, and the ids of the events of one.
 func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
-		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), done: make(map[convstore.ID]bool),
+		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), ledgers: make(map[convstore.ID][]convstore.Delegation), done: make(map[convstore.ID]bool),
 			last: make(map[convstore.ID]uint64), ids: make(map[string]bool), yield: yield}
 		for p, err := range salvage(ctx, s.Inside(db.Room{}).DB(), lost) {
 			switch {
 			case err != nil:
 				yield(Piece{}, err)
 				return
+			case p.Delegation != nil:
+				r.delegation(p.ID, p.Delegation)
 			case p.Event == nil:
 				r.head(p)
 			case !r.event(p):
@@ -39,6 +41,14 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 			}
 		}
 		r.end()
+		for _, id := range slices.Sorted(maps.Keys(r.ledgers)) {
+			detach(id, r.ledgers[id])
+			for i := range r.ledgers[id] {
+				if r.done[id] && !yield(Piece{Delegation: &r.ledgers[id][i]}, nil) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -46,6 +56,7 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 type rescue struct {
 	lost    func(error)
 	heads   map[convstore.ID]*Exported // conversations that were not yielded yet
+	ledgers map[convstore.ID][]convstore.Delegation
 	done    map[convstore.ID]bool
 	last    map[convstore.ID]uint64 // sequence numbers of the last events, as the records say
 	current convstore.ID
@@ -89,7 +100,11 @@ func (r *rescue) head(p salvaged) {
 			x, r.last[p.ID] = exportedRecord(p.ID, &rec), rec.LastSeq
 		}
 	}
+	if rec.Call != nil {
+		r.lost(fmt.Errorf("conversation %s: what a call of its model used that was open", p.ID))
+	}
 	setConfig(&x.Void, p.Config)
+	x.bring(p.Imported)
 	if err := x.check(); err != nil {
 		r.lost(fmt.Errorf("its record: %w", err))
 		x = &Exported{ID: p.ID}
@@ -102,6 +117,22 @@ func (r *rescue) head(p salvaged) {
 			return
 		}
 	}
+}
+
+// delegation stores a delegation that Import would accept.
+func (r *rescue) delegation(root convstore.ID, d *convstore.Delegation) {
+	before := r.ledgers[root]
+	alone := []convstore.Delegation{*d}
+	detach(root, alone)
+	err := checkExchanged(&alone[0])
+	if n := len(before); n > 0 && before[n-1].Number >= d.Number {
+		err = fmt.Errorf("delegation %s: not at its place", d.ID)
+	}
+	if err != nil {
+		r.lost(fmt.Errorf("ledger of %s: %w", root, err))
+		return
+	}
+	r.ledgers[root] = append(before, *d)
 }
 
 // begin yields a conversation.

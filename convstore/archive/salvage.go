@@ -15,15 +15,18 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// salvaged is a piece of a store that could be read: a conversation or, if Event is not nil, one of
-// its events.
+// salvaged is a piece of a store that could be read: a conversation or, if it is not nil, one of its
+// events or a delegation of its ledger.
 type salvaged struct {
 	ID convstore.ID
 
 	// Of a conversation. Record is its stored record; nil if that is lost and only its events or
 	// its config are left.
-	Record json.RawMessage
-	Config convstore.Config
+	Record   json.RawMessage
+	Config   convstore.Config
+	Imported *convstore.Imported
+
+	Delegation *convstore.Delegation
 
 	Event *ExportedEvent
 	Seq   uint64 // of Event
@@ -31,8 +34,8 @@ type salvaged struct {
 }
 
 // salvage reads everything that can be read of a damaged store, and changes nothing. It yields the
-// conversations in the order of their ids, then all events by conversation and sequence number. It
-// calls lost for each part that could not be read. It trusts no page, and needs neither the
+// conversations in the order of their ids, then all events by conversation and sequence number, then
+// the delegations. It calls lost for each part that could not be read. It trusts no page, and needs neither the
 // freelist nor both metas. A page that cannot be reached from a meta is lost. The iteration ends
 // with an error if nothing can be read.
 func salvage(ctx context.Context, f *db.Base, lost func(error)) iter.Seq2[salvaged, error] {
@@ -101,8 +104,21 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	}); err != nil {
 		return err
 	}
+	imported := make(map[convstore.ID]*convstore.Imported)
+	if err := each(db.Imported, func(k, v []byte) error {
+		id, im := convstore.ID(db.Num(k)), new(convstore.Imported)
+		if err := json.Unmarshal(v, im); err != nil {
+			s.lost(fmt.Errorf("conversation %s: what was imported with it: %w", id, err))
+			return nil
+		}
+		imported[id] = im
+		return nil
+	}); err != nil {
+		return err
+	}
 	if err := each(db.Conversations, func(k, v []byte) error {
-		found := salvaged{ID: convstore.ID(db.Num(k)), Config: configs[convstore.ID(db.Num(k))]}
+		id := convstore.ID(db.Num(k))
+		found := salvaged{ID: id, Config: configs[id], Imported: imported[id]}
 		delete(configs, found.ID)
 		delete(staged, found.ID)
 		if json.Valid(v) {
@@ -120,7 +136,7 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 			return err
 		}
 	}
-	return each(db.Events, func(k, v []byte) error {
+	if err := each(db.Events, func(k, v []byte) error {
 		if len(k) != 16 {
 			s.lost(fmt.Errorf("event: malformed key %x", k))
 			return nil
@@ -135,6 +151,18 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 		}
 		x := &ExportedEvent{Conversation: id, ID: string(e.ID), Time: time.Unix(0, e.Nano).UTC(), Body: bytes.TrimSpace(e.Body)}
 		return proceed(yield(salvaged{ID: id, Event: x, Seq: seq, Err: err}, nil))
+	}); err != nil {
+		return err
+	}
+	return each(db.Delegations, func(k, v []byte) error {
+		var d convstore.Delegation
+		root := convstore.ID(db.Num(k))
+		if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 {
+			s.lost(fmt.Errorf("delegation of %s: malformed", root))
+			return nil
+		}
+		d.Number = db.Num(k[8:])
+		return proceed(yield(salvaged{ID: root, Delegation: &d}, nil))
 	})
 }
 

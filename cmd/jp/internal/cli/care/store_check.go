@@ -85,9 +85,10 @@ func runSalvage(ctx context.Context, g *Group, st *convstore.Store, path string)
 		if err != nil {
 			break
 		}
-		if piece.Event != nil {
+		switch {
+		case piece.Event != nil:
 			events++
-		} else {
+		case piece.Conversation != nil:
 			conversations++
 		}
 	}
