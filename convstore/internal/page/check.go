@@ -173,14 +173,17 @@ func (w *walker) lowest(g Page) error {
 	if err := g.counted(); err != nil {
 		return err
 	}
-	for i := range g.Count {
-		_, id, err := g.child(i)
-		if err == nil {
-			err = w.take(id, 0, isLeaf)
+	heads, order := g.Data[HeaderSize:][:g.Count*elementSize], binary.NativeEndian
+	for at := 0; at < len(heads); at += elementSize {
+		head := heads[at:][:elementSize]
+		id, end := order.Uint64(head[8:]), HeaderSize+at+int(order.Uint32(head))+int(order.Uint32(head[4:]))
+		if end > len(g.Data) {
+			return fmt.Errorf("element %d: reaches out of the page", at/elementSize)
 		}
-		if err != nil {
-			return err
+		if id < 2 || id >= w.p.High || w.seen[id] != isUnknown {
+			return w.take(id, 0, isLeaf)
 		}
+		w.seen[id] = isLeaf
 	}
 	return nil
 }
