@@ -27,6 +27,8 @@ const (
 	// system prompt that Anthropic adds to a request with tools: the most of any model, see "Tool use
 	// system prompt token count" in platform.claude.com/docs/en/about-claude/pricing
 	claudeTools = 675
+	// the same with a schema. The vendor gives no number; 50 to 200 are reported
+	claudeSchema = 256
 )
 
 // A Meter bounds the input of the requests of one thread to one model. At first it bounds the
@@ -142,7 +144,11 @@ func (m *Meter) piecesOf(r Request) pieces {
 		}
 		add(at, 0, string(raw))
 	}
-	document(spot{place: inSchema, loose: len(r.Tools) > 0}, r.Schema)
+	claude, schema := strings.Contains(r.Model, "claude"), spot{place: inSchema, loose: len(r.Tools) > 0}
+	document(schema, r.Schema)
+	if len(r.Schema) > 0 && claude {
+		add(schema, claudeSchema, "")
+	}
 	said := func(at place, before int, text string) {
 		if before > 0 {
 			add(spot{place: at, loose: strings.TrimSpace(text) == ""}, jointTokens, "")
@@ -153,7 +159,7 @@ func (m *Meter) piecesOf(r Request) pieces {
 		said(inSystem, i, s.Text)
 	}
 	tools := spot{place: inTools, loose: r.ToolChoice == "none"}
-	if len(r.Tools) > 0 && strings.Contains(r.Model, "claude") {
+	if len(r.Tools) > 0 && claude {
 		add(tools, claudeTools, "")
 	}
 	for _, t := range r.Tools {

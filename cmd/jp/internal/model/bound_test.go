@@ -249,15 +249,15 @@ func TestMeterAsSent(t *testing.T) {
 	}
 }
 
-// TestMeterTools: with tools Anthropic's models get a system prompt that nobody sees.
-func TestMeterTools(t *testing.T) {
-	for name, more := range map[string]int64{"claude-opus-4-7": 675, "anthropic/claude-sonnet-5": 675, "gpt-5": 0} {
+// TestMeterUnseen: with tools, and with a schema, Anthropic's models get a system prompt that nobody sees.
+func TestMeterUnseen(t *testing.T) {
+	for name, more := range map[string]int64{"claude-opus-4-7": 675 + 256, "anthropic/claude-sonnet-5": 675 + 256, "gpt-5": 0} {
 		var m Meter
 		r := asks("7")
 		r.Model = name
 		without := m.Bound(r)
-		r.Tools = []Tool{{Name: "7"}, {Name: "77"}}
-		more += 2*toolTokens + 3
+		r.Tools, r.Schema = []Tool{{Name: "7"}, {Name: "77"}}, json.RawMessage("7")
+		more += 2*toolTokens + 4
 		if got, want := m.Bound(r), (Bound{without.Tokens + more, without.Hard + more}); got != want {
 			t.Errorf("%s: bound %+v, want %+v", name, got, want)
 		}
