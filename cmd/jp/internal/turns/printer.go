@@ -91,7 +91,7 @@ func (p *Printer) Event(e convstore.Event) error {
 	case convstore.Compaction:
 		switch {
 		case b.Summary != "" && p.shows(Full):
-			p.piece(Compacted(b), b.Summary)
+			p.piece(Compacted(b), p.said(b.Summary))
 			for _, c := range b.Conversations {
 				p.line(strings.TrimSpace(c.ID + " " + c.Status + " " + c.Profile + " " + c.Title))
 			}
