@@ -78,11 +78,13 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// EscapeJSON writes what Clean would not leave in the strings of a JSON text as \u escapes. Every
-// reader gets the same text, and a terminal nothing to act on. Control characters below U+0020 are
-// escaped in JSON already.
+// EscapeJSON writes what Clean would not leave in the strings of a JSON text as \u escapes, and bytes
+// that are not UTF-8 as \ufffd. Every reader gets the same text, and a terminal nothing to act on.
+// Control characters below U+0020 are escaped in JSON already.
 func EscapeJSON(b []byte) []byte {
-	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && r < 0xa0) || unseen.Blank(r) || unseen.Is(r) }
+	unsafe := func(r rune) bool {
+		return r == 0x7f || r == utf8.RuneError || (r >= 0x80 && r < 0xa0) || unseen.Blank(r) || unseen.Is(r)
+	}
 	i := bytes.IndexFunc(b, unsafe)
 	if i < 0 {
 		return b

@@ -128,7 +128,7 @@ func TestLineAndEscape(t *testing.T) {
 }
 
 func FuzzEscapeJSON(f *testing.F) {
-	for _, s := range []string{"", "plain é", "\u009b31m\x7f\u202e\U000e0041\u0085", "\ufffd", "<&>\u2028", "\u2800\U0001d159"} {
+	for _, s := range []string{"", "plain é", "\u009b31m\x7f\u202e\U000e0041\u0085", "\ufffd", "a\x9bb", "<&>\u2028", "\u2800\U0001d159"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -137,6 +137,9 @@ func FuzzEscapeJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 		escaped := EscapeJSON(b)
+		if raw := EscapeJSON([]byte(s)); !utf8.Valid(raw) {
+			t.Fatalf("EscapeJSON(%q) = %q: is not UTF-8", s, raw)
+		}
 		if r, bad := unsafe(string(escaped)); bad {
 			t.Fatalf("EscapeJSON(%q) = %q: holds %U", b, escaped, r)
 		}

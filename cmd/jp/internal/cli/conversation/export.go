@@ -38,12 +38,12 @@ func runExport(ctx context.Context, g *Group, cascade bool, words []string) erro
 	if err != nil {
 		return err
 	}
-	var out io.Writer = g.Con.IO.Out
+	w := bufio.NewWriterSize(g.Con.IO.Out, 1<<20)
+	var out io.Writer = w
 	if g.Con.IO.OutTTY {
-		out = console.Escaping{Writer: out}
+		out = console.Escaping{Writer: w} // which gets whole lines
 	}
-	w := bufio.NewWriterSize(out, 1<<20)
-	lines := archive.NewLineWriter(w)
+	lines := archive.NewLineWriter(out)
 	for p, err := range archive.Export(ctx, st.View, ids, cascade) {
 		if err == nil {
 			err = lines.Write(p)
