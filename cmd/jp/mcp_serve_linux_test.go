@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"jp/tools/later"
 )
 
 // mcpClient is a client of the SDK with a `jp mcp serve` of its own.
@@ -30,6 +32,7 @@ func serveMCP(s *site, args ...string) *mcpClient {
 	c := &mcpClient{}
 	var stderr bytes.Buffer
 	c.cmd = &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "mcp", "serve"}, args...), Dir: s.dir, Env: s.environ(), Stderr: &stderr}
+	later.Schema.Need() // the SDK uses it
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			c.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"jp/profiles/fault"
 	"jp/profiles/tomldoc"
 	"jp/tools/files"
+	"jp/tools/later"
 )
 
 // Agent is an agent as a file of another program describes it.
@@ -145,6 +146,7 @@ func (f *Agent) frontmatter(text string) (map[string]any, error) {
 		}
 	}
 	f.Prompt = strings.TrimSpace(body)
+	later.YAML.Need()
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(head), &doc); err != nil {
 		// The programs that write these files leave text unquoted that is no YAML, and read it

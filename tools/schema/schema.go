@@ -22,6 +22,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
+	"jp/tools/later"
 )
 
 // jsonTypes are the types of JSON schema.
@@ -93,6 +94,7 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	later.Schema.Need()
 	var js jsonschema.Schema
 	if err := json.Unmarshal(clean, &js); err != nil {
 		return nil, explainSchema(err)

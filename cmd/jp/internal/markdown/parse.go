@@ -5,6 +5,8 @@ import (
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+
+	"jp/tools/later"
 )
 
 // Bounds of what the parser reads. Its time is quadratic in the length of one block of text, and
@@ -25,6 +27,7 @@ const (
 
 // parse parses blocks and their content.
 func parse(src []byte) ast.Node {
+	later.Markdown.Need()
 	return parser.NewParser(
 		parser.WithBlockParsers(
 			util.Prioritized(parser.NewSetextHeadingParser(), 100),

@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"jp/tools"
+	"jp/tools/later"
 	"jp/tools/proc"
 )
 
@@ -365,6 +366,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	if s.process != nil { // with it the SDK would listen to an address, see dial
 		options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) }
 	}
+	later.Schema.Need() // the SDK uses it
 	client := sdk.NewClient(&sdk.Implementation{Name: "jp", Version: c.options.Version}, &options)
 	client.AddReceivingMiddleware(refuseRequests(s.bounds))
 	client.AddSendingMiddleware(c.oldServers)

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"jp/tools"
+	"jp/tools/later"
 )
 
 // Service is jp as an MCP server: tools to call, and texts to read. Its functions may be called at
@@ -58,6 +59,7 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if s.Bound != nil {
 		s.Bound(left)
 	}
+	later.Schema.Need() // the SDK uses it
 	server := sdk.NewServer(&sdk.Implementation{Name: "jp", Version: s.Version}, &sdk.ServerOptions{
 		Instructions: s.Instructions, PageSize: maxTools,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},

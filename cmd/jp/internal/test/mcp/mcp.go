@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"jp/tools/later"
 )
 
 // Main is a server on stdio, of the kind that its first argument says:
@@ -70,6 +72,7 @@ type text struct {
 
 // New is a server made with the SDK. Beside echo it has what its kind says; see Main.
 func New(kind string) *sdk.Server {
+	later.Schema.Need()
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ServerOptions{PageSize: 10})
 	say := func(text string) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil, nil
