@@ -21,21 +21,23 @@ import (
 // used much memory makes those that it starts look as if they had.
 func fillMain() {
 	forks, err := strconv.Atoi(os.Args[3])
+	var one convstore.ID
 	if err == nil {
-		err = fill(os.Args[1], os.Args[2], forks)
+		one, err = fill(os.Args[1], os.Args[2], 1000, forks)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	fmt.Println(one)
 }
 
-func fill(dir, workspace string, forks int) error {
-	const roots, turns = 1000, 20
+func fill(dir, workspace string, roots, forks int) (one convstore.ID, err error) {
+	const turns = 20
 	ctx := context.Background()
 	st, err := convstore.Open(dir, convstore.Options{Workspace: workspace})
 	if err != nil {
-		return err
+		return one, err
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	words := func(n int) string {
@@ -53,7 +55,7 @@ func fill(dir, workspace string, forks int) error {
 			Config: convstore.Config{JSON: []byte(`{"assistant":{"model":"anthropic/bench"}}`)},
 		})
 		if err != nil {
-			return err
+			return one, err
 		}
 		var events []convstore.Event
 		for turn := range turns {
@@ -68,10 +70,10 @@ func fill(dir, workspace string, forks int) error {
 		}
 		log, err := st.Lock(ctx, c.ID)
 		if err != nil {
-			return err
+			return one, err
 		}
 		if err := errors.Join(log.Append(ctx, events...), log.Close()); err != nil {
-			return err
+			return one, err
 		}
 		ids[i] = c.ID
 	}
@@ -80,11 +82,10 @@ func fill(dir, workspace string, forks int) error {
 			copies[i] = convstore.Fork{Title: fmt.Sprintf("fork %d of %s", n, words(2)), Hidden: n%2 == 0}
 		}
 		if _, err := st.ForkAll(ctx, ids, copies); err != nil {
-			return err
+			return one, err
 		}
 	}
-	fmt.Println(ids[roots/2])
-	return nil
+	return ids[roots/2], nil
 }
 
 // BenchmarkScale times whole processes on a store of 100,000 conversations and 10 million events, and the start of a query
