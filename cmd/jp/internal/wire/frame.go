@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"time"
 
@@ -161,6 +162,17 @@ type fromChild struct {
 	Gate     *gateStep  `json:"gate,omitempty"`
 	// a line of a recording that is made where the owner is
 	Recorded json.RawMessage `json:"recorded,omitempty"`
+}
+
+// several reports whether a frame has more than one request: each is checked by itself.
+func (f fromChild) several() bool {
+	v, n := reflect.ValueOf(f), 0
+	for i := range v.NumField() {
+		if !v.Field(i).IsZero() {
+			n++
+		}
+	}
+	return n > 2 // N is one of them
 }
 
 type appended struct {

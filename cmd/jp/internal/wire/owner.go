@@ -215,6 +215,9 @@ func (s *server) close() {
 
 // begin begins to carry out a request, whose frame has this size.
 func (s *server) begin(f fromChild, size int) error {
+	if f.several() {
+		return &FrameError{"more than one request in a frame"}
+	}
 	if err := s.allowed(f); err != nil {
 		return err
 	}

@@ -340,6 +340,7 @@ func TestBadFrames(t *testing.T) {
 		"call elsewhere": {`{"n":9,"call":{"id":"other","name":"jp_query","arguments":{}}}`, "not made in this turn"},
 		"other tool":     {`{"n":9,"call":{"id":"c1","name":"jp_batch_query","arguments":{}}}`, "not made in this turn"},
 		"admit":          {`{"n":9,"admit":[{"id":"c1","name":"jp_query","arguments":{}},{"id":"c2","name":"jp_query","arguments":{}}]}`, "not made in this turn"},
+		"two requests":   {`{"n":9,"admit":[{"id":"c2","name":"jp_query","arguments":{}}],"call":{"id":"c1","name":"jp_query","arguments":{}}}`, "more than one request"},
 		"command":        {`{"n":9,"command":{"tool":"x","call":"c1","args":["ls"]}}`, "not made in this turn"},
 		"place":          {`{"n":9,"call":{"id":"c1","name":"jp_query","arguments":{},"place":"` + strings.Repeat("x", maxPlace+1) + `"}}`, "place is too long"},
 	} {
