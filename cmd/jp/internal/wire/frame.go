@@ -60,7 +60,8 @@ const (
 	maxOpen   = 1024         // requests that are not answered yet
 	maxCalls  = 1024         // calls of one admit
 	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet
-	maxSaid   = 1 << 30      // bytes of the frames whose events are stored, in one run
+	maxSaid   = 256 << 20    // bytes of the frames whose events are stored, in one run
+	eventSize = 1 << 10      // bytes that each event counts beside those of its frame: what is kept of it takes as much memory
 	maxPlace  = 16 << 10     // bytes of the place of a call
 	maxKept   = 16 << 20     // bytes of the arguments of calls that MCP servers have not had yet
 	MaxReason = 4 << 10      // bytes of the reason why a run ended

@@ -114,7 +114,7 @@ type server struct {
 	steps   chan func()     // changes of the log, in the order in which they came
 	work    sync.WaitGroup  // all that runs beside them
 	last    uint64          // number of the latest request
-	said    int64           // bytes of the frames whose events are stored
+	said    int             // bytes of the frames whose events are stored, and eventSize for each event
 
 	attempts attempts
 
@@ -221,10 +221,16 @@ func (s *server) begin(f fromChild, size int) error {
 	if err := s.allowed(f); err != nil {
 		return err
 	}
-	if f.Append != nil || f.Begin != nil || f.Recorded != nil {
-		if s.said += int64(size); s.said > maxSaid {
-			return &FrameError{fmt.Sprintf("events of more than %d MiB in one run", maxSaid>>20)}
-		}
+	switch {
+	case f.Append != nil:
+		s.said += size + eventSize*len(f.Append.Events)
+	case f.Begin != nil:
+		s.said += size + eventSize*len(f.Begin.Events)
+	case f.Recorded != nil:
+		s.said += size
+	}
+	if s.said > maxSaid {
+		return &FrameError{fmt.Sprintf("events of more than %d MiB in one run", maxSaid>>20)}
 	}
 	s.mu.Lock()
 	if len(s.open) >= maxOpen {
@@ -251,6 +257,14 @@ func (s *server) begin(f fromChild, size int) error {
 		s.breaks(err)
 	}
 	inOrder := func(do func() (answer, error)) { s.steps <- func() { answered(do()) } }
+	read := func(do func() (answer, error)) {
+		inOrder(func() (answer, error) {
+			if err := context.Cause(s.running); err != nil { // nobody is there to read it
+				return answer{}, err
+			}
+			return do()
+		})
+	}
 	cancellable := func(do func(context.Context) (answer, error)) {
 		ctx, cancel := context.WithCancel(s.running)
 		o.cancel = cancel
@@ -291,14 +305,14 @@ func (s *server) begin(f fromChild, size int) error {
 			return a, err
 		})
 	case f.Events:
-		inOrder(func() (answer, error) { return s.events(f.N) })
+		read(func() (answer, error) { return s.events(f.N) })
 	case f.Get:
-		inOrder(func() (answer, error) {
+		read(func() (answer, error) {
 			c, err := s.owner.Log.Get(s.ctx)
 			return answer{Conversations: []conversation{conversation(c)}}, err
 		})
 	case f.Children > 0:
-		inOrder(func() (a answer, err error) {
+		read(func() (a answer, err error) {
 			list, err := s.owner.Log.Children(s.ctx, min(f.Children, maxCalls))
 			for _, c := range list {
 				a.Conversations = append(a.Conversations, conversation(c))

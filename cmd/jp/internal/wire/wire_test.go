@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
 	"jp/convstore"
 	"jp/tools"
@@ -301,6 +303,26 @@ func TestBounds(t *testing.T) {
 		}
 		broken(t, r.end(), "too many requests")
 	})
+	t.Run("events", func(t *testing.T) {
+		r := open(t, hangs)
+		r.send(`{"n":9,"append":{"events":[` + strings.Repeat(`{"type":"note"},`, maxSaid/eventSize) + `{"type":"note"}]}}`)
+		broken(t, r.end(), fmt.Sprintf("events of more than %d MiB", maxSaid>>20))
+	})
+	// Events that nobody reads any more are not read from the store either.
+	t.Run("unread", func(t *testing.T) {
+		f := newFamily(t, convstore.Budget{})
+		o, log := f.owner(hangs), &counted{Log: f.log}
+		o.Log = log
+		r := serve(t, o).raw()
+		r.ask(appending(event("e1", convstore.TurnStart{}), event("e2", convstore.Note{Text: strings.Repeat("x", 2<<20)})))
+		for i := range maxOpen - 1 { // the first may count still
+			r.send(fmt.Sprintf(`{"n":%d,"events":true}`, i+2))
+		}
+		no(t, r.close())
+		if log.n > maxOpen { // each would read two
+			t.Errorf("%d events were read", log.n)
+		}
+	})
 	t.Run("half closed", func(t *testing.T) {
 		large := strings.Repeat("y", 1<<20)
 		r := open(t, &fake{call: func(context.Context, Call, func([]byte)) (tools.Result, bool, error) {
@@ -311,6 +333,25 @@ func TestBounds(t *testing.T) {
 		shut(t, r.theirs)
 		no(t, r.end())
 	})
+}
+
+// counted is a Log that counts the events which are read of it.
+type counted struct {
+	agent.Log
+	n int
+}
+
+func (c *counted) Events(ctx context.Context, r convstore.Range) iter.Seq2[convstore.Event, error] {
+	return func(yield func(convstore.Event, error) bool) {
+		for ev, err := range c.Log.Events(ctx, r) {
+			if err == nil {
+				c.n++
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
 }
 
 // TestBadFrames sends lines that break the protocol. What came before is stored.
