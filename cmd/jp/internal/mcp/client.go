@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,7 +143,7 @@ func (c *Client) call(ctx context.Context, want Tool, args json.RawMessage, agai
 		select {
 		case a = <-done: // it got the message
 		case <-time.After(closeGrace): // it does not read
-			c.drop(s)
+			c.drop(s, context.Cause(ctx))
 			return tools.Result{}, context.Cause(ctx)
 		}
 	}
@@ -153,7 +154,7 @@ func (c *Client) call(ctx context.Context, want Tool, args json.RawMessage, agai
 	case ctx.Err() != nil:
 		return tools.Result{}, context.Cause(ctx)
 	case a.err != nil && untaken.Load() && !again:
-		c.drop(s)
+		c.drop(s, a.err)
 		return c.call(ctx, want, args, true)
 	case errors.As(a.err, &said) && s.bounds.err() == nil:
 		text := said.Message
@@ -165,10 +166,7 @@ func (c *Client) call(ctx context.Context, want Tool, args json.RawMessage, agai
 		c.report("an answer cannot be read: " + a.err.Error())
 		return tools.Result{Text: fmt.Sprintf("MCP server %s: its answer is no result of a tool", c.server.Name), IsError: true}, nil
 	}
-	why := c.drop(s)
-	if why == "" {
-		why = cleanText(a.err.Error())
-	}
+	why := c.drop(s, a.err)
 	end := "died"
 	if s.bounds.why() != "" {
 		end = "was ended"
@@ -207,8 +205,8 @@ func (c *Client) take(ctx context.Context) error {
 	}
 }
 
-// drop removes a session that failed and returns how it ended, "" for unknown.
-func (c *Client) drop(s *session) string {
+// drop removes a session that failed with err and returns how it ended.
+func (c *Client) drop(s *session, err error) string {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()
 	if c.live == s {
@@ -219,7 +217,7 @@ func (c *Client) drop(s *session) string {
 	} else {
 		s.process.kill()
 	}
-	c.last = s.left()
+	c.last = cmp.Or(s.left(), cleanText(err.Error()))
 	return c.last
 }
 

@@ -117,12 +117,17 @@ func (f *frames) follow(line []byte, n int) bool {
 
 // tooLarge replaces an answer that is larger than a message may be.
 func tooLarge(id []byte) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result is larger than %d MB"}}`, id, maxMessage>>20)
+	return failed(id, fmt.Sprintf("the result is larger than %d MB", maxMessage>>20))
 }
 
 // tooMany replaces an answer of more values than a message may have.
 func tooMany(id []byte) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result has more than %d values"}}`, id, jsondoc.MaxValues)
+	return failed(id, fmt.Sprintf("the result has more than %d values", jsondoc.MaxValues))
+}
+
+// failed is an error in place of an answer.
+func failed(id []byte, why string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":%q}}`, id, why)
 }
 
 // The beginning of an answer, with its id before its result, and the end of one, with its id after

@@ -1,7 +1,10 @@
 package mcp
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -253,6 +256,34 @@ func TestHTTPSessionEnds(t *testing.T) {
 		}
 		if calls != 4 || c.begun != 1 {
 			t.Errorf("404 with %q: %d calls taken, %d starts", body, calls, c.begun)
+		}
+	}
+}
+
+// A call that is given up while its answer comes ends no session.
+func TestHTTPGivenUp(t *testing.T) {
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		giveUp := func() {}
+		c := openHTTP(t, func(w http.ResponseWriter, r *http.Request, id json.RawMessage) {
+			w.Header().Set("Content-Type", kind)
+			if giveUp == nil {
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"right"}]}}`, id)
+				return
+			}
+			_, _ = w.Write(bytes.Repeat([]byte(" "), maxMessage/8*7)) // more than fits before it is read
+			giveUp()
+			<-r.Context().Done()
+		})
+		for range starts {
+			ctx, cancel := context.WithCancel(t.Context())
+			giveUp = cancel
+			if _, err := c.Call(ctx, Tool{Name: "echo", Schema: json.RawMessage(`{"type":"object"}`)}, json.RawMessage("{}")); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+		kind, giveUp = "application/json", nil
+		if got, isError := call(t, c, "echo", "x"); got != "right" || isError || c.begun != 1 {
+			t.Errorf("%s: echo = %q, %v, %d starts", kind, got, isError, c.begun)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	case isEvents(resp):
 		resp.Body = &events{ReadCloser: resp.Body, bounds: c.bounds, id: id}
 	case resp.StatusCode < 300 && id != nil:
-		resp.Body = &answer{ReadCloser: resp.Body, id: id}
+		resp.Body = &answer{ReadCloser: resp.Body, ctx: r.Context(), id: id}
 	default:
 		resp.Body = &bounded{resp.Body, maxMessage}
 	}
@@ -101,9 +102,11 @@ func asked(r *http.Request) (json.RawMessage, error) {
 	return m.ID, nil
 }
 
-// answer is the body that answers the request id. One that is too large is replaced by an error.
+// answer is the body that answers the request id. One that is too large is replaced by an error, and
+// so is one that nobody waits for any more: if it could not be read, the SDK would end the session.
 type answer struct {
 	io.ReadCloser
+	ctx  context.Context
 	id   json.RawMessage
 	text *bytes.Reader // nil = not read yet
 }
@@ -111,10 +114,11 @@ type answer struct {
 func (a *answer) Read(p []byte) (int, error) {
 	if a.text == nil {
 		b, err := io.ReadAll(io.LimitReader(a.ReadCloser, maxMessage+1))
-		if err != nil {
-			return 0, err
-		}
 		switch {
+		case err != nil && a.ctx.Err() != nil:
+			b = failed(a.id, "cancelled")
+		case err != nil:
+			return 0, err
 		case len(b) > maxMessage:
 			b = tooLarge(a.id)
 		case jsondoc.Crowded(b, jsondoc.MaxValues):
