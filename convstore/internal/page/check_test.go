@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 )
 
@@ -49,5 +50,24 @@ func TestCheckFast(t *testing.T) {
 		if whole := p.Check(); got != want || (whole == nil) != (want == "") {
 			t.Errorf("%s: CheckFast = %q, want %q; Check = %v", test.name, got, want, whole)
 		}
+	}
+}
+
+// TestRemains: a branch of one bucket that leads into another one takes nothing from that.
+func TestRemains(t *testing.T) {
+	h := make(handmade, 4*handmadeSize)
+	h.page(2, FlagBranch, [3]any{"a", 3}, [3]any{"c", 2})
+	h.page(3, flagLeaf, [3]any{"a", "x", 0})
+	var lost []string
+	r := &Remains{p: &File{r: bytes.NewReader(h), PageSize: handmadeSize, High: 4}, lost: func(err error) { lost = append(lost, err.Error()) },
+		seen: make([]bool, 4), buckets: map[string]bucketRoot{"damaged": {root: 2}, "sound": {root: 3}}}
+	for _, bucket := range []string{"damaged", "sound"} {
+		got := ""
+		if err := r.Each(bucket, func(k, v []byte) error { got += string(k) + string(v); return nil }); err != nil || got != "ax" {
+			t.Errorf("%s: %q, %v, want ax", bucket, got, err)
+		}
+	}
+	if want := []string{"page 2: used twice"}; !slices.Equal(lost, want) {
+		t.Errorf("lost %q, want %q", lost, want)
 	}
 }

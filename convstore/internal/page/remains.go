@@ -11,7 +11,7 @@ import (
 type Remains struct {
 	p       *File
 	lost    func(error)
-	seen    []bool
+	seen    []bool // by the present walk
 	buckets map[string]bucketRoot
 }
 
@@ -43,7 +43,7 @@ func OpenRemains(file *os.File, lost func(error)) (*Remains, error) {
 }
 
 // Each calls fn for the entries of a bucket that has none within it, in order. An error of fn ends
-// it.
+// it. A damaged branch may lead into another bucket, and takes nothing from that.
 func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	at, ok := r.buckets[bucket]
 	if !ok {
@@ -53,6 +53,7 @@ func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	if at.inline != nil {
 		return r.leaf(*at.inline, fn)
 	}
+	clear(r.seen)
 	return r.walk(at.root, fn)
 }
 
