@@ -5,6 +5,8 @@
 // (runtime.initTask), which ends up in the program as "PATH..inittask": how far it is, the number of functions,
 // and the functions. PutOff says there that they have run. Need runs them.
 //
+// That is no promise of Go. Built by a Go that it was not tried with, the package puts nothing off.
+//
 // Who uses one of these libraries calls Need first, also where another library uses it. A library with which the
 // initialisation of another package begins cannot be put off.
 package later
@@ -23,9 +25,9 @@ type Library struct {
 
 // The libraries.
 var (
-	Markdown = &Library{tasks: []*task{&goldmarkUtil, &goldmarkParser}}
-	Schema   = &Library{tasks: []*task{&jsonschema}}
-	YAML     = &Library{tasks: []*task{&yaml}}
+	Markdown = &Library{tasks: markdown}
+	Schema   = &Library{tasks: schema}
+	YAML     = &Library{tasks: yaml}
 )
 
 // task is the head of a runtime.initTask. The functions follow.
@@ -35,18 +37,6 @@ const (
 	waits = 0 // states of a task
 	done  = 2
 )
-
-//go:linkname goldmarkUtil github.com/yuin/goldmark/util..inittask
-var goldmarkUtil task
-
-//go:linkname goldmarkParser github.com/yuin/goldmark/parser..inittask
-var goldmarkParser task
-
-//go:linkname jsonschema github.com/google/jsonschema-go/jsonschema..inittask
-var jsonschema task
-
-//go:linkname yaml go.yaml.in/yaml/v4..inittask
-var yaml task
 
 // PutOff is for the initialisation of a program, before that of the libraries: what has begun is not put off. A program
 // that does not have a library has no functions of it.
