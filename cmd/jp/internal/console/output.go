@@ -159,10 +159,10 @@ func (c *Console) LaidOut(text string) error {
 	return err
 }
 
-// Path writes a path on a line of its own: on a terminal so that each character shows, else as it is,
-// for a program.
-func (c *Console) Path(path string) error {
-	_, err := io.WriteString(c.IO.Out, wording.Either(c.IO.OutTTY, unseen.Spell(path), path)+"\n")
+// Path writes a line of a path and what is said of it: on a terminal each character of the path shows,
+// else it is as it is, for a program.
+func (c *Console) Path(path, rest string) error {
+	_, err := io.WriteString(c.IO.Out, wording.Either(c.IO.OutTTY, unseen.Spell(path), path)+rest+"\n")
 	return err
 }
 

@@ -57,3 +57,15 @@ func TestDocumentForms(t *testing.T) {
 		}
 	}
 }
+
+// TestPath: a program gets a path as it is, and a terminal nothing to act on.
+func TestPath(t *testing.T) {
+	for tty, want := range map[bool]string{false: "/a\x1b[2J\u202e: ok\n", true: `/a\x1b[2J\u202e: ok` + "\n"} {
+		var out bytes.Buffer
+		c := New(Env{Stdout: &out})
+		c.IO.OutTTY = tty
+		if err := c.Path("/a\x1b[2J\u202e", ": ok"); err != nil || out.String() != want {
+			t.Errorf("on a terminal %v: %q, %v; want %q", tty, out.String(), err, want)
+		}
+	}
+}

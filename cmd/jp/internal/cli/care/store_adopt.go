@@ -52,7 +52,7 @@ func newStoreAdopt(g *Group) *cli.Command {
 			if g.Con.JSON() {
 				return g.Con.Document(map[string]string{"folder": dir})
 			}
-			return g.Con.Path(dir)
+			return g.Con.Path(dir, "")
 		},
 	})
 }

@@ -40,7 +40,7 @@ func newStoreBackup(g *Group) *cli.Command {
 			if g.Con.JSON() {
 				return g.Con.Document(map[string]string{"path": st.Path(), "backup": file})
 			}
-			return g.Con.Path(file)
+			return g.Con.Path(file, "")
 		},
 	})
 }

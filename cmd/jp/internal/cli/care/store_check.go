@@ -48,7 +48,7 @@ func newStoreCheck(g *Group) *cli.Command {
 			if g.Con.JSON() {
 				return g.Con.Document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
 			}
-			if _, err := fmt.Fprintf(g.Con.IO.Out, "%s: ok\n", st.Path()); err != nil {
+			if err := g.Con.Path(st.Path(), ": ok"); err != nil {
 				return err
 			}
 			g.Con.OfferCompact(space)
@@ -107,6 +107,5 @@ func runSalvage(ctx context.Context, g *Group, st *convstore.Store, path string)
 	if g.Con.JSON() {
 		return g.Con.Document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})
 	}
-	_, err = fmt.Fprintf(g.Con.IO.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
-	return err
+	return g.Con.Path(path, fmt.Sprintf(": %s, %s, %d lost", wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost))
 }

@@ -42,8 +42,7 @@ func newStoreCompact(g *Group) *cli.Command {
 			case after.Size == before.Size:
 				text = fmt.Sprintf("not changed: %s, and a new copy would not be smaller", console.Mebibytes(after.Size))
 			}
-			_, err = fmt.Fprintf(g.Con.IO.Out, "%s: %s\n", st.Path(), text)
-			return err
+			return g.Con.Path(st.Path(), ": "+text)
 		},
 	})
 }

@@ -23,7 +23,7 @@ func newStorePath(g *Group) *cli.Command {
 			if g.Con.JSON() {
 				return g.Con.Document(map[string]string{"path": st.Path()})
 			}
-			return g.Con.Path(st.Path())
+			return g.Con.Path(st.Path(), "")
 		},
 	})
 }
