@@ -2,7 +2,9 @@ package term
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -86,6 +88,34 @@ func TestProgressBehindFile(t *testing.T) {
 		p.End()
 		if got := err.b.String(); got != want {
 			t.Errorf("file %v: stderr %q, want %q", file, got, want)
+		}
+	}
+}
+
+// TestBound: a bound that has ended stays behind all that begin before it, and one that has not gives
+// way to the one of before.
+func TestBound(t *testing.T) {
+	_, unread := io.Pipe()
+	for _, ended := range []bool{false, true} {
+		s := New(Options{Out: unread, Err: unread})
+		whole, signal := context.WithCancel(t.Context())
+		deadline, late := context.WithCancel(whole)
+		outer := s.Bound(whole)
+		inner := s.Bound(deadline)
+		if ended {
+			late()
+		}
+		inner()
+		if ended {
+			outer()
+		}
+		signal()
+		late()
+		if _, err := s.Err.Write([]byte("said\n")); err != nil {
+			t.Errorf("ended %v: stderr %v, want it muted", ended, err)
+		}
+		if _, err := s.Out.Write([]byte("said\n")); err != ErrUnread {
+			t.Errorf("ended %v: stdout %v, want %v", ended, err, ErrUnread)
 		}
 	}
 }

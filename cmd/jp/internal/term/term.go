@@ -118,18 +118,16 @@ func (s *IO) Text(text string) string {
 
 // Bound makes writes to Out and Err fail if they are not read within some time after ctx ended, so
 // that a reader that does not read cannot delay a deadline or a signal. Before that, a write takes
-// as long as its reader. Unless ctx has ended, back sets the bound of before again.
+// as long as its reader. Unless the bound that there is then has ended, back sets that of before again.
 func (s *IO) Bound(ctx context.Context) (back func()) {
 	list := s.outputs()
 	before := make([]context.Context, len(list))
 	for i, o := range list {
-		before[i] = o.within(ctx)
+		before[i] = o.within(ctx, true)
 	}
 	return func() {
 		for i, o := range list {
-			if ctx.Err() == nil {
-				o.within(before[i])
-			}
+			o.within(before[i], false)
 		}
 	}
 }
@@ -160,11 +158,13 @@ type output struct {
 	bound context.Context // see IO.Bound; nil = none
 }
 
-// within sets the bound and returns the one of before.
-func (o *output) within(bound context.Context) (before context.Context) {
+// within sets the bound, also in place of one that has ended if it is to, and returns the one of before.
+func (o *output) within(bound context.Context, ended bool) (before context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before, o.bound = o.bound, bound
+	if before = o.bound; ended || before == nil || before.Err() == nil {
+		o.bound = bound
+	}
 	return before
 }
 
