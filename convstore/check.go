@@ -180,7 +180,7 @@ func (c *checker) checkImports() error {
 
 func (c *checker) checkListing() error {
 	for id, r := range c.records {
-		if !bytes.Equal(c.t.Bucket(db.Listing).Get(id.key()), r.entry()) {
+		if !bytes.Equal(c.t.Bucket(db.Listing).Get(id.key()), r.Entry()) {
 			c.problem("conversation %s: its entry in the listing is wrong or missing", id)
 		}
 	}

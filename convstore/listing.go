@@ -49,8 +49,8 @@ const costUnknown = math.MaxInt64
 
 func (e entry) is(f entryFlag) bool { return e.flags&f != 0 }
 
-// entry returns the stored bytes of a record's entry.
-func (r *record) entry() []byte {
+// Entry returns the stored bytes of a record's entry.
+func (r *record) Entry() []byte {
 	var flags entryFlag
 	set := func(flag entryFlag, on bool) {
 		if on {
@@ -101,7 +101,7 @@ func cutText(b []byte) (text, rest []byte, ok bool) {
 	return b[size : size+int(n)], b[size+int(n):], true
 }
 
-// parseEntry is the reverse of record.entry. The texts of the entry are parts of v.
+// parseEntry is the reverse of record.Entry. The texts of the entry are parts of v.
 func parseEntry(v []byte) (e entry, ok bool) {
 	if len(v) < 25 {
 		return e, false
@@ -137,7 +137,7 @@ func (f Filter) admits(e entry) bool {
 
 // saveEntry updates the entry of a conversation.
 func (t *tx) saveEntry(id ID, r *record) error {
-	e := r.entry()
+	e := r.Entry()
 	if bytes.Equal(t.Bucket(db.Listing).Get(id.key()), e) {
 		return nil
 	}

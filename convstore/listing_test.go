@@ -124,7 +124,7 @@ func idsOf(cs []Conversation) []ID {
 
 // FuzzEntry: whatever the file holds is an entry or refused, and never a panic.
 func FuzzEntry(f *testing.F) {
-	f.Add((&record{Title: "title", Turns: 3, Unpriced: 1, Labels: map[string]string{"k": "v"}}).entry())
+	f.Add((&record{Title: "title", Turns: 3, Unpriced: 1, Labels: map[string]string{"k": "v"}}).Entry())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, v []byte) {
 		e, ok := parseEntry(v)

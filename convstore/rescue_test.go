@@ -111,6 +111,27 @@ func TestRescueOlder(t *testing.T) {
 	}
 }
 
+// TestRescueTitle: an older record is told from the present one by the listing, where only a title differs.
+func TestRescueTitle(t *testing.T) {
+	s := storeOf(t, sampleStore(t))
+	id := mustList(t, s.View, Filter{Roots: true})[0]
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error {
+		was := bytes.Clone(tx.Bucket(db.Conversations).Get(id.key()))
+		r, err := tx.Load(id)
+		if err != nil {
+			return err
+		}
+		r.Title = "the present one"
+		return errors.Join(tx.Save(id, r), tx.Put(db.Conversations, id.key(), was))
+	}))
+	var lost []string
+	_, _, _, err := Rooms.Rescue(t.Context(), s, func(err error) { lost = append(lost, err.Error()) })
+	mustNot(t, err)
+	if got, want := strings.Join(lost, "\n"), "conversation "+id.String()+": its record or its entry in the listing: they differ, and one is an older one"; got != want {
+		t.Errorf("lost: %s; want %s", got, want)
+	}
+}
+
 // TestRescueImported: where a conversation with a record counts as one that is being imported, its events
 // are there.
 func TestRescueImported(t *testing.T) {

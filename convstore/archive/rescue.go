@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,6 +99,9 @@ func (r *rescue) head(p salvaged) {
 			r.lost(fmt.Errorf("conversation %s: its record: %w", p.ID, err))
 		} else {
 			x, r.last[p.ID] = exportedRecord(p.ID, &rec), rec.LastSeq
+			if p.Listed != nil && !bytes.Equal(p.Listed, rec.Entry()) {
+				r.lost(fmt.Errorf("conversation %s: its record or its entry in the listing: they differ, and one is an older one", p.ID))
+			}
 		}
 	}
 	if rec.Call != nil {

@@ -25,6 +25,7 @@ type salvaged struct {
 	Record   json.RawMessage
 	Config   convstore.Config
 	Imported *convstore.Imported
+	Listed   []byte // its entry in the listing; nil = there is none
 
 	Delegation *convstore.Delegation
 
@@ -116,9 +117,16 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	}); err != nil {
 		return err
 	}
+	listed := make(map[convstore.ID][]byte)
+	if err := each(db.Listing, func(k, v []byte) error {
+		listed[convstore.ID(db.Num(k))] = v
+		return nil
+	}); err != nil {
+		return err
+	}
 	if err := each(db.Conversations, func(k, v []byte) error {
 		id := convstore.ID(db.Num(k))
-		found := salvaged{ID: id, Config: configs[id], Imported: imported[id]}
+		found := salvaged{ID: id, Config: configs[id], Imported: imported[id], Listed: listed[id]}
 		delete(configs, found.ID)
 		delete(staged, found.ID)
 		if json.Valid(v) {
