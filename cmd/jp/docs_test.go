@@ -88,6 +88,56 @@ func TestDocsChecks(t *testing.T) {
 	}
 }
 
+// TestDocsKeys finds each key of the JSON that commands print in the code of a page.
+func TestDocsKeys(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, word := map[string]bool{}, regexp.MustCompile(`\w+`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, code := range regexp.MustCompile("(?ms)^```.*?^```|^    [^\n]+$|`[^`]+`").FindAllString(string(text), -1) {
+			for _, w := range word.FindAllString(code, -1) {
+				named[w] = true
+			}
+		}
+	}
+	found := 0
+	for _, printed := range []string{
+		"cmd/jp/internal/cli/*/*.go", "cmd/jp/internal/enabled/*.go", "cmd/jp/internal/lint/*.go", "cmd/jp/internal/review/*.go",
+		"cmd/jp/internal/stream/*.go", "cmd/jp/internal/version/*.go", "cmd/jp/internal/servers/shown.go", "cmd/jp/internal/trace/trace.go",
+		"cmd/jp/internal/delegate/batch.go", "cmd/jp/internal/delegate/read.go", "cmd/jp/internal/delegate/reduce.go",
+		"convstore/body.go", "convstore/event.go", "convstore/archive/exchange.go", "convstore/usage/*.go",
+		"profiles/find.go", "profiles/layers.go", "profiles/settings.go", "profiles/fault/*.go",
+	} {
+		files, err := filepath.Glob("../../" + printed)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", printed, len(files), err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range regexp.MustCompile(`json:"(\w+)`).FindAllStringSubmatch(string(text), -1) {
+				if found++; !named[m[1]] {
+					t.Errorf("%s: no page names the key %s", file, m[1])
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no keys")
+	}
+}
+
 // TestDesignNamesPackages finds each folder with Go code in the map of the source tree, and no other.
 func TestDesignNamesPackages(t *testing.T) {
 	page, err := os.ReadFile("../../docs/design.md")
