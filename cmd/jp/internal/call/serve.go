@@ -78,11 +78,14 @@ type server struct {
 // errSum is the error for what would be more than maxSum.
 var errSum = fmt.Errorf("more than %d MiB in the commands of this call", maxSum>>20)
 
-// A share is what one command keeps of the sum. The nil share is not counted.
-type share struct{ all, own *atomic.Int64 }
+// A Share is what one command keeps of the sum. The nil Share is not counted.
+type Share struct{ all, own *atomic.Int64 }
+
+// NewShare returns a Share of the sum all.
+func NewShare(all *atomic.Int64) *Share { return &Share{all, new(atomic.Int64)} }
 
 // take reports whether there is room for n more bytes, and counts them.
-func (s *share) take(n int) bool {
+func (s *Share) take(n int) bool {
 	switch {
 	case s == nil:
 		return true
@@ -94,8 +97,8 @@ func (s *share) take(n int) bool {
 	return true
 }
 
-// free counts nothing any more.
-func (s *share) free() { s.all.Add(-s.own.Swap(0)) }
+// Free counts nothing any more.
+func (s *Share) Free() { s.all.Add(-s.own.Swap(0)) }
 
 // accept gives a connection to everyone who asks for one, until the socket is closed or somebody
 // sends anything else on it.
@@ -161,8 +164,8 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	// ends a Read or Write that waits for the peer
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 
-	mine := &share{&s.kept, new(atomic.Int64)}
-	defer mine.free()
+	mine := NewShare(&s.kept)
+	defer mine.Free()
 	_, body, err := readFrame(conn, string(frameArgs))
 	if err != nil {
 		return
@@ -191,8 +194,7 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 			in.Put(body)
 		}
 	})
-	out, errOut := Outlets()
-	out.share, errOut.share = mine, mine
+	out, errOut := Outlets(mine)
 	status := s.handle(ctx, Request{Args: args, Stdin: in, Stdout: out, Stderr: errOut})
 	if ctx.Err() != nil {
 		return // the peer has gone, or the call has ended and the command was stopped
@@ -213,7 +215,7 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 // for it. Safe for concurrent use.
 type Inlet struct {
 	want  func()
-	share *share
+	share *Share
 
 	mu    sync.Mutex
 	cond  sync.Cond
@@ -289,14 +291,14 @@ func (in *Inlet) silence() {
 // Outlet collects what a command writes, up to a bound. Safe for concurrent use.
 type Outlet struct {
 	most  int
-	share *share
+	share *Share
 	mu    sync.Mutex
 	buf   bytes.Buffer
 }
 
-// Outlets returns what collects stdout and stderr of a command, with their bounds.
-func Outlets() (stdout, stderr *Outlet) {
-	return &Outlet{most: MaxOutput}, &Outlet{most: maxErrors}
+// Outlets returns what collects stdout and stderr of a command, with their bounds and its share.
+func Outlets(s *Share) (stdout, stderr *Outlet) {
+	return &Outlet{most: MaxOutput, share: s}, &Outlet{most: maxErrors, share: s}
 }
 
 func (o *Outlet) Write(p []byte) (int, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
@@ -62,7 +63,7 @@ var errEnded = errors.New("the sub-agent that called has ended")
 // ctx bounds what the sub-agent asks for, with the patience of agent.Log for what is stored.
 func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	o.Start.Protocol = Protocol
-	s := &server{line: newLine(rw, o.Checkpoint), owner: o, open: map[uint64]*opened{}, steps: make(chan func(), maxOpen)}
+	s := &server{line: newLine(rw, o.Checkpoint), owner: o, open: map[uint64]*opened{}, steps: make(chan func(), maxOpen), places: make(chan struct{}, call.Lines)}
 	running, stop := context.WithCancelCause(ctx)
 	s.ctx, s.running = ctx, running
 	// A sub-agent that is stopped ends its own request: so it gets what the reply has used.
@@ -114,6 +115,8 @@ type server struct {
 	steps   chan func()     // changes of the log, in the order in which they came
 	work    sync.WaitGroup  // all that runs beside them
 	last    uint64          // number of the latest request
+	places  chan struct{}   // one element for each command that was begun and whose answer is not sent
+	kept    atomic.Int64    // bytes that commands have written and nobody has read
 	said    int             // bytes of the frames whose events are stored, and eventSize for each event
 
 	attempts attempts
@@ -128,6 +131,7 @@ type server struct {
 type opened struct {
 	cancel context.CancelFunc // nil = it cannot be cancelled
 	stdin  *call.Inlet        // nil = it has none
+	free   func()             // called when it is answered; nil = nothing
 	size   int                // bytes of its frames
 	reply  *outflow           // nil = it is no ask
 }
@@ -254,6 +258,9 @@ func (s *server) begin(f fromChild, size int) error {
 		delete(s.open, f.N) // not earlier: who does not read its answers can ask no more
 		s.held -= o.size
 		s.mu.Unlock()
+		if o.free != nil {
+			o.free()
+		}
 		s.breaks(err)
 	}
 	inOrder := func(do func() (answer, error)) { s.steps <- func() { answered(do()) } }
@@ -362,7 +369,17 @@ func (s *server) begin(f fromChild, size int) error {
 		o.stdin = call.NewInlet(func() { _ = s.line.write(fromOwner{Want: f.N}) })
 		beside(func(ctx context.Context, subs Subagents) (a answer, err error) {
 			defer context.AfterFunc(ctx, func() { o.stdin.Close(errEnded) })()
-			out, errOut := call.Outlets()
+			select {
+			case s.places <- struct{}{}:
+			case <-ctx.Done():
+				return a, context.Cause(ctx)
+			}
+			share := call.NewShare(&s.kept)
+			o.free = func() {
+				share.Free()
+				<-s.places
+			}
+			out, errOut := call.Outlets(share)
 			a.Status, err = subs.Command(ctx, *f.Command, call.Request{Args: f.Command.Args, Stdin: o.stdin, Stdout: out, Stderr: errOut})
 			a.Stdout, a.Stderr = out.Bytes(), errOut.Bytes()
 			return a, err

@@ -323,6 +323,30 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d events were read", log.n)
 		}
 	})
+	// What commands write that nobody reads.
+	t.Run("commands", func(t *testing.T) {
+		var kept, began atomic.Int64
+		all := make(chan struct{})
+		large := make([]byte, 1<<20)
+		r := open(t, &fake{command: func(_ context.Context, _ Command, r call.Request) (int, error) {
+			for range call.MaxOutput >> 20 {
+				n, _ := r.Stdout.Write(large)
+				kept.Add(int64(n))
+			}
+			if began.Add(1) == call.Lines {
+				close(all)
+			}
+			return 0, nil
+		}})
+		for i := range maxOpen - 1 {
+			r.send(fmt.Sprintf(`{"n":%d,"command":{"tool":"jp_query","call":"c1","args":["ls"]}}`, i+2))
+		}
+		<-all
+		if n, k := kept.Load(), began.Load(); n > maxHeld || k > call.Lines {
+			t.Errorf("%d bytes are kept of %d commands", n, k)
+		}
+		no(t, r.close())
+	})
 	t.Run("half closed", func(t *testing.T) {
 		large := strings.Repeat("y", 1<<20)
 		r := open(t, &fake{call: func(context.Context, Call, func([]byte)) (tools.Result, bool, error) {
