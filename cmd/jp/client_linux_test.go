@@ -342,6 +342,24 @@ func TestSignalWhileNothingRuns(t *testing.T) {
 	}
 }
 
+// An answer to a control request that cannot be written is no fault of stdin.
+func TestClientAnswerUnwritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	var said bytes.Buffer
+	s := clientSite(t)
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"jp", "query", "--output-format", "stream-json", "--input-format", "stream-json"}, Dir: s.dir, Env: s.environ(),
+		Stdin: strings.NewReader(initialize + "\n"), Stdout: full, Stderr: &said,
+	}
+	if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(said.String(), `{"error":{"code":"disk_full","message":"stdout: no space left on device",`) {
+		t.Errorf("status %d, stderr = %s", cmd.ProcessState.ExitCode(), &said)
+	}
+}
+
 // A message that cannot be asked has its own result, and the next one is answered.
 func TestClientBadMessage(t *testing.T) {
 	s := clientSite(t)

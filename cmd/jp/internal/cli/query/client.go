@@ -175,7 +175,10 @@ func (c *client) read(in io.Reader) {
 			continue
 		}
 		if err := c.take(line); err != nil {
-			c.stop(stdinError(c.at(), err))
+			if !errors.Is(err, term.ErrUnread) && !errors.As(err, new(*term.OutError)) { // of its answer
+				err = stdinError(c.at(), err)
+			}
+			c.stop(err)
 			return
 		}
 	}
