@@ -18,6 +18,12 @@ type Message struct {
 	Usage        APIUsage `json:"usage"`
 }
 
+// MarshalJSON keeps the types of a message from those of an Assistant. See joined.
+func (m Message) MarshalJSON() ([]byte, error) {
+	type own Message
+	return jsondoc.Encode(own(m))
+}
+
 // Block is a part of a message: a text, or a call of a tool.
 type Block struct {
 	Type  string          `json:"type"` // "text", "tool_use"

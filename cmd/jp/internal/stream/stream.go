@@ -82,7 +82,13 @@ type Init struct {
 	Model          string   `json:"model"`
 	Profile        string   `json:"profile,omitempty"`
 	Tools          []string `json:"tools"`
-	*Surroundings
+	*Surroundings  `json:"-"`
+}
+
+// MarshalJSON adds the Surroundings. See joined.
+func (i Init) MarshalJSON() ([]byte, error) {
+	type own Init
+	return joined(own(i), i.Surroundings)
 }
 
 // Surroundings are keys of init that readers of other agents' streams need.
@@ -218,7 +224,28 @@ type Result struct {
 	// TotalCostUSD includes sub-agents. It is absent where a price is unknown: readers expect a
 	// number, and would add null as 0.
 	TotalCostUSD *USD `json:"total_cost_usd,omitempty"`
-	*Elsewhere
+	*Elsewhere   `json:"-"`
+}
+
+// MarshalJSON adds Elsewhere. See joined.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type own Result
+	return joined(own(r), r.Elsewhere)
+}
+
+// joined writes one object with the members of both. Package json prepares each type that it finds below one, also
+// where the value is nil, and a sub-agent has only jp's own words: as types of their own those of other agents cost it nothing.
+func joined[T any](own any, others *T) ([]byte, error) {
+	b, err := jsondoc.Encode(own)
+	if err != nil || others == nil {
+		return b, err
+	}
+	more, err := jsondoc.Encode(others)
+	if err != nil {
+		return nil, err
+	}
+	b[len(b)-1] = ',' // in place of the "}"
+	return append(b, more[1:]...), nil
 }
 
 // Elsewhere has the keys of a result that other agents have, the same numbers among them.
@@ -358,8 +385,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Decode parses one line. A line of an unknown type is an *Other. A line that is not a JSON object
-// is an error.
+// Decode parses one line, without Surroundings and Elsewhere. A line of an unknown type is an *Other. A line that is not
+// a JSON object is an error.
 func Decode(line []byte) (Line, error) {
 	var head struct {
 		Type    string `json:"type"`
