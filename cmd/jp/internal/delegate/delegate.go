@@ -254,6 +254,8 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 		a.line(last)
 		if a.err == nil && a.after == nil {
 			together, from = append(together, a.request), append(from, i)
+		} else if a.after != nil && a.Batch != nil {
+			a.Batch.Later++
 		}
 	}
 	if len(together) > 0 {

@@ -83,7 +83,8 @@ type Ask struct {
 
 // Batch is a call of several items, which share one grant: each gets the same part of it.
 type Batch struct {
-	Want convstore.Budget // most that all items together shall be granted
+	Want  convstore.Budget // most that all items together shall be granted
+	Later int              // number of items that are asked for later, each in its turn
 }
 
 // Profile is a resolved agent profile, as far as the rule needs it.

@@ -45,7 +45,11 @@ func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []err
 	out := make([]convstore.Budget, len(asks))
 	for i, a := range asks {
 		if admitted(i) {
-			out[i] = part(whole, calls, items[a.Batch], a, vs[i].Child.Grant.Caps)
+			n := items[a.Batch]
+			if a.Batch != nil {
+				n += a.Batch.Later
+			}
+			out[i] = part(whole, calls, n, a, vs[i].Child.Grant.Caps)
 		}
 	}
 	return out
