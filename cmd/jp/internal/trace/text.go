@@ -132,7 +132,7 @@ func (t *Trace) Text(w *bufio.Writer, s *term.IO) {
 
 // Sum is a line about all of the trace.
 func (t *Trace) Sum() string {
-	return fmt.Sprintf("%s  %s  %s tokens  %s  %s  %s  %s", t.Status, elapsed(t.until.Sub(t.Start)), term.Count(t.Tokens), dollars(t.CostUSD),
+	return fmt.Sprintf("%s  %s  %s tokens  %s  %s  %s  %s", term.Line(t.Status), elapsed(t.until.Sub(t.Start)), term.Count(t.Tokens), dollars(t.CostUSD),
 		wording.Plural(t.Delegations, "delegation"), wording.Plural(t.ModelCalls, "model call"), wording.Plural(t.ToolCalls, "tool call"))
 }
 

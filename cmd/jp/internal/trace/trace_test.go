@@ -151,8 +151,10 @@ func TestText(t *testing.T) {
 	if i := strings.IndexFunc(long, func(r rune) bool { return r > 0x7e }); i >= 0 {
 		t.Errorf("a text for a locale without UTF-8 holds %q", long[i:min(len(long), i+10)])
 	}
+	evil := newTree("宽字符 " + hostile)
+	evil.Conversation.Status = "ok" + hostile // as earlier versions imported it
 	for width := 1; width < 130; width++ {
-		for line := range strings.Lines(textOf(t, build(t, newTree("宽字符 "+hostile)), width, true)) {
+		for line := range strings.Lines(textOf(t, build(t, evil), width, true)) {
 			if got := term.Width(strings.TrimSuffix(line, "\n")); got > width {
 				t.Fatalf("width %d: a line of %d columns: %q", width, got, line)
 			}
