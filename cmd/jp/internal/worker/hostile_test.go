@@ -86,7 +86,8 @@ func init() {
 				_ = l.write(message{verb: streamWire, channel: 1, text: make([]byte, maxChunk)})
 			}
 		}),
-		"bye": raw("1 bye 0 terminated\n"),
+		"wordy": raw("1 err 1 " + strings.Repeat("x", maxChunk) + "\n2 err 1 the end\n3 exit 1 {\"code\":1,\"duration\":1}\n"),
+		"bye":   raw("1 bye 0 terminated\n"),
 		"dead": fake(nil, func(*lines) {
 			fmt.Fprintln(os.Stderr, "no route")
 			os.Exit(3)

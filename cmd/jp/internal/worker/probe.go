@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,8 +89,8 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 	defer theirs.Close()
 	defer ours.Close()
 	begun = proc.SinceBoot()
-	var said bytes.Buffer
-	exit, err := c.run(ctx, subprocess.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: &said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
+	said := &subprocess.Messages{}
+	exit, err := c.run(ctx, subprocess.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
 	if err == nil && (exit.Code != 0 || exit.Cause != nil) {
 		err = fmt.Errorf("a jp there %w: %s", &ExitError{exit}, plain(said.String(), maxText))
 	}

@@ -428,6 +428,10 @@ func TestProbe(t *testing.T) {
 	if f := pool(t, "nameless", nil).Probe(t.Context()); f.Host != "gpu" {
 		t.Errorf("a node without a name is called %q, want the launcher's name", f.Host)
 	}
+	// Of all that a process there says the last words are kept.
+	if f := pool(t, "wordy", nil).Probe(t.Context()); f.Err == nil || f.Err.Step != StepProcess || !strings.HasSuffix(f.Err.Error(), "x the end") {
+		t.Errorf("Probe = %.200v", f.Err)
+	}
 	var ended *ExitError
 	f = pool(t, "failing", nil).Probe(t.Context())
 	if f.Err == nil || f.Err.Step != StepStart || f.Err.Error() != "launcher gpu: it ended (exit 0) before it led to a worker: no such host" || !errors.As(f.Err.Cause, &ended) {
