@@ -3,6 +3,7 @@ package term
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -109,8 +110,9 @@ func EscapeJSON(b []byte) []byte {
 // Cleaner is Clean for a text that comes in pieces. A sequence or a rune that is cut in two is held
 // back until the rest comes. The zero value is ready to use. Not safe for concurrent use.
 type Cleaner struct {
-	held  string
-	joins unseen.Filter
+	held    string
+	joins   unseen.Filter
+	colours bool // those that jp itself uses are kept
 }
 
 // holdMax is the most bytes that a Cleaner holds back while it waits for the end of a control
@@ -132,6 +134,9 @@ func (c *Cleaner) Clean(piece string) string {
 	for s = s[i:]; s != ""; {
 		joins := c.joins
 		n, text, more := step(s, &c.joins)
+		if c.colours && colour(s[:n]) {
+			text = s[:n]
+		}
 		if more && len(s) <= holdMax {
 			c.held, c.joins = s, joins
 			break
@@ -154,7 +159,7 @@ func (c *Cleaner) plain(s string) {
 func (c *Cleaner) Flush() string {
 	var b strings.Builder
 	cleanTo(&b, c.held, &c.joins)
-	*c = Cleaner{}
+	*c = Cleaner{colours: c.colours}
 	return b.String()
 }
 
@@ -242,6 +247,16 @@ func escape(s string) (n int, more bool) {
 		}
 	}
 	return len(s), true
+}
+
+// colour reports whether a sequence sets colours or styles that jp uses. None of them hides text.
+func colour(sequence string) bool {
+	codes, ok := strings.CutPrefix(sequence, "\x1b[")
+	codes, end := strings.CutSuffix(codes, "m")
+	for code := range strings.SplitSeq(codes, ";") {
+		ok = ok && slices.Contains([]string{"0", "1", "2", "3", "4", "7", "31", "32", "33", "34", "36"}, code)
+	}
+	return ok && end
 }
 
 // csi measures a control sequence whose parameters start at i.

@@ -63,8 +63,7 @@ func (d *Draft) put(text string) error {
 	if text == "" {
 		return nil
 	}
-	_, err := io.WriteString(d.out, text)
-	return err
+	return draw(d.out, text)
 }
 
 // linesOf returns the lines of a text that ends with a newline, or is empty.

@@ -88,6 +88,11 @@ func (b behind) Write(text []byte) (int, error) {
 	return b.Writer.Write(text)
 }
 
+func (b behind) draw(text []byte) (int, error) {
+	b.first()
+	return len(text), draw(b.Writer, string(text))
+}
+
 func (p *Progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +113,7 @@ func (p *Progress) draw() {
 	if text += end; p.width > 1 {
 		text = Cut(text, p.width-1, false)
 	}
-	fmt.Fprint(p.err, "\r"+text+"\x1b[K")
+	_ = draw(p.err, "\r"+text+"\x1b[K") // stderr never fails
 	p.drawn = true
 }
 
@@ -128,7 +133,7 @@ func (p *Progress) clear() {
 
 func (p *Progress) erase() {
 	if p.drawn {
-		fmt.Fprint(p.err, "\r\x1b[K")
+		_ = draw(p.err, "\r\x1b[K")
 		p.drawn = false
 	}
 }
@@ -151,6 +156,6 @@ func (p *Progress) End() {
 // Through returns s with w as its stdout. w leads to the same terminal: it is a pager.
 func (s *IO) Through(w io.Writer) *IO {
 	with := *s
-	with.Out = &output{w: w}
+	with.Out = &output{w: w, clean: forTerminal(true)}
 	return &with
 }

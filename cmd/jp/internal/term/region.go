@@ -56,7 +56,9 @@ func (r *region) replace(settled, open []drawn, width, rows int) string {
 // written returns lines one below the other, each over what was there.
 func written(lines []drawn, width int) string {
 	var b strings.Builder
+	clean := forTerminal(true)
 	for _, l := range lines {
+		l.text = clean.Clean(l.text) + clean.Flush()
 		switch {
 		case width == 0 || l.width < width:
 			b.WriteString(l.text + "\x1b[K\n")

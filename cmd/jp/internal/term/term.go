@@ -7,7 +7,8 @@
 //
 // Traps:
 //
-//   - Text of a model or a tool goes through Clean (or a Cleaner, when it comes in pieces) before a terminal sees it.
+//   - Text of a model or a tool goes through Clean (or a Cleaner, when it comes in pieces) before a terminal sees it: where
+//     it may be cut or wrapped, its width must be known. What was forgotten is cleaned when it is written.
 //   - Writes to a stdout whose reader has gone return ErrClosed. That is so only if SIGPIPE does not kill the process: main
 //     has to catch that signal and drop it.
 //   - A Tree redraws lines of stderr. Other writes to the same terminal have to be inside Tree.Around.
@@ -86,9 +87,10 @@ func New(o Options) *IO {
 		o.Err = io.Discard
 	}
 	s := &IO{
-		In: o.In, Out: &output{w: o.Out}, Err: &output{w: o.Err, mute: true},
+		In:    o.In,
 		InTTY: isTerminal(o.In), OutTTY: isTerminal(o.Out), ErrTTY: isTerminal(o.Err),
 	}
+	s.Out, s.Err = &output{w: o.Out, clean: forTerminal(s.OutTTY)}, &output{w: o.Err, mute: true, clean: forTerminal(s.ErrTTY)}
 	if f, ok := o.Out.(*os.File); ok {
 		info, err := f.Stat()
 		s.OutFile = err == nil && info.Mode().IsRegular()
@@ -154,8 +156,30 @@ type output struct {
 	mu    sync.Mutex
 	w     io.Writer
 	mute  bool
+	clean *Cleaner // of a terminal: nothing but text and colours is written, see draw; nil = everything is
 	err   error
 	bound context.Context // see IO.Bound; nil = none
+}
+
+// forTerminal returns the Cleaner of a stream that leads to a terminal, and nil for another one.
+func forTerminal(is bool) *Cleaner {
+	if is {
+		return &Cleaner{colours: true}
+	}
+	return nil
+}
+
+// drawer is a stream that also takes text which moves the cursor.
+type drawer interface{ draw(p []byte) (int, error) }
+
+// draw writes text that moves the cursor, and whose parts from elsewhere are clean.
+func draw(w io.Writer, text string) error {
+	write := w.Write
+	if d, ok := w.(drawer); ok {
+		write = d.draw
+	}
+	_, err := write([]byte(text))
+	return err
 }
 
 // within sets the bound, also in place of one that has ended if it is to, and returns the one of before.
@@ -171,6 +195,23 @@ func (o *output) within(bound context.Context, ended bool) (before context.Conte
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.clean == nil {
+		return o.put(p)
+	}
+	if _, err := o.put([]byte(o.clean.Clean(string(p)))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (o *output) draw(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.put(p)
+}
+
+// put writes what a terminal may get; o.mu is held.
+func (o *output) put(p []byte) (int, error) {
 	if o.err == nil {
 		n, err := o.write(p)
 		switch {

@@ -99,3 +99,26 @@ func TestNewWithoutTerminal(t *testing.T) {
 		t.Errorf("Width = %d, want 33", s.Width)
 	}
 }
+
+// TestTerminal writes to a terminal what nobody has cleaned, cut in two at each byte.
+func TestTerminal(t *testing.T) {
+	const raw = "a\x1b[1mb\x1b[0m\x1b[36;1mc\x1b[8md\x1b[2Je\x1b]0;title\x07f\x1bcg\rh\bi\x9b\x31mj\u009b1mk\u202el\x1b[38;5;0mm\x1b[\xffn\n"
+	const want = "a\x1b[1mb\x1b[0m\x1b[36;1mcdefghi\ufffd1mjklm\ufffdn\n"
+	for cut := range len(raw) {
+		var got strings.Builder
+		o := &output{w: &got, clean: forTerminal(true)}
+		for _, part := range []string{raw[:cut], raw[cut:]} {
+			if n, err := io.WriteString(o, part); n != len(part) || err != nil {
+				t.Fatalf("Write = %d, %v, want %d, nil", n, err, len(part))
+			}
+		}
+		if got.String() != want {
+			t.Errorf("cut at %d: %q, want %q", cut, got.String(), want)
+		}
+	}
+	var got strings.Builder
+	_ = draw(behind{&output{w: &got, clean: forTerminal(true)}, func() {}}, "\r\x1b[K")
+	if got.String() != "\r\x1b[K" {
+		t.Errorf("drawn: %q", got.String())
+	}
+}

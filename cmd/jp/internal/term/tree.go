@@ -150,6 +150,11 @@ func (a above) Write(text []byte) (n int, err error) {
 	return n, err
 }
 
+func (a above) draw(text []byte) (n int, err error) {
+	a.tree.Around(func() { err = draw(a.Writer, string(text)) })
+	return len(text), err
+}
+
 // Close leaves the last state of every sub-agent on the screen. Later updates show nothing.
 func (t *Tree) Close() {
 	if t == nil {
@@ -208,7 +213,7 @@ func (t *Tree) draw(show bool) {
 		lines = t.lines(width, height)
 	}
 	if text := t.region.replace(nil, lines, width, height); text != "" {
-		fmt.Fprint(t.io.Err, text)
+		_ = draw(t.io.Err, text) // stderr never fails
 	}
 }
 
