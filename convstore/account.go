@@ -281,8 +281,8 @@ const StopLost = "lost"
 
 // Begin appends events, as Append does, and records in the same transaction that a model is about
 // to be called. It calls bound with the account. The call that bound returns must fit into what is
-// left there. If bound returns nil, no call is recorded, and the caller must make none. Bound can be
-// called more than once: the last call counts.
+// left there. If bound returns nil, no call is recorded, and the caller must make none. Bound can
+// be called more than once: the last call counts.
 //
 // The recorded call is open until a ModelCall is appended or the turn ends. If the process ends
 // before that, the call is charged in full.

@@ -22,8 +22,8 @@ type Answer struct {
 }
 
 // Answer returns the latest turn in view that was asked what d identifies and ended ok: the first
-// turn of any conversation or, if of is not 0, any turn of that one. Conversations that have expired
-// hold no answer. It reads what has that digest and nothing else.
+// turn of any conversation or, if of is not 0, any turn of that one. Conversations that have
+// expired hold no answer. It reads what has that digest and nothing else.
 func (v View) Answer(ctx context.Context, d Digest, of ID) (a Answer, ok bool, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		a, ok, err = v.answer(t, d, of)

@@ -286,8 +286,8 @@ func BenchmarkContention(b *testing.B) {
 	}
 }
 
-// largeStore holds 100,000 conversations, 50 of them below the one it returns. Each has answered what
-// digestAt of its id identifies.
+// largeStore holds 100,000 conversations, 50 of them below the one it returns. Each has answered
+// what digestAt of its id identifies.
 func largeStore(b *testing.B) (*Store, ID) {
 	b.Helper()
 	s := benchStore(b)
@@ -410,9 +410,9 @@ func processTime(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkEditAll changes all conversations of a tree in one transaction: of a chain, where each is
-// below the one before, their label; of a wide tree, their parent. The time of one should not depend
-// on how many there are.
+// BenchmarkEditAll changes all conversations of a tree in one transaction: of a chain, where each
+// is below the one before, their label; of a wide tree, their parent. The time of one should not
+// depend on how many there are.
 func BenchmarkEditAll(b *testing.B) {
 	for _, chain := range []bool{true, false} {
 		for _, n := range []int{100, 1000} {

@@ -95,9 +95,9 @@ type TurnEnd struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
 
-	// Asked identifies what the turn was asked, if all of it is the work of the process that ends it:
-	// only that process knows how the turn went. It is not part of the event, and not used in a run
-	// that was reserved: see Child.
+	// Asked identifies what the turn was asked, if all of it is the work of the process that ends
+	// it: only that process knows how the turn went. It is not part of the event, and not used in a
+	// run that was reserved: see Child.
 	Asked Digest `json:"-"`
 	// Personal marks an end that a person's decision led to. It is not part of the event: the turn
 	// is no Answer.

@@ -2,7 +2,8 @@ package convstore
 
 import "testing"
 
-// TestClaim: one holder for each conversation and name, until it is closed; runs are something else.
+// TestClaim: one holder for each conversation and name, until it is closed; runs are something
+// else.
 func TestClaim(t *testing.T) {
 	s := openStore(t)
 	a, b := mustCreate(t, s, New{}).ID, mustCreate(t, s, New{}).ID

@@ -298,8 +298,8 @@ func TestFreeInUse(t *testing.T) {
 	}
 }
 
-// TestWrongLength writes to stores with a leaf whose header names a page too many or too few. Each write is
-// refused or does no harm: once that header is right again, the file is sound.
+// TestWrongLength writes to stores with a leaf whose header names a page too many or too few. Each
+// write is refused or does no harm: once that header is right again, the file is sound.
 func TestWrongLength(t *testing.T) {
 	s := openStore(t)
 	c, removed := mustCreate(t, s, New{}), mustCreate(t, s, New{})

@@ -55,14 +55,14 @@ type Delegation struct {
 
 	// Host is the machine of its process, as that machine calls itself; "" = this one, or none yet.
 	Host string `json:"host,omitempty"`
-	// Lease is how long its process, on another machine, may run on when the one that settles it has
-	// died; 0 = it runs on this machine.
+	// Lease is how long its process, on another machine, may run on when the one that settles it
+	// has died; 0 = it runs on this machine.
 	Lease time.Duration `json:"lease,omitzero"`
 
 	// Replayed marks a delegation in which a recording answers: nothing is paid.
 	Replayed bool `json:"replayed,omitzero"`
 
-	// Person marks a run for which a person continued the child. It is no call of the caller's turn.
+	// Person marks a run in which a person continued the child: no call of the caller's turn.
 	Person bool `json:"person,omitzero"`
 
 	// Imported marks a delegation that came by an import: no conversation of this store made it.
@@ -105,9 +105,9 @@ type Child struct {
 	ID   ID     // 0 = make a new one
 	Kind string
 
-	// Expire is how long after the end of the run the child expires, if none above it expires earlier; 0 = a new one
-	// never does by itself. One that exists expires later by it, and never earlier; one that never
-	// expires stays so.
+	// Expire is how long after the end of the run the child expires, if none above it expires
+	// earlier; 0 = a new one never does by itself. One that exists expires later by it, and never
+	// earlier; one that never expires stays so.
 	Expire time.Duration
 
 	Title       string            // of a new child

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestDescriptorsOfRuns: a process that keeps sub-agents has one descriptor for all their run locks, and one for all their slots.
-// For each one more all locks would be looked through at each exec.
+// TestDescriptorsOfRuns: a process that keeps sub-agents has one descriptor for all their run
+// locks, and one for all their slots. For each one more all locks would be looked through at each
+// exec.
 func TestDescriptorsOfRuns(t *testing.T) {
 	const children = 3
 	dir := filepath.Join(memoryDir(t), "store")

@@ -18,8 +18,8 @@
 // tried, and the call fails if another process holds it. The run lock is needed only to append
 // events. It may be tried while the store's lock is held, and so there is no deadlock.
 //
-// Goroutines that write to one Store at the same time share a transaction and its flush. Each method
-// returns after the flush, and fails alone.
+// Goroutines that write to one Store at the same time share a transaction and its flush. Each
+// method returns after the flush, and fails alone.
 //
 // Counts are updated by the transaction that changes what they count, so that a listing reads no
 // events. What could become wrong without a transaction is computed when it is read: see Status.

@@ -9,8 +9,8 @@ import (
 )
 
 // Lease records that the process of a reserved run is on another machine, host, where it may run on
-// for so long after this process. If this one dies without settling the run, nobody else can continue
-// the conversation before that time is over.
+// for so long after this process. If this one dies without settling the run, nobody else can
+// continue the conversation before that time is over.
 func (s Scope) Lease(ctx context.Context, r *Reservation, host string, lease time.Duration) error {
 	return s.f.write(ctx, func(t *tx) error {
 		d, err := t.delegation(r.Delegation.Root, r.Delegation.Number)

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestLease lets the owner of a run on another machine die: the conversation is busy until the lease
-// is over, however often it is tried, and a call whose child had not begun gets another child.
+// TestLease lets the owner of a run on another machine die: the conversation is busy until the
+// lease is over, however often it is tried, and a call whose child had not begun gets another
+// child.
 func TestLease(t *testing.T) {
 	ctx := context.Background()
 	now := time.Now()

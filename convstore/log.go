@@ -46,12 +46,12 @@ func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().G
 // changed.
 func (l *Log) Taken() Config { return l.taken }
 
-// Foreign returns the number of the last event that came by an import, 0 for none. No run of this store
-// has said what is in the events up to it.
+// Foreign returns the number of the last event that came by an import, 0 for none. No run of this
+// store has said what is in the events up to it.
 func (l *Log) Foreign() uint64 { return l.foreign }
 
-// Account returns the account that the conversation had when its reserved run began, with all of the
-// grant left where that run begins a turn. It is zero in a Log that Store.Lock returned.
+// Account returns the account that the conversation had when its reserved run began, with all of
+// the grant left where that run begins a turn. It is zero in a Log that Store.Lock returned.
 func (l *Log) Account() Account { return l.account }
 
 // Blank reports, without reading the store, whether the conversation has no events.
@@ -150,8 +150,8 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 // maxAllowed bounds what is allowed in one conversation. The oldest is forgotten first.
 const maxAllowed = 100
 
-// Allow allows something in the conversation until Store.Edit removes it. It takes the place of what
-// was allowed of the same kind for a tool of this name.
+// Allow allows something in the conversation until Store.Edit removes it. It takes the place of
+// what was allowed of the same kind for a tool of this name.
 func (l *Log) Allow(ctx context.Context, a Allowance) error {
 	return l.append(ctx, nil, func(t *tx, r *record) error {
 		r.Allowed = append(slices.DeleteFunc(r.Allowed, func(o Allowance) bool { return o.Kind == a.Kind && o.Tool == a.Tool }), a)

@@ -129,8 +129,8 @@ func programStore(args []string) (*Store, ID, error) {
 	return s, id, err
 }
 
-// appendProgram appends batches of one to three events to each of several conversations at once, and
-// prints the ids of each batch once the store has acknowledged it.
+// appendProgram appends batches of one to three events to each of several conversations at once,
+// and prints the ids of each batch once the store has acknowledged it.
 func appendProgram(args []string) error {
 	s, err := Open(args[0], Options{})
 	if err != nil {
@@ -323,7 +323,8 @@ func TestBusyStore(t *testing.T) {
 	}
 }
 
-// TestStoppedBeforeItBegan: a run that is stopped before its turn is stored does not wait for the store.
+// TestStoppedBeforeItBegan: a run that is stopped before its turn is stored does not wait for the
+// store.
 func TestStoppedBeforeItBegan(t *testing.T) {
 	dir := filepath.Join(memoryDir(t), "store")
 	s := openStoreIn(t, dir, Options{Deadline: time.Hour})
@@ -407,8 +408,8 @@ func TestPatientRun(t *testing.T) {
 	}
 }
 
-// TestStoppedOnce: what a run that was stopped has left to store waits for the store once, and not at
-// each step. A child of a run that goes on is no reason to hurry that.
+// TestStoppedOnce: what a run that was stopped has left to store waits for the store once, and not
+// at each step. A child of a run that goes on is no reason to hurry that.
 func TestStoppedOnce(t *testing.T) {
 	dir := filepath.Join(memoryDir(t), "store")
 	const deadline = 2 * time.Second // much longer than a short wait
@@ -545,8 +546,8 @@ func TestRunLockOfAnotherProcess(t *testing.T) {
 	mustLock(t, s, c.ID)
 }
 
-// keepProgram is the process of a child: it keeps the run lock that it has inherited until its input
-// ends.
+// keepProgram is the process of a child: it keeps the run lock that it has inherited until its
+// input ends.
 func keepProgram([]string) error {
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
@@ -560,8 +561,8 @@ const (
 	atEnded    = "ended"    // the process has ended too
 )
 
-// parentProgram delegates, appends to the child's log what its process says, and is killed before it
-// settles. The input of that process is descriptor 3.
+// parentProgram delegates, appends to the child's log what its process says, and is killed before
+// it settles. The input of that process is descriptor 3.
 func parentProgram(args []string) error {
 	s, id, err := programStore(args)
 	if err != nil {
@@ -618,8 +619,8 @@ func parentProgram(args []string) error {
 	return errors.New("nobody killed the parent")
 }
 
-// TestKilledParent kills the caller of a delegation at each point on its way. As long as the child's
-// process lives nobody else runs its conversation, and the delegation is open.
+// TestKilledParent kills the caller of a delegation at each point on its way. As long as the
+// child's process lives nobody else runs its conversation, and the delegation is open.
 func TestKilledParent(t *testing.T) {
 	used := Usage{Input: 10, Output: 4}
 	for _, test := range []struct {

@@ -50,8 +50,8 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// TestRescueWhole: of a sound store everything is rescued that an export has, also what was imported and
-// what removed conversations used.
+// TestRescueWhole: of a sound store everything is rescued that an export has, also what was
+// imported and what removed conversations used.
 func TestRescueWhole(t *testing.T) {
 	from := storeOf(t, sampleStore(t))
 	roots := mustList(t, from.View, Filter{Roots: true})
@@ -91,7 +91,8 @@ func TestRescueZeroth(t *testing.T) {
 	}
 }
 
-// TestRescueOlder: of a conversation whose record is older than its events, the present one is lost.
+// TestRescueOlder: of a conversation whose record is older than its events, the present one is
+// lost.
 func TestRescueOlder(t *testing.T) {
 	s := storeOf(t, sampleStore(t))
 	id := mustList(t, s.View, Filter{Roots: true})[0]
@@ -111,7 +112,8 @@ func TestRescueOlder(t *testing.T) {
 	}
 }
 
-// TestRescueTitle: an older record is told from the present one by the listing, where only a title differs.
+// TestRescueTitle: an older record is told from the present one by the listing, where only a title
+// differs.
 func TestRescueTitle(t *testing.T) {
 	s := storeOf(t, sampleStore(t))
 	id := mustList(t, s.View, Filter{Roots: true})[0]
@@ -132,8 +134,8 @@ func TestRescueTitle(t *testing.T) {
 	}
 }
 
-// TestRescueImported: where a conversation with a record counts as one that is being imported, its events
-// are there.
+// TestRescueImported: where a conversation with a record counts as one that is being imported, its
+// events are there.
 func TestRescueImported(t *testing.T) {
 	s := storeOf(t, sampleStore(t))
 	count := func() int {

@@ -43,8 +43,8 @@ func (s Scope) Slots(root ID, n int) *Slots {
 // fails with a *BusyError; if a child is not a strict descendant, with a *ScopeError or a
 // *NotFoundError. A call that was made before, even by an earlier child of the same list, reserves
 // nothing: its reservation has Existed set. But if its child had not begun before a crash, the
-// delegation is reserved again. Admit must use the store only through the Standing, and can be called
-// more than once: the last call counts.
+// delegation is reserved again. Admit must use the store only through the Standing, and can be
+// called more than once: the last call counts.
 //
 // Before that, Reserve settles the delegations of the ledger whose processes have ended: with the
 // state that the child stored at the end of its turn, or as lost.
@@ -320,8 +320,8 @@ func (r *Reservation) take(t *tx, id ID) (err error) {
 	return err
 }
 
-// putOff puts off the expiry of a child of a conversation to a time after now. One that never expires
-// stays so.
+// putOff puts off the expiry of a child of a conversation to a time after now. One that never
+// expires stays so.
 func (t *tx) putOff(id ID, rec *record, after time.Duration) error {
 	at, err := t.expiry(rec.Parent, after)
 	if err != nil || rec.ExpiresAt.IsZero() || !at.After(rec.ExpiresAt) {

@@ -172,8 +172,8 @@ func TestReserveExpires(t *testing.T) {
 	}
 }
 
-// TestExpireAfterTheTurn: a child expires so long after the end of its run, and stays while the turn
-// is open that started it, also when nobody runs that.
+// TestExpireAfterTheTurn: a child expires so long after the end of its run, and stays while the
+// turn is open that started it, also when nobody runs that.
 func TestExpireAfterTheTurn(t *testing.T) {
 	now := storeEpoch
 	s := openStoreIn(t, memoryDir(t)+"/store", Options{Now: func() time.Time { return now }})

@@ -15,8 +15,8 @@ import (
 // ErrStopped is the cause of the end of a run that Store.Stop has asked to end.
 var ErrStopped = errors.New("stopped by `jp stop`")
 
-// OnStop calls f, once and from another goroutine, if Store.Stop asks for the end of this run before
-// off is called.
+// OnStop calls f, once and from another goroutine, if Store.Stop asks for the end of this run
+// before off is called.
 func (l *Log) OnStop(f func()) (off func(), err error) { return l.f.stops.On(int64(l.id), f) }
 
 // OnStop is Log.OnStop for the run of a delegation that was reserved.
@@ -66,7 +66,8 @@ const (
 )
 
 // Stand says that this process delegates on behalf of the caller, which it does not run, until end
-// is called. It calls stop, once and from another goroutine, if Store.Stop asks for the end of that.
+// is called. It calls stop, once and from another goroutine, if Store.Stop asks for the end of
+// that.
 func (s Scope) Stand(stop func()) (end func() error, err error) {
 	first := standNumbers + int64(s.root)%(standNumbers/standPlaces)*standPlaces
 	for number := first; number < first+standPlaces; number++ {

@@ -21,8 +21,8 @@ type Options struct {
 }
 
 // Store has the operations that people use. The embedded View reads all conversations. It is safe
-// for concurrent use. It locks no file between calls and needs no Close: the file that it keeps open
-// is closed a moment after the last call.
+// for concurrent use. It locks no file between calls and needs no Close: the file that it keeps
+// open is closed a moment after the last call.
 type Store struct {
 	View
 }
@@ -85,8 +85,8 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	return s.newLog(ctx, id, lock, false)
 }
 
-// Log returns the Log of a run that was reserved, in the process that reserved it. It shares the run
-// lock with the reservation: each keeps it if the other is ended.
+// Log returns the Log of a run that was reserved, in the process that reserved it. It shares the
+// run lock with the reservation: each keeps it if the other is ended.
 func (s Scope) Log(ctx context.Context, r *Reservation) (*Log, error) {
 	return (&Store{View{f: s.f}}).newLog(ctx, r.Child.ID, r.lock.Share(), true)
 }

@@ -107,9 +107,9 @@ func (r *Resolved) own(row *setting, parts []string) any {
 	return row.def
 }
 
-// Brings reports whether files of the workspace have a say about a tool, in its own table or in that
-// of all tools. A stored config says of the tools that it enables, or gives to sub-agents, what was
-// right when it was stored; of others it may say what files of the workspace said.
+// Brings reports whether files of the workspace have a say about a tool, in its own table or
+// in that of all tools. A stored config says of the tools that it enables, or gives to sub-agents,
+// what was right when it was stored; of others it may say what files of the workspace said.
 func (r *Resolved) Brings(tool string) bool {
 	return slices.ContainsFunc(r.applied, func(a *applied) bool {
 		return slices.ContainsFunc([]string{tool, "*"}, func(name string) bool {
@@ -145,10 +145,10 @@ func (a *applied) keeps(tool string) bool {
 	return ok && table["enable"] == false && !slices.Contains(lent, any(tool))
 }
 
-// Unflagged returns the tables of a tool and of all tools ("*") as they would be without the words of
-// a person for one command: variables, flags, and files that are not the workspace's. Such a word
-// stays if a file of the workspace says more about the tool afterwards: what it was meant for may be
-// something else then.
+// Unflagged returns the tables of a tool and of all tools ("*") as they would be without the words
+// of a person for one command: variables, flags, and files that are not the workspace's. Such a
+// word stays if a file of the workspace says more about the tool afterwards: what it was meant for
+// may be something else then.
 func (r *Resolved) Unflagged(tool string) map[string]Table {
 	last := -1
 	for i, a := range r.applied {

@@ -187,8 +187,8 @@ func (c Config) RequireModel() (string, error) {
 	return id, nil
 }
 
-// RequireModels returns the ids of all models that may answer: that of RequireModel, then those that
-// stand in for it, in order. escalate is that of assistant.escalate, "" for none.
+// RequireModels returns the ids of all models that may answer: that of RequireModel, then
+// those that stand in for it, in order. escalate is that of assistant.escalate, "" for none.
 func (c Config) RequireModels() (list []string, escalate string, err error) {
 	first, err := c.RequireModel()
 	if err != nil {

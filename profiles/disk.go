@@ -14,8 +14,8 @@ import (
 // elsewhere, where the user's own rights are the bound.
 
 // OnDisk returns the files of the workspace at root for Sources.Files, each as it is on the disk
-// when it is opened. Names in .jp never lead out of .jp, and others not out of root, links resolved.
-// Opening never waits.
+// when it is opened. Names in .jp never lead out of .jp, and others not out of root, links
+// resolved. Opening never waits.
 func OnDisk(root string) fs.FS { return workspaceOnDisk(root) }
 
 type workspaceOnDisk string

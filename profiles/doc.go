@@ -24,15 +24,16 @@
 //
 // Two kinds of keys are special. Machine settings (`store`, `log`, `editor`, `pager`,
 // `launchers`, `providers.llm` but for its aliases) are taken only from the user's config.toml, the
-// environment and the command line; no reset drops them and no conversation stores them. Loader settings
-// (`extends`, `loader.reset`, `config_load_paths`) steer the reading of files and are not stored
-// either.
+// environment and the command line; no reset drops them and no conversation stores them. Loader
+// settings (`extends`, `loader.reset`, `config_load_paths`) steer the reading of files and are not
+// stored either.
 //
 // # Traps
 //
 // A list in a later layer replaces the earlier list, also `assistant.system_prompt_sections`.
 // Positions exist only for files; for a value from the environment or a flag, its name is reported.
 // Errors have keys and positions, not values, which could be secrets; the exceptions are names of
-// models and profiles, and what the TOML decoder quotes. Files of a workspace come from Sources.Files
-// alone, also those that a path on the command line names; other paths there may lead anywhere.
+// models and profiles, and what the TOML decoder quotes. Files of a workspace come from
+// Sources.Files alone, also those that a path on the command line names; other paths there may lead
+// anywhere.
 package profiles

@@ -27,8 +27,8 @@ func (d *document) fail(parts []string, msg, hint string) *Error {
 	return &Error{File: p.File, Line: p.Line, Layer: p.Layer, Key: tomldoc.JoinKey(parts), Msg: msg, Hint: hint}
 }
 
-// failItem is an error about an item of the list at parts: it has the key of the list and the line of
-// the item.
+// failItem is an error about an item of the list at parts: it has the key of the list and the line
+// of the item.
 func (d *document) failItem(parts []string, i int, msg, hint string) *Error {
 	e := d.fail(append(parts[:len(parts):len(parts)], strconv.Itoa(i)), "item "+strconv.Itoa(i+1)+" "+msg, hint)
 	e.Key = tomldoc.JoinKey(parts)

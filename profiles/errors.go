@@ -12,8 +12,8 @@ var ErrNotFound = errors.New("not found")
 // ErrNoWorkspace is returned, wrapped, by FindWorkspace when no folder up to the root holds .jp.
 var ErrNoWorkspace = errors.New("no workspace")
 
-// ErrWithheld is wrapped by the *Error for a file of a workspace whose files are not to be read: see
-// Sources.Files.
+// ErrWithheld is wrapped by the *Error for a file of a workspace whose files are not to be read:
+// see Sources.Files.
 var ErrWithheld = errors.New("the workspace is not trusted")
 
 // ErrModel is wrapped by the *Error of Config.RequireModel.

@@ -57,8 +57,8 @@ func Find(src Sources, name string) (Profile, error) {
 
 // Names lists the profiles that Find finds by name, sorted by name, the one that it finds first. In
 // folders of the user, folders behind symbolic links are not listed; in those of a workspace they
-// are, since people judge it by this list. The profiles of folders that cannot be listed are missing;
-// the error says why.
+// are, since people judge it by this list. The profiles of folders that cannot be listed are
+// missing; the error says why.
 func Names(src Sources) ([]Profile, error) {
 	r, err := searcher(src)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // Sources says where config comes from. The zero value has program defaults only.
 //
 // Files has what is read of the workspace, by slash path below it: .jp, and for skills .agents and
-// .claude. Without it the workspace is no layer, and a config file that lies in its .jp, or that links
-// lead to there, is an error that wraps ErrWithheld. OnDisk reads the files as they are.
+// .claude. Without it the workspace is no layer, and a config file that lies in its .jp, or that
+// links lead to there, is an error that wraps ErrWithheld. OnDisk reads the files as they are.
 type Sources struct {
 	Workspace string   // folder that holds .jp; "" = outside of one
 	Files     fs.FS    // of the workspace, the only way to them; nil = none is read, see below

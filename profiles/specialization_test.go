@@ -297,8 +297,8 @@ func TestSkillName(t *testing.T) {
 	}
 }
 
-// TestSpecializationLayers: who has the tools. Sections are registered for agents that the workspace configures, and for
-// nobody else.
+// TestSpecializationLayers: who has the tools. Sections are registered for agents that the
+// workspace configures, and for nobody else.
 func TestSpecializationLayers(t *testing.T) {
 	base := map[string]string{
 		"WS/.jp/specializations.ini": section, "WS/.jp/skills/k/SKILL.md": skillFile("k"),
@@ -376,7 +376,8 @@ func TestSpecializationLayers(t *testing.T) {
 	if want := (Position{File: w.path("WS/.jp/specializations.ini"), Line: 1, Layer: "specializations"}); at != want {
 		t.Errorf("position = %v, want %v", at, want)
 	}
-	// A person who trusts files can see what was read, in a new conversation and in one that goes on.
+	// A person who trusts files can see what was read, in a new conversation and in one that goes
+	// on.
 	for range 2 {
 		var read []string
 		for _, l := range r.Layers {

@@ -84,8 +84,8 @@ func (env CommandEnv) files(def Definition) (*fs.Files, error) {
 	return fs.Open(fs.Env{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, rulesFor(def.Access.FS))
 }
 
-// CheckAccess says why no sandbox can be made of access.fs of def, which is a local tool. Of env, the
-// same fields count as for [CommandEnv.Box].
+// CheckAccess says why no sandbox can be made of access.fs of def, which is a local tool. Of env,
+// the same fields count as for [CommandEnv.Box].
 func (env CommandEnv) CheckAccess(def Definition) error { return env.open(def, &proc.Confine{}) }
 
 // open adds the rules of access.fs of def to box.

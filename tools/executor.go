@@ -28,14 +28,14 @@ type Executor struct {
 	// Permit gives permission to run a call. nil lets "unattended" tools run and refuses all
 	// others. [Policy.Permit] is the usual one.
 	Permit Permit
-	// Absent says why a tool of a name that is not in the Set may not be called, "" if nothing is known
-	// of it. nil knows of none.
+	// Absent says why a tool of a name that is not in the Set may not be called, "" if nothing is
+	// known of it. nil knows of none.
 	Absent func(name string) string
 	// Deliver gives permission to show a result to the model. nil delivers the results of
 	// "unattended" tools and withholds all others.
 	Deliver func(ctx context.Context, t Tool, c Call, r Result) (Decision, error)
-	// Parallel is how many calls of one batch run at once, without those of tools that delegate; 0 is
-	// DefaultParallel.
+	// Parallel is how many calls of one batch run at once, without those of tools that delegate; 0
+	// is DefaultParallel.
 	Parallel int
 	// BatchBytes is the most text of all results together; 0 is DefaultBatchBytes. The results that
 	// finish last are cut.

@@ -49,7 +49,8 @@ type Prompter interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
-// Memory remembers answers for longer than a turn: for the conversation that the questions belong to.
+// Memory remembers answers for longer than a turn: for the conversation that the questions belong
+// to.
 type Memory interface {
 	// Allowed reports whether somebody has answered such a question with AllowAlways. A question is
 	// such a one if it is of the same kind, and of a tool of the same name with the same authority.

@@ -11,7 +11,8 @@ import (
 	"github.com/coder/acp-go-sdk"
 )
 
-// TestACPServers: an MCP server of the editor runs when a tool of it is held and its user said yes, once.
+// TestACPServers: an MCP server of the editor runs when a tool of it is held and its user said yes,
+// once.
 func TestACPServers(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\nrun = \"unattended\"\n" +
@@ -81,8 +82,8 @@ text = "done"
 	e.endWell()
 }
 
-// TestACPServersKnown: a server of the editor that jp knows is that one; the user's own config may confine one, and has the last word
-// about a name.
+// TestACPServersKnown: a server of the editor that jp knows is that one; the user's own config may
+// confine one, and has the last word about a name.
 func TestACPServersKnown(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\nrun = \"unattended\"\n",

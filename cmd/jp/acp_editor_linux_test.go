@@ -266,7 +266,8 @@ func startWire(s *site, stderr io.Writer, args ...string) *acpLines {
 	return &acpLines{cmd, in, bufio.NewReader(out), out}
 }
 
-// ask writes a line and returns the answer: its id, then ok, or code and the first line of the message.
+// ask writes a line and returns the answer: its id, then ok, or code and the first line of the
+// message.
 func (w *acpLines) ask(t *testing.T, line string) string {
 	t.Helper()
 	if _, err := io.WriteString(w.in, line+"\n"); err != nil {

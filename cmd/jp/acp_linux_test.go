@@ -184,7 +184,8 @@ func TestACP(t *testing.T) {
 	e.endWell()
 }
 
-// TestACPCost: what an editor is told after a turn is what everything in it has cost, its title too.
+// TestACPCost: what an editor is told after a turn is what everything in it has cost, its title
+// too.
 // TestACPWaitLimit: the flag holds in each session.
 func TestACPWaitLimit(t *testing.T) {
 	for _, tt := range []struct {
@@ -369,7 +370,8 @@ func TestACPCancel(t *testing.T) {
 		t.Errorf("after that: %s", got)
 	}
 
-	// The sub-conversation is one that can be taken up, and what it is asked is a delegation of its caller's.
+	// The sub-conversation is one that can be taken up, and what it is asked is a delegation of its
+	// caller's.
 	child := acp.SessionId(s.all()["quick one"].ID.String())
 	if _, err := e.ResumeSession(t.Context(), acp.ResumeSessionRequest{SessionId: child, Cwd: s.dir}); err != nil {
 		t.Fatal(err)
@@ -492,7 +494,8 @@ func TestACPBeside(t *testing.T) {
 	e.endWell()
 }
 
-// TestACPKilled: kill -9 leaves nothing running either, and the conversation goes on in another editor.
+// TestACPKilled: kill -9 leaves nothing running either, and the conversation goes on in another
+// editor.
 func TestACPKilled(t *testing.T) {
 	s := killSite(t)
 	e := startEditor(s)
@@ -627,7 +630,8 @@ func TestACPHostile(t *testing.T) {
 	}
 }
 
-// TestACPSlot: between its prompts a session holds no slot of the tree that its conversation belongs to.
+// TestACPSlot: between its prompts a session holds no slot of the tree that its conversation
+// belongs to.
 func TestACPSlot(t *testing.T) {
 	const delegates = "[conversation.tools.jp_query]\nrun = \"unattended\"\n[delegation]\nmax_parallel = 1\nmax_depth = 2\nprofiles = [\"agent/child\"]\n"
 	s := newSite(t, map[string]string{

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestAlwaysInConversation: what a person allows always runs without a question in that conversation,
-// until it is taken back: no other tool, no other conversation, no sub-agent, and nothing that config
-// denies.
+// TestAlwaysInConversation: what a person allows always runs without a question in that
+// conversation, until it is taken back: no other tool, no other conversation, no sub-agent, and
+// nothing that config denies.
 func TestAlwaysInConversation(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[delegation]\nprofiles = [\"agent/maker\"]\n[conversation.tools.jp_query]\nrun = \"unattended\"\n" +
@@ -66,7 +66,8 @@ text = "done"
 	}
 	made("always", true, screen)
 
-	// In the next turns nobody is asked, at a terminal or not; in no other conversation and about no other tool.
+	// In the next turns nobody is asked, at a terminal or not; in no other conversation and about
+	// no other tool.
 	screen, _, _ = atTerminal(t, s, nil, "query", "--id", "recent", "create")
 	made("the next turn", true, screen)
 	out, _ := s.jp("query", "--id", "recent", "create")

@@ -72,8 +72,8 @@ func TestBatchStopped(t *testing.T) {
 	}
 }
 
-// TestBatchOfAPipeStopped: a batch whose stdin stays open ends at once, and has the rows of the lines
-// that came.
+// TestBatchOfAPipeStopped: a batch whose stdin stays open ends at once, and has the rows of the
+// lines that came.
 func TestBatchOfAPipeStopped(t *testing.T) {
 	s := killSite(t)
 	in, feed, err := os.Pipe()
@@ -105,7 +105,8 @@ func TestBatchOfAPipeStopped(t *testing.T) {
 	}
 }
 
-// TestBatchStoppedSaysHowToContinue: the command line that a stopped batch names continues it, with all its flags.
+// TestBatchStoppedSaysHowToContinue: the command line that a stopped batch names continues it, with
+// all its flags.
 func TestBatchStoppedSaysHowToContinue(t *testing.T) {
 	s := killSite(t)
 	s.stdin = "\"quick one\"\n\"escape\"\n\"quick two\"\n"
@@ -176,8 +177,9 @@ func TestBatchRetried(t *testing.T) {
 	}
 }
 
-// TestBatchResumedAfterKill: what was answered and stored behind a slow query, and is in no row since the batch was killed, is not
-// asked again. The killed run is settled, and a batch that still runs is not gone on with.
+// TestBatchResumedAfterKill: what was answered and stored behind a slow query, and is in no row
+// since the batch was killed, is not asked again. The killed run is settled, and a batch that still
+// runs is not gone on with.
 func TestBatchResumedAfterKill(t *testing.T) {
 	s := killSite(t)
 	s.stdin = "\"escape\"\n\"quick one\"\n\"quick two\"\n\"quick one\"\n"
@@ -234,8 +236,9 @@ func TestBatchResumedAfterKill(t *testing.T) {
 	}
 }
 
-// TestBatchKilledIsCounted: the calls that a batch was making when all of it was killed count, with the most that they may have
-// used, whether anybody goes on with it or not; the next batch settles them.
+// TestBatchKilledIsCounted: the calls that a batch was making when all of it was killed count, with
+// the most that they may have used, whether anybody goes on with it or not; the next batch settles
+// them.
 func TestBatchKilledIsCounted(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": treeConfig, ".jp/config/agent/child.toml": childProfile,
@@ -317,7 +320,8 @@ func TestBatchKilledIsCounted(t *testing.T) {
 	}
 }
 
-// TestBatchToolAfterCrash: a batch that is repeated answers from the runs that exist, and runs what had not begun.
+// TestBatchToolAfterCrash: a batch that is repeated answers from the runs that exist, and runs what
+// had not begun.
 func TestBatchToolAfterCrash(t *testing.T) {
 	s := killSite(t)
 	cmd, _ := s.start(nil, "jp", "query", "--new", "batch")

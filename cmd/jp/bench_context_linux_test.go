@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// The corpus of BenchmarkContext: each part is a file that one sub-agent reads, and facts stand in some of them.
+// The corpus of BenchmarkContext: each part is a file that one sub-agent reads, and facts stand in
+// some of them.
 const (
 	contextParts  = 400
 	contextBytes  = 100_000 // of a part: 25,000 tokens and more
@@ -61,8 +62,9 @@ func plant(s *shop, timeout string) corpus {
 	return c
 }
 
-// contextRules are those of a model that reads a part and says which fact stands there, and that puts facts together. Of 400
-// readers, fail of each hundred end badly: every second by an error, the others never.
+// contextRules are those of a model that reads a part and says which fact stands there, and that
+// puts facts together. Of 400 readers, fail of each hundred end badly: every second by an error,
+// the others never.
 func contextRules(fail int) string {
 	var b strings.Builder
 	for part := 1; fail > 0 && part <= contextParts; part += 100 / fail {
@@ -98,12 +100,13 @@ text = """Found:
 	return b.String()
 }
 
-// BenchmarkContext is a question to 10 million tokens: jp batch gives each part to a sub-agent, and --reduce makes one answer.
-// All facts must be found, and none that is not there; the budget must hold, and no row be lost.
+// BenchmarkContext is a question to 10 million tokens: jp batch gives each part to a sub-agent,
+// and --reduce makes one answer. All facts must be found, and none that is not there; the budget
+// must hold, and no row be lost.
 func BenchmarkContext(b *testing.B) { benchContext(b, 0, 0) }
 
-// BenchmarkContextWithFailures is the same where 5 of 100 sub-agents fail, 5 never answer until their time is up, and some
-// working ones are killed. What is not found must be named as missing.
+// BenchmarkContextWithFailures is the same where 5 of 100 sub-agents fail, 5 never answer until
+// their time is up, and some working ones are killed. What is not found must be named as missing.
 func BenchmarkContextWithFailures(b *testing.B) { benchContext(b, 10, 8) }
 
 func benchContext(b *testing.B, fail, kill int) {
@@ -148,8 +151,8 @@ func benchContext(b *testing.B, fail, kill int) {
 	b.ReportMetric(float64(killed), "killed")
 }
 
-// judge compares the rows of a batch with the corpus. It fails where a row is lost, a fact is neither found nor named as missing,
-// or something was found that is not there.
+// judge compares the rows of a batch with the corpus. It fails where a row is lost, a fact is
+// neither found nor named as missing, or something was found that is not there.
 func (c corpus) judge(b *testing.B, out []byte, fail int) (found, missing, tokens int) {
 	type row struct {
 		Status  string `json:"status"`

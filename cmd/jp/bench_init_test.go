@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// BenchmarkInit shows what every jp pays before main: the sum of all packages' initialisation, and each package that takes 20 µs or
-// more of it, as the runtime tells with GODEBUG=inittrace=1 (package runtime). Medians of 15 runs.
+// BenchmarkInit shows what every jp pays before main: the sum of all packages' initialisation, and
+// each package that takes 20 µs or more of it, as the runtime tells with GODEBUG=inittrace=1
+// (package runtime). Medians of 15 runs.
 func BenchmarkInit(b *testing.B) {
 	s := newShop(b, "0s")
 	took := map[string][]time.Duration{}

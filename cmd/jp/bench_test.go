@@ -22,9 +22,10 @@ import (
 	"jp/convstore"
 )
 
-// These benchmarks time whole processes: the shipped binary, built as `make build` does, against a local server without
-// latency. Each prints medians of its runs and ratios to a floor that runs in turn with it: an empty Go program or, for
-// work, package test/floor, which asks as often and commits as often.
+// These benchmarks time whole processes: the shipped binary, built as `make build` does, against a
+// local server without latency. Each prints medians of its runs and ratios to a floor that runs in
+// turn with it: an empty Go program or, for work, package test/floor, which asks as often and
+// commits as often.
 
 // shop is a built jp with a workspace and a server.
 type shop struct {
@@ -178,7 +179,8 @@ func (s *shop) measure(args ...string) {
 	s.compare(args, func(int) []string { return []string{s.none} }).report(s.b, "empty")
 }
 
-// measureFloor reports medians of a query beside the floor: a program that does the same with as many durable commits.
+// measureFloor reports medians of a query beside the floor: a program that does the same with as
+// many durable commits.
 func (s *shop) measureFloor(query string, children int) {
 	file := filepath.Join(filepath.Dir(s.dir), "floor.db")
 	floor := func(commits int) []string {
@@ -188,7 +190,8 @@ func (s *shop) measureFloor(query string, children int) {
 	s.compare([]string{"query", "--new", query}, floor).report(s.b, "floor")
 }
 
-// sides is what jp and its floor took in each round, by the clock and as CPU time with all descendants.
+// sides is what jp and its floor took in each round, by the clock and as CPU time with all
+// descendants.
 type sides struct {
 	clock, cpu           []time.Duration
 	floorClock, floorCPU []time.Duration
@@ -294,7 +297,8 @@ func Benchmark1000Delegations(b *testing.B) {
 	b.ReportMetric(2, "x-ideal-goal")
 }
 
-// Benchmark256ThroughACapOf32 is `jp batch` with 256 queries whose model takes 2 s each, 32 at a time: ideally 8 waves.
+// Benchmark256ThroughACapOf32 is `jp batch` with 256 queries whose model takes 2 s each, 32 at a
+// time: ideally 8 waves.
 func Benchmark256ThroughACapOf32(b *testing.B) {
 	const queries, parallel, delay = 256, 32, 2 * time.Second
 	s := newShop(b, delay.String())

@@ -11,8 +11,8 @@ import (
 	"jp/convstore"
 )
 
-// seedTree makes a root that has delegated n times, to two models and three profiles, each child with two model calls and a
-// tool call, and returns its id.
+// seedTree makes a root that has delegated n times, to two models and three profiles, each child
+// with two model calls and a tool call, and returns its id.
 func (s *shop) seedTree(n int) string {
 	s.b.Helper()
 	must := func(err error) {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkWorkerOwnerKilled kills a jp batch whose 8 sub-agents wait for their models on a node, and says when the worker was
-// gone, and when everything there was.
+// BenchmarkWorkerOwnerKilled kills a jp batch whose 8 sub-agents wait for their models on a node,
+// and says when the worker was gone, and when everything there was.
 func BenchmarkWorkerOwnerKilled(b *testing.B) {
 	const children = 8
 	s := newShop(b, "1h")

@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// These benchmarks time sub-agents of workers. Their launcher is env, or the command of $JP_BENCH_LAUNCHER, which must lead to
-// this machine: ssh -T localhost.
+// These benchmarks time sub-agents of workers. Their launcher is env, or the command of
+// $JP_BENCH_LAUNCHER, which must lead to this machine: ssh -T localhost.
 
 func benchLauncher() []string {
 	return strings.Fields(cmp.Or(os.Getenv("JP_BENCH_LAUNCHER"), "env"))
 }
 
-// launcher writes a launcher to the user's config, with a jp on the node that is a file of its own. Before are words in front of
-// its command.
+// launcher writes a launcher to the user's config, with a jp on the node that is a file of its own.
+// Before are words in front of its command.
 func (s *shop) launcher(name string, before []string, settings string) (node string) {
 	node = s.jp + "-node"
 	program, err := os.ReadFile(s.jp)
@@ -49,8 +49,9 @@ func (s *shop) launcher(name string, before []string, settings string) (node str
 	return node
 }
 
-// BenchmarkWorkerFirstWord is the time from a launch to the first line of the worker, as jp doctor finds it, beside that to
-// the first line of echo by the same launcher. Doctor then measures a process of a sub-agent there, and a line and its answer.
+// BenchmarkWorkerFirstWord is the time from a launch to the first line of the worker, as jp doctor
+// finds it, beside that to the first line of echo by the same launcher. Doctor then measures a
+// process of a sub-agent there, and a line and its answer.
 func BenchmarkWorkerFirstWord(b *testing.B) {
 	s := newShop(b, "0s")
 	s.launcher("node", nil, "")
@@ -105,7 +106,8 @@ func BenchmarkWorkerFirstWord(b *testing.B) {
 	b.ReportMetric(median(trip), "ms-trip")
 }
 
-// BenchmarkWorker200Children is jp batch with 200 lines, 64 at once, as local sub-agents and through one worker.
+// BenchmarkWorker200Children is jp batch with 200 lines, 64 at once, as local sub-agents and
+// through one worker.
 func BenchmarkWorker200Children(b *testing.B) {
 	s := newShop(b, "0s")
 	s.launcher("node", nil, "children = 64")
@@ -117,9 +119,9 @@ func BenchmarkWorker200Children(b *testing.B) {
 	b.ReportMetric(60, "worker/s-goal")
 }
 
-// BenchmarkWorkerForEachChild is jp batch with 64 lines, all at once, as local sub-agents and with a launch for each. A worker
-// that has become free would take another line, so the model takes longer than all launches. Its time is left out, and the
-// launches are counted.
+// BenchmarkWorkerForEachChild is jp batch with 64 lines, all at once, as local sub-agents and with
+// a launch for each. A worker that has become free would take another line, so the model takes
+// longer than all launches. Its time is left out, and the launches are counted.
 func BenchmarkWorkerForEachChild(b *testing.B) {
 	const delay = 8 * time.Second
 	s := newShop(b, delay.String())
@@ -142,8 +144,8 @@ func BenchmarkWorkerForEachChild(b *testing.B) {
 // enough runs of a benchmark that takes long and says the same each time.
 const enough = 3
 
-// batches runs a jp batch by one launcher and by another in turn, and returns how many lines each has done in a second, without
-// delay.
+// batches runs a jp batch by one launcher and by another in turn, and returns how many lines each
+// has done in a second, without delay.
 func (s *shop) batches(one, other string, lines int, delay time.Duration) (ofOne, ofOther float64) {
 	s.stdin = strings.Repeat("\"part\"\n", lines)
 	took := map[string][]time.Duration{}
@@ -160,9 +162,10 @@ func (s *shop) batches(one, other string, lines int, delay time.Duration) (ofOne
 	return rate(one), rate(other)
 }
 
-// BenchmarkWorkerBytes counts what crosses both wires for each round of a sub-agent: a reply that calls a tool, and its result.
-// Frames are those between the sub-agent and its owner, which are the same for a local one; lines are those between the owner
-// and the worker, which carry the frames. Up is towards the owner. The later ten rounds are compared with the first ten.
+// BenchmarkWorkerBytes counts what crosses both wires for each round of a sub-agent: a reply that
+// calls a tool, and its result. Frames are those between the sub-agent and its owner, which are the
+// same for a local one; lines are those between the owner and the worker, which carry the frames.
+// Up is towards the owner. The later ten rounds are compared with the first ten.
 func BenchmarkWorkerBytes(b *testing.B) {
 	var rules strings.Builder
 	for _, rounds := range []int{10, 20} {
@@ -249,7 +252,8 @@ func (c *counted) copy(to io.WriteCloser, from io.Reader) error {
 	}
 }
 
-// countMain is the program jp-count FILE COMMAND...: a launcher that runs another one and writes what went through it to FILE.
+// countMain is the program jp-count FILE COMMAND...: a launcher that runs another one and writes
+// what went through it to FILE.
 func countMain() {
 	var c counts
 	cmd := exec.Command(os.Args[2], os.Args[3:]...)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blind runs a program, and all below it, on a system without Landlock: a filter makes the kernel forget it.
+// blind runs a program, and all below it, on a system without Landlock: a filter makes the kernel
+// forget it.
 func blind() {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call

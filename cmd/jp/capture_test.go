@@ -6,7 +6,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// capture NAME REGEXP: sets the variable NAME to the first match of REGEXP in stdout, or to its first group.
+// capture NAME REGEXP: sets the variable NAME to the first match of REGEXP in stdout, or to its
+// first group.
 func capture(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: capture NAME REGEXP")

@@ -79,7 +79,8 @@ func (c *clientRun) until(kinds ...string) object {
 	return nil
 }
 
-// answer reads up to the answer to a control request: its response, and the error that stands there for one.
+// answer reads up to the answer to a control request: its response, and the error that stands there
+// for one.
 func (c *clientRun) answer(id string) (response object, failed string) {
 	c.t.Helper()
 	r := object(need[map[string]any](c.until("control_response"), "response"))
@@ -158,7 +159,8 @@ func (s *site) gate() string {
 
 const initialize = `{"type":"control_request","request_id":"i","request":{"subtype":"initialize","systemPrompt":[""]}}`
 
-// A client that keeps stdin open is answered: its requests at once, its messages one after the other, in one conversation.
+// A client that keeps stdin open is answered: its requests at once, its messages one after the
+// other, in one conversation.
 func TestClient(t *testing.T) {
 	s := clientSite(t)
 	s.gate()
@@ -211,7 +213,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// An interrupt that comes with the first message, or while its run opens, stops that message alone: what waits is answered.
+// An interrupt that comes with the first message, or while its run opens, stops that message alone:
+// what waits is answered.
 func TestClientInterruptEarly(t *testing.T) {
 	message := func(text string) string {
 		return `{"type":"user","uuid":"` + text + `","message":{"role":"user","content":"` + text + `"},"parent_tool_use_id":null}`
@@ -242,7 +245,8 @@ func TestClientInterruptEarly(t *testing.T) {
 	}
 }
 
-// A request that cannot be granted ends the input, not what runs. What is left of a budget is all that the next one has.
+// A request that cannot be granted ends the input, not what runs. What is left of a budget is
+// all that the next one has.
 func TestClientQueue(t *testing.T) {
 	s := clientSite(t)
 	s.gate()
@@ -441,7 +445,8 @@ func TestClientErrors(t *testing.T) {
 	c.end()
 }
 
-// A client that says so is asked about tools that ask. Only its yes to the very arguments lets a call run.
+// A client that says so is asked about tools that ask. Only its yes to the very arguments lets a
+// call run.
 func TestClientPermission(t *testing.T) {
 	s := clientSite(t)
 	file := filepath.Join(s.dir, "x")

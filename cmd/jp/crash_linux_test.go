@@ -17,7 +17,8 @@ import (
 	"jp/convstore"
 )
 
-// deepSite has a tree of depth 2, root -> middle -> leaf, in which every level runs a tool. work is what the tool does.
+// deepSite has a tree of depth 2, root -> middle -> leaf, in which every level runs a tool. work is
+// what the tool does.
 func deepSite(t *testing.T, work string) *site {
 	const tool = `
 [conversation.tools.work]
@@ -82,7 +83,8 @@ type crashed struct {
 	who   string // the command line of the process that was killed; "" = nobody
 }
 
-// crash runs a tree and kills one of its processes when the root's n-th line comes. It returns when nothing of it runs any more.
+// crash runs a tree and kills one of its processes when the root's n-th line comes. It returns when
+// nothing of it runs any more.
 func (s *site) crash(n, victim int) (c crashed) {
 	s.t.Helper()
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "query", "--new", "-F", "stream-json", "go"}, Dir: s.dir, Env: s.environ()}
@@ -146,7 +148,8 @@ func (s *site) delegations(root convstore.ID) map[string]convstore.Delegation {
 	return m
 }
 
-// unstored lists what the root has told and the store does not hold: each line is written after its event is stored.
+// unstored lists what the root has told and the store does not hold: each line is written after its
+// event is stored.
 func (s *site) unstored(c crashed) (missing []string) {
 	stored := map[string]bool{}
 	for _, ev := range s.events(c.root) {
@@ -188,9 +191,9 @@ func (s *site) unstored(c crashed) (missing []string) {
 	return missing
 }
 
-// TestKillAnyAtAnyMoment kills one process of a tree, whichever, at 50 moments: when the n-th line of its progress comes. Then
-// nothing runs, nothing stays reserved, what was acknowledged is stored, every status is true at once, and the root goes on.
-// $JP_TEST_SEED chooses other moments.
+// TestKillAnyAtAnyMoment kills one process of a tree, whichever, at 50 moments: when the n-th line
+// of its progress comes. Then nothing runs, nothing stays reserved, what was acknowledged is
+// stored, every status is true at once, and the root goes on. $JP_TEST_SEED chooses other moments.
 func TestKillAnyAtAnyMoment(t *testing.T) {
 	const moments = 50
 	seed := uint64(4)
@@ -260,8 +263,8 @@ func TestKillAnyAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestSignalsSettleDeepTree: the first signal settles a tree of depth 2, whatever its tools leave behind, and if they have to be
-// killed. The second kills at once what does not listen.
+// TestSignalsSettleDeepTree: the first signal settles a tree of depth 2, whatever its tools leave
+// behind, and if they have to be killed. The second kills at once what does not listen.
 func TestSignalsSettleDeepTree(t *testing.T) {
 	const deaf = "trap '' INT TERM HUP\n" + escape + "\nwhile :; do sleep 1000.5; done"
 	for _, tt := range []struct {

@@ -22,8 +22,9 @@ import (
 
 // crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names, and hangs at
 // the point which $JP_HANG_AT names, after it has made the file hung in TMPDIR, until that file is
-// gone. There it has half a second to end when its time is up, and makes the file heard once a signal
-// has reached it: a second signal that is sent earlier could come as one with the first, or before it.
+// gone. There it has half a second to end when its time is up, and makes the file heard once a
+// signal has reached it: a second signal that is sent earlier could come as one with the first, or
+// before it.
 func crash() {
 	temp := os.Getenv("TMPDIR")
 	if os.Getenv("JP_HANG_AT") != "" {
@@ -65,9 +66,9 @@ func checked(checkpoint func(point string)) int {
 	})
 }
 
-// killAt returns a checkpoint that kills this process at a frame of a wire, and true, where the file
-// plan says so: "root 7" is the seventh frame of the jp that a person started, "leaf 7" that of a
-// sub-agent under the profile leaf. The file is gone when the process is killed.
+// killAt returns a checkpoint that kills this process at a frame of a wire, and true, where the
+// file plan says so: "root 7" is the seventh frame of the jp that a person started, "leaf 7" that
+// of a sub-agent under the profile leaf. The file is gone when the process is killed.
 func killAt(plan string) (checkpoint func(string), ok bool) {
 	text, err := os.ReadFile(plan)
 	who, number, _ := strings.Cut(string(text), " ")
@@ -86,8 +87,9 @@ func killAt(plan string) (checkpoint func(string), ok bool) {
 	}, true
 }
 
-// jp is the program itself. As a sub-agent in whose TMPDIR a file "deaf" stands, it does nothing and hears no signal. One in whose
-// TMPDIR a file "lingers" stands when it begins keeps its run lock after its turn, until that file is gone.
+// jp is the program itself. As a sub-agent in whose TMPDIR a file "deaf" stands, it does nothing
+// and hears no signal. One in whose TMPDIR a file "lingers" stands when it begins keeps its run
+// lock after its turn, until that file is gone.
 func jp() {
 	child := slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "--root-id=") })
 	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "deaf")); child && err == nil {
@@ -143,8 +145,9 @@ func hostile(says []byte) int {
 	return 0
 }
 
-// lingers keeps what locks the run of this process and returns a function that waits until the file "lingers" is gone, as a run whose
-// tools do not end. When the parent is gone the run stops as at SIGTERM, but the process does not end by itself.
+// lingers keeps what locks the run of this process and returns a function that waits until the file
+// "lingers" is gone, as a run whose tools do not end. When the parent is gone the run stops as at
+// SIGTERM, but the process does not end by itself.
 func lingers() func() {
 	for item := range strings.SplitSeq(os.Getenv("JP_PROC"), ",") {
 		number, ok := strings.CutPrefix(item, "death=")

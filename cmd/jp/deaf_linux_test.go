@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDeafChild: a sub-agent that hangs and ignores the interrupt is killed some time after its deadline, and at once by a second
-// signal to the root. Its caller is told, and goes on or ends.
+// TestDeafChild: a sub-agent that hangs and ignores the interrupt is killed some time after its
+// deadline, and at once by a second signal to the root. Its caller is told, and goes on or ends.
 func TestDeafChild(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestDocsLinks follows each relative link of the README and the pages, to the heading where it names one.
+// TestDocsLinks follows each relative link of the README and the pages, to the heading where it
+// names one.
 func TestDocsLinks(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(pages) == 0 {
@@ -45,7 +46,8 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
-// TestDocsChecks finds each test and each script that the README and the pages name as what checks a claim.
+// TestDocsChecks finds each test and each script that the README and the pages name as what checks
+// a claim.
 func TestDocsChecks(t *testing.T) {
 	tests := map[string]bool{}
 	err := filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
@@ -138,7 +140,8 @@ func TestDocsKeys(t *testing.T) {
 	}
 }
 
-// TestDesignNamesPackages finds each folder with Go code in the map of the source tree, and no other.
+// TestDesignNamesPackages finds each folder with Go code in the map of the source tree, and no
+// other.
 func TestDesignNamesPackages(t *testing.T) {
 	page, err := os.ReadFile("../../docs/design.md")
 	if err != nil {
@@ -187,7 +190,8 @@ func headings(page string) map[string]bool {
 	return anchors
 }
 
-// TestChangelog finds what merging by union leaves behind: lines that stand twice, and lines that go on with no entry.
+// TestChangelog finds what merging by union leaves behind: lines that stand twice, and lines that
+// go on with no entry.
 func TestChangelog(t *testing.T) {
 	data, err := os.ReadFile("../../docs/changelog.md")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestEditOnTerminal: where nothing is asked and nothing can be resumed, an editor starts, which has the terminal and its Ctrl-C.
+// TestEditOnTerminal: where nothing is asked and nothing can be resumed, an editor starts, which
+// has the terminal and its Ctrl-C.
 func TestEditOnTerminal(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n",

@@ -13,7 +13,8 @@ import (
 	"jp/convstore"
 )
 
-// endsSite has a caller that asks one sub-agent with the given arguments and then says what it was told of its end.
+// endsSite has a caller that asks one sub-agent with the given arguments and then says what it was
+// told of its end.
 func endsSite(t *testing.T, arguments string) *site {
 	return newSite(t, map[string]string{
 		".jp/config.toml": `
@@ -82,8 +83,8 @@ hang = true
 	})
 }
 
-// TestEndsAgree: each way a sub-agent can end, from a real cause. Its exit, what its caller is told, its own status in a listing
-// and the record of the delegation say the same.
+// TestEndsAgree: each way a sub-agent can end, from a real cause. Its exit, what its caller is
+// told, its own status in a listing and the record of the delegation say the same.
 func TestEndsAgree(t *testing.T) {
 	child := func(sig syscall.Signal) func(s *site, root int) {
 		return func(s *site, _ int) { s.signal(sig, s.running("--root-id=")...) }

@@ -222,8 +222,8 @@ text = "the root is done"
 	return killed
 }
 
-// TestSubagentOpensNoStore runs sub-agents that are told of a store which is not there, and looks at
-// what one has open: of the store nothing but its run lock, which it inherits.
+// TestSubagentOpensNoStore runs sub-agents that are told of a store which is not there, and looks
+// at what one has open: of the store nothing but its run lock, which it inherits.
 func TestSubagentOpensNoStore(t *testing.T) {
 	s := killSite(t)
 	if err := os.WriteFile(filepath.Join(s.home, "nostore"), nil, 0o600); err != nil {

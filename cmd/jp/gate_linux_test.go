@@ -82,8 +82,9 @@ max_parallel = %[1]d
 	return site, []string{"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=sk-the-key-of-this-test"}
 }
 
-// TestRateLimitIsShared: 32 sub-agents at a server that answers 8 requests a second. All finish, none fails. Without a gate
-// everybody comes back when the first second is over, and 24, 16 and 8 are sent away again.
+// TestRateLimitIsShared: 32 sub-agents at a server that answers 8 requests a second. All finish,
+// none fails. Without a gate everybody comes back when the first second is over, and 24, 16 and 8
+// are sent away again.
 func TestRateLimitIsShared(t *testing.T) {
 	const children = 32
 	var calls strings.Builder

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHungRunEnds: whatever hangs in jp itself, a second signal and --timeout end it with their status, and nothing is left
-// running. The next run settles what it left, and goes on.
+// TestHungRunEnds: whatever hangs in jp itself, a second signal and --timeout end it with their
+// status, and nothing is left running. The next run settles what it left, and goes on.
 func TestHungRunEnds(t *testing.T) {
 	for _, tt := range []struct {
 		point   string
@@ -64,8 +64,8 @@ func TestHungRunEnds(t *testing.T) {
 	}
 }
 
-// TestStoppedBeforeItsProcess: a sub-agent that has a slot, and whose run is stopped before there is a process of it, was cancelled.
-// It has not failed.
+// TestStoppedBeforeItsProcess: a sub-agent that has a slot, and whose run is stopped before there
+// is a process of it, was cancelled. It has not failed.
 func TestStoppedBeforeItsProcess(t *testing.T) {
 	s := killSite(t)
 	path := filepath.Join(s.home, "lines")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// foreign is what a program written for another agent knows of stream-json, and nothing of ours. It insists on the keys that it
-// reads and leaves all types that it does not know alone.
+// foreign is what a program written for another agent knows of stream-json, and nothing of ours. It
+// insists on the keys that it reads and leaves all types that it does not know alone.
 type foreign struct {
 	session string
 	tools   []string
@@ -138,7 +138,8 @@ func (f *foreign) answers() map[string]string {
 	return out
 }
 
-// headlessRun runs jp query as other agents are run, in stream-json, and reads it as their readers do.
+// headlessRun runs jp query as other agents are run, in stream-json, and reads it as their readers
+// do.
 func (s *site) headlessRun(stdin string, args ...string) (f foreign, status int) {
 	s.t.Helper()
 	var out bytes.Buffer
@@ -155,7 +156,8 @@ func (s *site) headlessRun(stdin string, args ...string) (f foreign, status int)
 	return f, cmd.ProcessState.ExitCode()
 }
 
-// A reader of another agent's stream understands ours, from the first run over a sub-agent and limits to a fork.
+// A reader of another agent's stream understands ours, from the first run over a sub-agent and
+// limits to a fork.
 func TestHeadlessReader(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": `

@@ -17,8 +17,9 @@ import (
 	"jp/convstore"
 )
 
-// TestModelsAreAskedAtHome: no sub-agent has a key. When it, the jp that asks for it, or nobody dies in the middle of a reply,
-// the request ends, and what it used is in the ledger: what the reply said as far as somebody could count it, else the bound.
+// TestModelsAreAskedAtHome: no sub-agent has a key. When it, the jp that asks for it, or nobody
+// dies in the middle of a reply, the request ends, and what it used is in the ledger: what the
+// reply said as far as somebody could count it, else the bound.
 func TestModelsAreAskedAtHome(t *testing.T) {
 	const key = "sk-the-key-of-this-test"
 	for _, tt := range []struct {
@@ -105,8 +106,8 @@ func TestModelsAreAskedAtHome(t *testing.T) {
 	}
 }
 
-// unread reports whether bytes that a server on the loopback interface has sent wait to be read. The
-// columns are those of proc_net_tcp(5).
+// unread reports whether bytes that a server on the loopback interface has sent wait to be read.
+// The columns are those of proc_net_tcp(5).
 func unread(t *testing.T, url string) bool {
 	t.Helper()
 	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")

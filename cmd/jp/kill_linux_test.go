@@ -151,8 +151,8 @@ func (s *site) eventually(what string, cond func() bool) {
 	}
 }
 
-// processes lists what runs with this site's home in its environment, or with one below it as tools have, and what stands in its
-// folder, as guards do; zombies left out.
+// processes lists what runs with this site's home in its environment, or with one below it as tools
+// have, and what stands in its folder, as guards do; zombies left out.
 func (s *site) processes() (list []string) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -181,14 +181,15 @@ func (s *site) running(part string) []int {
 	return pids
 }
 
-// gone waits until no process of the site is left, and nothing of one: what is ending has no command line any more, and its files,
-// with the locks on them, for a moment longer.
+// gone waits until no process of the site is left, and nothing of one: what is ending has no
+// command line any more, and its files, with the locks on them, for a moment longer.
 func (s *site) gone() {
 	s.t.Helper()
 	s.eventually("every process to end", func() bool { return len(s.processes()) == 0 && !s.inhabited() })
 }
 
-// inhabited reports whether a thread stands in one of the site's folders, which it leaves after closing its files.
+// inhabited reports whether a thread stands in one of the site's folders, which it leaves after
+// closing its files.
 func (s *site) inhabited() bool {
 	links, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/cwd")
 	return slices.ContainsFunc(links, func(link string) bool {
@@ -244,7 +245,8 @@ detached = "auto"
 timeout = "300s"
 `
 
-// escape.sh leaves a process in its group, one in a session of its own, and a daemon that forked twice.
+// escape.sh leaves a process in its group, one in a session of its own, and a daemon that forked
+// twice.
 const escape = `
 sleep 1000.1 &
 setsid sleep 1000.2 &
@@ -439,9 +441,9 @@ func TestBusyChild(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestCrashOfTheCaller kills the caller at each point of a delegation's way. Nothing is left running, no delegation stays
-// open for good, nothing that was acknowledged is lost, and the caller goes on: the call is answered from the run that
-// exists, or made again where that had not begun.
+// TestCrashOfTheCaller kills the caller at each point of a delegation's way. Nothing is left
+// running, no delegation stays open for good, nothing that was acknowledged is lost, and the caller
+// goes on: the call is answered from the run that exists, or made again where that had not begun.
 func TestCrashOfTheCaller(t *testing.T) {
 	for _, point := range []string{"reserved", "running", "ended", "settled"} {
 		t.Run(point, func(t *testing.T) {

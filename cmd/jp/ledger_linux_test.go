@@ -10,8 +10,9 @@ import (
 	"jp/convstore/usage"
 )
 
-// ledgerSite is a workspace whose main agent hands 32 tasks to sub-agents at once, under a limit of tokens: a third come to their
-// end, a third hang in their second call of the model, and a third wait for one of their own that does.
+// ledgerSite is a workspace whose main agent hands 32 tasks to sub-agents at once, under a limit of
+// tokens: a third come to their end, a third hang in their second call of the model, and a third
+// wait for one of their own that does.
 func ledgerSite(t *testing.T, limit int) *site {
 	var calls []string
 	for i := range 32 {
@@ -66,7 +67,8 @@ func (s *site) conversations() []convstore.Conversation {
 	return list
 }
 
-// balanced holds every account to its limit, now. What a script says it has used is never above the bound of its call.
+// balanced holds every account to its limit, now. What a script says it has used is never above the
+// bound of its call.
 func (s *site) balanced() {
 	s.t.Helper()
 	for _, c := range s.conversations() {
@@ -122,8 +124,8 @@ func (s *site) stopped(how string) (n int) {
 	return n
 }
 
-// TestLedgerOf32Processes kills those of 32 sub-agents, and of those below them, that hang; the limit holds at every moment, and
-// in the end the ledger is what the events say.
+// TestLedgerOf32Processes kills those of 32 sub-agents, and of those below them, that hang; the
+// limit holds at every moment, and in the end the ledger is what the events say.
 func TestLedgerOf32Processes(t *testing.T) {
 	s := ledgerSite(t, 400_000)
 	cmd, out := s.start(nil, "jp", "query", "--new", "--title", "root", "go")
@@ -161,7 +163,8 @@ func TestLedgerOf32Processes(t *testing.T) {
 	}
 }
 
-// TestLedgerWithoutItsRoot kills the root while all hang: who comes next settles what is left, and begins a session of its own.
+// TestLedgerWithoutItsRoot kills the root while all hang: who comes next settles what is left, and
+// begins a session of its own.
 func TestLedgerWithoutItsRoot(t *testing.T) {
 	s := ledgerSite(t, 400_000)
 	cmd, _ := s.start(nil, "jp", "query", "--new", "--title", "root", "go")

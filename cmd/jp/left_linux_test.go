@@ -12,7 +12,8 @@ import (
 	"jp/convstore"
 )
 
-// linger makes sub-agents that begin from now on keep their run lock after their turn, until end is called.
+// linger makes sub-agents that begin from now on keep their run lock after their turn, until end is
+// called.
 func (s *site) linger() (end func()) {
 	s.t.Helper()
 	path := filepath.Join(s.home, "lingers")
@@ -46,8 +47,8 @@ func (s *site) leave(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// waits starts jp and returns when it says that it waits for a sub-agent, or has begun a second one, with a function that waits for its
-// end.
+// waits starts jp and returns when it says that it waits for a sub-agent, or has begun a second
+// one, with a function that waits for its end.
 func (s *site) waits(argv ...string) (cmd *exec.Cmd, end func() (out string, status int)) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "out")
@@ -75,7 +76,8 @@ func (s *site) waits(argv ...string) (cmd *exec.Cmd, end func() (out string, sta
 	}
 }
 
-// TestBatchResumedWhileItsSubAgentEnds: the answer of a sub-agent that has ended its turn and still runs is not paid again.
+// TestBatchResumedWhileItsSubAgentEnds: the answer of a sub-agent that has ended its turn and still
+// runs is not paid again.
 func TestBatchResumedWhileItsSubAgentEnds(t *testing.T) {
 	for _, on := range []string{"its own", "a root"} {
 		t.Run(on, func(t *testing.T) {
@@ -111,7 +113,8 @@ func TestBatchResumedWhileItsSubAgentEnds(t *testing.T) {
 	}
 }
 
-// TestTurnResumedWhileItsSubAgentEnds: nor when a model has called it. Ctrl-C ends the wait and leaves the turn as it was.
+// TestTurnResumedWhileItsSubAgentEnds: nor when a model has called it. Ctrl-C ends the wait and
+// leaves the turn as it was.
 func TestTurnResumedWhileItsSubAgentEnds(t *testing.T) {
 	s := killSite(t)
 	end := s.linger()
@@ -148,7 +151,8 @@ func TestTurnResumedWhileItsSubAgentEnds(t *testing.T) {
 	}
 }
 
-// TestBatchResumedWhileItsSubAgentWorks: a sub-agent that loses its batch in the middle of its turn ends, and only then it goes on.
+// TestBatchResumedWhileItsSubAgentWorks: a sub-agent that loses its batch in the middle of its turn
+// ends, and only then it goes on.
 func TestBatchResumedWhileItsSubAgentWorks(t *testing.T) {
 	s := killSite(t)
 	if err := os.WriteFile(filepath.Join(s.dir, "none.jsonl"), nil, 0o600); err != nil {
@@ -179,7 +183,8 @@ func TestBatchResumedWhileItsSubAgentWorks(t *testing.T) {
 	}
 }
 
-// TestBatchOfARootResumedWhileItRuns: a batch that works on behalf of a conversation is not gone on with before it has ended.
+// TestBatchOfARootResumedWhileItRuns: a batch that works on behalf of a conversation is not gone on
+// with before it has ended.
 func TestBatchOfARootResumedWhileItRuns(t *testing.T) {
 	s := killSite(t)
 	if out, code := s.jp("query", "--new", "hello"); code != 0 {

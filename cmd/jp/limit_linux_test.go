@@ -12,8 +12,8 @@ import (
 	"jp/convstore"
 )
 
-// TestWaitLimit: a run waits for a reset as long as it was allowed to, in its sub-agents too, whose time is longer by as much. Ctrl-C
-// ends the wait, and what is said then names the same limit.
+// TestWaitLimit: a run waits for a reset as long as it was allowed to, in its sub-agents too, whose
+// time is longer by as much. Ctrl-C ends the wait, and what is said then names the same limit.
 func TestWaitLimit(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml":             "[assistant]\nmodel = \"script/late.toml\"\n",

@@ -11,7 +11,8 @@ import (
 	"jp/convstore"
 )
 
-// mcpSite is a workspace whose main agent and sub-agent call a tool of an MCP server that hangs; more is what else its entry says.
+// mcpSite is a workspace whose main agent and sub-agent call a tool of an MCP server that hangs;
+// more is what else its entry says.
 func mcpSite(t *testing.T, more string) *site {
 	const hang = `
 [conversation.tools.hang]
@@ -80,8 +81,9 @@ func (s *site) calls() string {
 	return strings.Join(names, " ")
 }
 
-// TestMCPServersEndTogether: of a tree that is stopped no server waits for the end of one further down. Each here ends
-// only when two have been asked to. The root has one too, since it has recorded its tools.
+// TestMCPServersEndTogether: of a tree that is stopped no server waits for the end of one further
+// down. Each here ends only when two have been asked to. The root has one too, since it has
+// recorded its tools.
 func TestMCPServersEndTogether(t *testing.T) {
 	const (
 		query = "[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n"

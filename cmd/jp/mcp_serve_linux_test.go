@@ -127,8 +127,8 @@ func TestServeMCP(t *testing.T) {
 	}
 }
 
-// TestServeMCPShares: calls that a client makes at the same time get even parts of what there is, and those that have to wait
-// reserve nothing meanwhile.
+// TestServeMCPShares: calls that a client makes at the same time get even parts of what there is,
+// and those that have to wait reserve nothing meanwhile.
 func TestServeMCPShares(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[delegation]\nprofiles = [\"agent/child\"]\nmax_parallel = 4\ntoken_budget = 80000\n", ".jp/config/agent/child.toml": childProfile,
@@ -160,8 +160,8 @@ func TestServeMCPShares(t *testing.T) {
 	}
 }
 
-// TestServeMCPReadOnly: a client may run at the same time what changes nothing. What delegates does so where no profile can change
-// anything.
+// TestServeMCPReadOnly: a client may run at the same time what changes nothing. What delegates does
+// so where no profile can change anything.
 func TestServeMCPReadOnly(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml":              "[assistant]\nmodel = \"script/m.toml\"\n",
@@ -198,7 +198,8 @@ func TestServeMCPReadOnly(t *testing.T) {
 	}
 }
 
-// TestServeMCPCancel: what a client gives up is stopped, with everything below it, and nothing else.
+// TestServeMCPCancel: what a client gives up is stopped, with everything below it, and nothing
+// else.
 func TestServeMCPCancel(t *testing.T) {
 	s := killSite(t)
 	c := serveMCP(s)

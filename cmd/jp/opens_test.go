@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// TestWhoOpensFiles: a workspace's bytes come from the gate. Package profiles opens files in one place,
-// jp never has it read a workspace from the disk, and what else opens files is listed here with what
-// these are. A new row is right for files that are none of a workspace's config, tools, skills,
-// instructions or servers; else use trust.Files.
+// TestWhoOpensFiles: a workspace's bytes come from the gate. Package profiles opens files in one
+// place, jp never has it read a workspace from the disk, and what else opens files is listed here
+// with what these are. A new row is right for files that are none of a workspace's config, tools,
+// skills, instructions or servers; else use trust.Files.
 func TestWhoOpensFiles(t *testing.T) {
 	want := map[string]string{
 		"profiles/disk.go":            "files outside of a workspace; OnDisk, for other programs than jp",

@@ -15,8 +15,8 @@ import (
 	"jp/convstore"
 )
 
-// TestTraceTree: a tree of processes is one trace, whose spans hang together and name what they are, and in which nothing
-// stands of what was said.
+// TestTraceTree: a tree of processes is one trace, whose spans hang together and name what they
+// are, and in which nothing stands of what was said.
 func TestTraceTree(t *testing.T) {
 	t.Parallel()
 	c := otlp.New(nil)
@@ -126,7 +126,8 @@ func TestTraceTree(t *testing.T) {
 	s.keyless(t)
 }
 
-// TestTraceContent: what is said is recorded where somebody asks for it, in the form of the conventions.
+// TestTraceContent: what is said is recorded where somebody asks for it, in the form of the
+// conventions.
 func TestTraceContent(t *testing.T) {
 	t.Parallel()
 	c := otlp.New(nil)
@@ -189,7 +190,8 @@ func TestTraceContent(t *testing.T) {
 	}
 }
 
-// TestTraceEnds: however a sub-agent ends, the span of the call says so, even when the sub-agent can no longer say anything.
+// TestTraceEnds: however a sub-agent ends, the span of the call says so, even when the sub-agent
+// can no longer say anything.
 func TestTraceEnds(t *testing.T) {
 	for _, tt := range []struct {
 		cause string
@@ -247,8 +249,8 @@ func TestTraceEnds(t *testing.T) {
 	}
 }
 
-// TestTraceNobodyThere: a collector that is not there, or takes a request and never answers, changes nothing of a run but one
-// warning, however many processes meet it.
+// TestTraceNobodyThere: a collector that is not there, or takes a request and never answers,
+// changes nothing of a run but one warning, however many processes meet it.
 func TestTraceNobodyThere(t *testing.T) {
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -271,8 +273,8 @@ func TestTraceNobodyThere(t *testing.T) {
 	}
 }
 
-// TestTraceLastWord: a signal that comes while a sub-agent still sends its spans ends the sending, and changes nothing of how
-// the sub-agent has ended.
+// TestTraceLastWord: a signal that comes while a sub-agent still sends its spans ends the sending,
+// and changes nothing of how the sub-agent has ended.
 func TestTraceLastWord(t *testing.T) {
 	t.Parallel()
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
@@ -329,8 +331,8 @@ func TestTraceBatch(t *testing.T) {
 	}
 }
 
-// TestTraceServed: a server's calls are traces of their own, one for each, with the sub-agents that they ran; so are the turns
-// that an editor asks for.
+// TestTraceServed: a server's calls are traces of their own, one for each, with the sub-agents that
+// they ran; so are the turns that an editor asks for.
 func TestTraceServed(t *testing.T) {
 	t.Parallel()
 	c := otlp.New(nil)
@@ -393,7 +395,8 @@ func TestTraceTitle(t *testing.T) {
 	}
 }
 
-// TestTraceModels: what a provider says of its reply stands in the span, whatever its wire format, and no key.
+// TestTraceModels: what a provider says of its reply stands in the span, whatever its wire format,
+// and no key.
 func TestTraceModels(t *testing.T) {
 	answers, err := script.Parse("model.toml", []byte("[[rule]]\ntext = \"done\"\nusage = { input = 7, output = 3, cache_read = 2 }\n"))
 	if err != nil {

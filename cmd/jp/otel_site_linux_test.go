@@ -17,11 +17,13 @@ const (
 	collectorKey = "collector-key-4711"
 	saidSecret   = "the heron nests" // by people and models, in what follows
 
-	// nobody is an address where no collector is: the port of one that was closed may be another test's by now.
+	// nobody is an address where no collector is: the port of one that was closed may be another
+	// test's by now.
 	nobody = "http://127.0.0.1:1"
 )
 
-// otelSite has a root that sends two leads at once, each of whom sends a leaf, which calls a local tool.
+// otelSite has a root that sends two leads at once, each of whom sends a leaf, which calls a local
+// tool.
 func otelSite(t *testing.T) *site {
 	role := func(model, tools string) string {
 		return "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/" + model + "\"\n" + tools
@@ -83,7 +85,8 @@ func traced(url string, more ...string) []string {
 	}, more...)
 }
 
-// forest draws spans as trees, siblings by name and start, each with the attributes that show leaves in.
+// forest draws spans as trees, siblings by name and start, each with the attributes that show
+// leaves in.
 func forest(spans []otlp.Span, show func(otlp.Span) string) string {
 	below := map[string][]otlp.Span{}
 	known := map[string]bool{}
@@ -137,7 +140,8 @@ func state(s otlp.Span) string {
 	return text
 }
 
-// keyless looks for the collector's key, and for what goes with it, where a tool or a reader could find it.
+// keyless looks for the collector's key, and for what goes with it, where a tool or a reader could
+// find it.
 func (s *site) keyless(t *testing.T) {
 	t.Helper()
 	tools := 0

@@ -11,8 +11,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// commands: gives every jp command in the blocks of the README and the guide pages --help as well, which fails where the
-// command or one of its flags does not exist. docs/cli.md is generated.
+// commands: gives every jp command in the blocks of the README and the guide pages --help as
+// well, which fails where the command or one of its flags does not exist. docs/cli.md is generated.
 func commands(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: commands")
@@ -48,7 +48,8 @@ func commands(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// calls returns the words of each call of jp in a line of shell, up to its --. A line that is none of shell has none.
+// calls returns the words of each call of jp in a line of shell, up to its --. A line that is none
+// of shell has none.
 func calls(line string) [][]string {
 	file, err := syntax.NewParser().Parse(strings.NewReader(strings.ReplaceAll(line, "...", "")), "")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// example is a block of a page that is run: its sh text and, where a text block follows it, what that prints.
+// example is a block of a page that is run: its sh text and, where a text block follows it,
+// what that prints.
 type example struct {
 	line   int // of its fence, 1-based
 	script string
@@ -17,8 +18,8 @@ type example struct {
 	checks bool // a text block follows
 }
 
-// examples returns the ```sh blocks of a Markdown page. A ```text block is the output of the sh block that it follows with
-// nothing but blank lines between.
+// examples returns the ```sh blocks of a Markdown page. A ```text block is the output of the sh
+// block that it follows with nothing but blank lines between.
 func examples(page string) []example {
 	var found []example
 	var lang string
@@ -48,8 +49,9 @@ func examples(page string) []example {
 	return found
 }
 
-// page NAME: runs each sh block of docs/NAME in the current folder, in order, each in a shell of its own that ends at the first
-// failure. Where a text block follows, stdout must be that, but for ids of conversations.
+// page NAME: runs each sh block of docs/NAME in the current folder, in order, each in a shell of
+// its own that ends at the first failure. Where a text block follows, stdout must be that, but for
+// ids of conversations.
 func page(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: page NAME")

@@ -172,7 +172,8 @@ func (p *picking) keys(t *testing.T, keys string) {
 	}
 }
 
-// TestQueryPick: the conversation that was picked goes on. Where lines cannot be drawn again there is no list to pick from.
+// TestQueryPick: the conversation that was picked goes on. Where lines cannot be drawn again there
+// is no list to pick from.
 func TestQueryPick(t *testing.T) {
 	s, first := pickSite(t)
 	p := startPicking(t, s, nil, "query", "--pick", "-F", "text", "How many table rows?")

@@ -33,8 +33,9 @@ func (s *site) files(prefixes ...string) (list []string) {
 	return list
 }
 
-// TestRecordKilled: a recording that others make meanwhile takes nothing of one that runs, however old its folder looks. A run that
-// was killed leaves no recording, whole or half, and nothing for the next one.
+// TestRecordKilled: a recording that others make meanwhile takes nothing of one that runs, however
+// old its folder looks. A run that was killed leaves no recording, whole or half, and nothing for
+// the next one.
 func TestRecordKilled(t *testing.T) {
 	s := killSite(t)
 	cmd, _ := s.start(nil, "jp", "query", "--new", "--record", "rec.toml", "child")
@@ -72,7 +73,8 @@ func TestRecordKilled(t *testing.T) {
 	}
 }
 
-// TestRecordStopped: a run that was stopped leaves what was said by then, and the recording says so.
+// TestRecordStopped: a run that was stopped leaves what was said by then, and the recording says
+// so.
 func TestRecordStopped(t *testing.T) {
 	s := killSite(t)
 	cmd, out := s.start(nil, "jp", "query", "--new", "--record", "rec.toml", "child")

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// reads is what a process took to read files: calls and bytes, and pages that it touched first. Of a file that is mapped, as
-// bbolt does, a page that is touched brings those beside it, up to 64 KiB.
+// reads is what a process took to read files: calls and bytes, and pages that it touched first. Of
+// a file that is mapped, as bbolt does, a page that is touched brings those beside it, up to 64
+// KiB.
 type reads struct{ calls, bytes, faults int64 }
 
 // reads runs jp three times and returns the least of each.
@@ -47,8 +48,9 @@ func (s *site) reads(args ...string) reads {
 	return least
 }
 
-// TestReads: what a command for one conversation reads does not grow with the store, but for its branches, which each process
-// checks: a hundredth of it. A command that looks into all conversations shows that reading more would be seen.
+// TestReads: what a command for one conversation reads does not grow with the store, but for its
+// branches, which each process checks: a hundredth of it. A command that looks into all
+// conversations shows that reading more would be seen.
 func TestReads(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n",

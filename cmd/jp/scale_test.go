@@ -16,9 +16,10 @@ import (
 	"jp/convstore"
 )
 
-// fillMain is the program jp-fill FOLDER WORKSPACE FORKS: it makes a store of 1000 roots with FORKS forks each, half of them
-// hidden, and 100 events in each one, and prints the id of a root. It is a process of its own because a process that has
-// used much memory makes those that it starts look as if they had.
+// fillMain is the program jp-fill FOLDER WORKSPACE FORKS: it makes a store of 1000 roots with FORKS
+// forks each, half of them hidden, and 100 events in each one, and prints the id of a root. It is a
+// process of its own because a process that has used much memory makes those that it starts look as
+// if they had.
 func fillMain() {
 	forks, err := strconv.Atoi(os.Args[3])
 	var one convstore.ID
@@ -88,8 +89,9 @@ func fill(dir, workspace string, roots, forks int) (one convstore.ID, err error)
 	return ids[roots/2], nil
 }
 
-// BenchmarkScale times whole processes on a store of 100,000 conversations and 10 million events, and the start of a query
-// there beside one in an empty store. To fill it takes a while, and several GB in $TMPDIR; $JP_BENCH_FORKS (99) makes less.
+// BenchmarkScale times whole processes on a store of 100,000 conversations and 10 million events,
+// and the start of a query there beside one in an empty store. To fill it takes a while, and
+// several GB in $TMPDIR; $JP_BENCH_FORKS (99) makes less.
 func BenchmarkScale(b *testing.B) {
 	s := newShop(b, "0s")
 	empty := *s

@@ -24,8 +24,8 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// screen is a terminal: what jp may send to one, and nothing else. Cells hold a character with its combining marks; the second
-// cell of a wide one is empty.
+// screen is a terminal: what jp may send to one, and nothing else. Cells hold a character with its
+// combining marks; the second cell of a wide one is empty.
 type screen struct {
 	cols, rows int
 	cells      [][]cell
@@ -125,7 +125,8 @@ func (s *screen) control(args, final string) {
 	}
 }
 
-// String is the screen with ‹CODES› where a style begins and ‹› where it ends, and what differs from run to run masked.
+// String is the screen with ‹CODES› where a style begins and ‹› where it ends, and what differs
+// from run to run masked.
 func (s *screen) String() string {
 	var b strings.Builder
 	for _, row := range s.cells {
@@ -185,7 +186,8 @@ func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: uint16(rows)}); err != nil {
 		t.Fatal(err)
 	}
-	// At a Ctrl-C the kernel drops the output that was not read yet, which would be a matter of speed here.
+	// At a Ctrl-C the kernel drops the output that was not read yet, which would be a matter of
+	// speed here.
 	termios, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
@@ -404,8 +406,8 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestScreenChange: who is asked about a change of a file sees the path and then the change, at any width, and afterwards what was
-// done.
+// TestScreenChange: who is asked about a change of a file sees the path and then the change, at any
+// width, and afterwards what was done.
 func TestScreenChange(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[conversation.tools.fs_modify_file]\nrun = \"ask\"\n",
@@ -530,8 +532,8 @@ func TestScreenBatch(t *testing.T) {
 	}
 }
 
-// TestDraft: whatever was on the screen while a text came, all of it stands there at the end, and on
-// the way its last line. Notes in between stay too.
+// TestDraft: whatever was on the screen while a text came, all of it stands there at the end, and
+// on the way its last line. Notes in between stay too.
 func TestDraft(t *testing.T) {
 	const tall = 1000
 	rng := rand.New(rand.NewPCG(1, 2))

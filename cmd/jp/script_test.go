@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, programs)
 }
 
-// TestScript runs testdata/script: the real program, as a process of its own. testdata/script/README.md lists what scripts
-// can use.
+// TestScript runs testdata/script: the real program, as a process of its own.
+// testdata/script/README.md lists what scripts can use.
 func TestScript(t *testing.T) {
 	const dir = "../../testdata/script"
 	if found, err := filepath.Glob(filepath.Join(dir, "*.txtar")); err != nil || len(found) == 0 {
@@ -67,8 +67,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// setup gives every script a home, a store and a session of its own, and no key. Nobody is there to answer questions, even
-// when the tests run in a terminal.
+// setup gives every script a home, a store and a session of its own, and no key. Nobody is there to
+// answer questions, even when the tests run in a terminal.
 func setup(e *testscript.Env) error {
 	// Beside the work folder, not in it: a store inside of a workspace is refused.
 	scripts, err := filepath.Abs("../../scripts")
@@ -133,7 +133,8 @@ func scriptID(ts *testscript.TestScript, s string) convstore.ID {
 	return id
 }
 
-// hold ID: keeps the run lock of a conversation until the script ends, as a run in another process would.
+// hold ID: keeps the run lock of a conversation until the script ends, as a run in another process
+// would.
 func hold(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: hold ID")
@@ -143,9 +144,11 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { _ = log.Close() })
 }
 
-// seed NAME [KEY[=VALUE]...]: makes a conversation in the store of the workspace $WORK is in and sets the variable NAME to its
-// id. Keys: title, profile, model, label=K:V, hidden, expired (an hour ago); parent=ID (by fork) or caller=ID (by delegation); then, in order, turn=Q|A (\n is a newline),
-// tool=NAME|ARGUMENTS|RESULT (in the turn before it), open (a turn without an end), limited (the same, of at most 9000 tokens).
+// seed NAME [KEY[=VALUE]...]: makes a conversation in the store of the workspace $WORK is in and
+// sets the variable NAME to its id. Keys: title, profile, model, label=K:V, hidden, expired (an
+// hour ago); parent=ID (by fork) or caller=ID (by delegation); then, in order, turn=Q|A (\n is a
+// newline), tool=NAME|ARGUMENTS|RESULT (in the turn before it), open (a turn without an end),
+// limited (the same, of at most 9000 tokens).
 func seed(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: seed NAME [KEY[=VALUE]...]")
@@ -250,7 +253,8 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], id.String())
 }
 
-// like FILE: compares stdout with a file in which $NAME is a variable, TIME any date and time, EVENT any id of an event.
+// like FILE: compares stdout with a file in which $NAME is a variable, TIME any date and time,
+// EVENT any id of an event.
 func like(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: like FILE")

@@ -22,8 +22,9 @@ import (
 	"jp/convstore"
 )
 
-// bank is a provider that takes money for every request that it has taken, also where its connection breaks afterwards. Tokens
-// are counted as vendors do it for such texts: one for four bytes.
+// bank is a provider that takes money for every request that it has taken, also where its
+// connection breaks afterwards. Tokens are counted as vendors do it for such texts: one for four
+// bytes.
 type bank struct {
 	price  model.Price
 	breaks int    // attempts of each request that break
@@ -88,8 +89,8 @@ func (b *bank) bill(u convstore.Usage) {
 	b.asked++
 }
 
-// TestCapHoldsForDenseText: a limit of money holds for a single call whose text has more tokens than others of its length, also
-// where that makes the prompt a long one, with a price of its own.
+// TestCapHoldsForDenseText: a limit of money holds for a single call whose text has more tokens
+// than others of its length, also where that makes the prompt a long one, with a price of its own.
 func TestCapHoldsForDenseText(t *testing.T) {
 	digits := strings.Repeat("3141592653589793", 2500)
 	haiku := model.PerMillion(0.1, 0.5, 0.01, 0.125)
@@ -135,8 +136,9 @@ func TestCapHoldsForDenseText(t *testing.T) {
 	}
 }
 
-// TestCapHoldsWhileAttemptsBreak: a limit of money holds for all requests that a provider bills, those of attempts that broke
-// and were repeated included, and the ledger says at least what was billed.
+// TestCapHoldsWhileAttemptsBreak: a limit of money holds for all requests that a provider bills,
+// those of attempts that broke and were repeated included, and the ledger says at least what was
+// billed.
 func TestCapHoldsWhileAttemptsBreak(t *testing.T) {
 	opus := model.PerMillion(4, 20, 0.2, 5)
 	five := model.PerMillion(1.25, 10, 0.125, 1.25)
@@ -224,8 +226,9 @@ max_parallel = 8
 	}
 }
 
-// TestCapOfClient: the limit of a client that sends one message after another holds for all replies that a provider bills, also
-// for those that cannot be stored. Where nobody can say what a message used, there is no further one.
+// TestCapOfClient: the limit of a client that sends one message after another holds for all
+// replies that a provider bills, also for those that cannot be stored. Where nobody can say what a
+// message used, there is no further one.
 func TestCapOfClient(t *testing.T) {
 	noise := make([]byte, 300_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// TestAnswerNotStored: an answer that was paid for and cannot be stored any more, here since the store was moved away, is printed
-// all the same. The exit status and a message say that it was not stored, and no other store takes the place of this one.
+// TestAnswerNotStored: an answer that was paid for and cannot be stored any more, here since the
+// store was moved away, is printed all the same. The exit status and a message say that it was not
+// stored, and no other store takes the place of this one.
 func TestAnswerNotStored(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -11,8 +11,8 @@ import (
 	"jp/convstore"
 )
 
-// TestStreamInPipe: with --stream a pipe gets each piece of an answer when it comes, and a run whose
-// reader has gone ends; without it nothing comes before the end.
+// TestStreamInPipe: with --stream a pipe gets each piece of an answer when it comes, and a
+// run whose reader has gone ends; without it nothing comes before the end.
 func TestStreamInPipe(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n",

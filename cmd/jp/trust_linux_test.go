@@ -38,8 +38,8 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// onTerminal runs jp as the leader of a session on a pseudo-terminal of its own, types answer when question stands on the screen,
-// and returns what the screen showed, stdout and the exit status.
+// onTerminal runs jp as the leader of a session on a pseudo-terminal of its own, types answer when
+// question stands on the screen, and returns what the screen showed, stdout and the exit status.
 func onTerminal(t *testing.T, s *site, question, answer string, args ...string) (screen, stdout string, status int) {
 	t.Helper()
 	return atTerminal(t, s, []exchange{{question, answer}}, args...)
@@ -100,7 +100,8 @@ func atTerminal(t *testing.T, s *site, all []exchange, args ...string) (screen, 
 	return strings.ReplaceAll(string(seen), "\r\n", "\n"), out.String(), cmd.ProcessState.ExitCode()
 }
 
-// unbroken returns what a screen says, in one line: where jp breaks its lines depends on the length of a path.
+// unbroken returns what a screen says, in one line: where jp breaks its lines depends on the length
+// of a path.
 func unbroken(screen string) string { return strings.Join(strings.Fields(screen), " ") }
 
 func TestTrustOnTerminal(t *testing.T) {
@@ -144,7 +145,8 @@ func TestTrustOnTerminal(t *testing.T) {
 		t.Errorf("changed: status %d, screen:\n%s", status, screen)
 	}
 
-	// What is higher than the screen is shown a screen at a time: the question comes after all of it.
+	// What is higher than the screen is shown a screen at a time: the question comes after all of
+	// it.
 	for i := range 30 {
 		if err := os.WriteFile(filepath.Join(s.dir, ".jp", fmt.Sprintf("more%02d.toml", i)), nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"jp/convstore"
 )
 
-// TestUnreadOutput: a reader that stands still outlasts neither a deadline nor a signal. The run is settled as what it was.
+// TestUnreadOutput: a reader that stands still outlasts neither a deadline nor a signal. The run is
+// settled as what it was.
 func TestUnreadOutput(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -74,7 +75,8 @@ func TestUnreadOutput(t *testing.T) {
 	}
 }
 
-// TestUnreadBatch: a batch whose rows nobody reads ends with the signal that stopped it, and says so once.
+// TestUnreadBatch: a batch whose rows nobody reads ends with the signal that stopped it, and says
+// so once.
 func TestUnreadBatch(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		s := newSite(t, map[string]string{
@@ -103,7 +105,8 @@ func TestUnreadBatch(t *testing.T) {
 	}
 }
 
-// TestUnreadClient: a client that reads nothing between two runs outlasts neither a deadline nor a signal.
+// TestUnreadClient: a client that reads nothing between two runs outlasts neither a deadline nor a
+// signal.
 func TestUnreadClient(t *testing.T) {
 	for _, tt := range []struct {
 		args   []string
@@ -142,7 +145,8 @@ func TestUnreadClient(t *testing.T) {
 	}
 }
 
-// TestReaderLeaves: a run whose lines can no longer be written is ended in order, with its sub-agents. It does not go on for nobody.
+// TestReaderLeaves: a run whose lines can no longer be written is ended in order, with its
+// sub-agents. It does not go on for nobody.
 func TestReaderLeaves(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -208,7 +212,8 @@ func TestReaderLeaves(t *testing.T) {
 	}
 }
 
-// pipeWithRoom returns the end of a pipe that takes so many bytes more, at most 4096, and that nobody reads.
+// pipeWithRoom returns the end of a pipe that takes so many bytes more, at most 4096, and that
+// nobody reads.
 func pipeWithRoom(t *testing.T, room int) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()

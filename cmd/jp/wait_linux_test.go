@@ -9,7 +9,8 @@ import (
 	"jp/convstore"
 )
 
-// TestKillWhileACallWaits: a process that is killed while it waits, since a provider has refused its request, is charged nothing.
+// TestKillWhileACallWaits: a process that is killed while it waits, since a provider has refused
+// its request, is charged nothing.
 func TestKillWhileACallWaits(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n",

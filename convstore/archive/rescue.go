@@ -15,10 +15,11 @@ import (
 )
 
 // Rescue reads everything that can be read of a damaged store, and changes nothing. It yields
-// pieces for Import: each conversation of which anything can be read, followed by its events, and at the
-// end their delegations. It leaves out what Import would not accept, and calls lost for it, and for events that are not there
-// though later ones or the record say that they were. It ends with an error if nothing can be read.
-// It keeps the metadata of all conversations and all delegations in memory, and the ids of the events of one.
+// pieces for Import: each conversation of which anything can be read, followed by its events, and
+// at the end their delegations. It leaves out what Import would not accept, and calls lost for it,
+// and for events that are not there though later ones or the record say that they were. It ends
+// with an error if nothing can be read. It keeps the metadata of all conversations and all
+// delegations in memory, and the ids of the events of one.
 func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), ledgers: make(map[convstore.ID][]convstore.Delegation), done: make(map[convstore.ID]bool),
@@ -76,8 +77,8 @@ func (r *rescue) upTo(seq uint64) {
 	r.seq = max(r.seq, seq)
 }
 
-// end calls lost for what the record of the current conversation says and its events do not, or the other
-// way round.
+// end calls lost for what the record of the current conversation says and its events do not, or the
+// other way round.
 func (r *rescue) end() {
 	last, known := r.last[r.current]
 	if known && r.seq > last {

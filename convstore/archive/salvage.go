@@ -15,8 +15,8 @@ import (
 	"jp/convstore/internal/stored"
 )
 
-// salvaged is a piece of a store that could be read: a conversation or, if it is not nil, one of its
-// events or a delegation of its ledger.
+// salvaged is a piece of a store that could be read: a conversation or, if it is not nil, one of
+// its events or a delegation of its ledger.
 type salvaged struct {
 	ID convstore.ID
 
@@ -35,10 +35,10 @@ type salvaged struct {
 }
 
 // salvage reads everything that can be read of a damaged store, and changes nothing. It yields the
-// conversations in the order of their ids, then all events by conversation and sequence number, then
-// the delegations. It calls lost for each part that could not be read. It trusts no page, and needs neither the
-// freelist nor both metas. A page that cannot be reached from a meta is lost. The iteration ends
-// with an error if nothing can be read.
+// conversations in the order of their ids, then all events by conversation and sequence number,
+// then the delegations. It calls lost for each part that could not be read. It trusts no page, and
+// needs neither the freelist nor both metas. A page that cannot be reached from a meta is lost. The
+// iteration ends with an error if nothing can be read.
 func salvage(ctx context.Context, f *db.Base, lost func(error)) iter.Seq2[salvaged, error] {
 	return func(yield func(salvaged, error) bool) {
 		// The reader of the pieces may be slow, so they are read from a copy if there is room for

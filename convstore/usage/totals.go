@@ -10,8 +10,9 @@ import (
 )
 
 // Totals returns for each conversation of a listing what it and everything below it by delegation
-// cost, in billionths of a dollar. That is the sum of what Spent charges; nil if a price is unknown.
-// Of conversations below, Totals reads neither events nor records, because a listing may be long.
+// cost, in billionths of a dollar. That is the sum of what Spent charges; nil if a price is
+// unknown. Of conversations below, Totals reads neither events nor records, because a listing may
+// be long.
 func Totals(ctx context.Context, v convstore.View, list []convstore.Conversation) (totals []*int64, err error) {
 	in := v.Inside(db.Room{})
 	err = in.Read(ctx, func(t *convstore.Tx) error {
@@ -125,8 +126,8 @@ func (a *adder) runs(c convstore.Conversation, here map[convstore.ID]bool) ([]Ru
 	var runs []Run
 	gone := false
 	err := a.t.Prefixed(db.Delegations, db.Key(uint64(ledger)), func(_, v []byte) error {
-		// To decode whole records would take most of the time of a listing. Inside a JSON string the
-		// quotes would be escaped, so the first match is the member.
+		// To decode whole records would take most of the time of a listing. Inside a JSON string
+		// the quotes would be escaped, so the first match is the member.
 		_, after, _ := bytes.Cut(v, []byte(`"child_id":"`))
 		text, _, _ := bytes.Cut(after, []byte(`"`))
 		id, err := convstore.ParseID(string(text))

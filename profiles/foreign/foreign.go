@@ -70,8 +70,8 @@ func FormatOf(path string) string {
 	}
 }
 
-// Read reads the agent file at an absolute path. If it is below the folder workspace, no link on the
-// way may lead out of that. Errors are *fault.Error, or wrap fs.ErrNotExist.
+// Read reads the agent file at an absolute path. If it is below the folder workspace, no link on
+// the way may lead out of that. Errors are *fault.Error, or wrap fs.ErrNotExist.
 func Read(format, path, workspace string) (Agent, error) {
 	var at files.Place = files.Disk{}
 	name := path

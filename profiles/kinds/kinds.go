@@ -1,5 +1,5 @@
-// Package kinds has the kinds of values that a setting can have, and checks of such values. It knows
-// no setting and no layer. The errors say what a value must be and never repeat it.
+// Package kinds has the kinds of values that a setting can have, and checks of such values. It
+// knows no setting and no layer. The errors say what a value must be and never repeat it.
 package kinds
 
 import (

@@ -1,4 +1,5 @@
-// Package role has the roles of agents, each with the tools that an agent of that role may ever hold.
+// Package role has the roles of agents, each with the tools that an agent of that role may ever
+// hold.
 package role
 
 import (

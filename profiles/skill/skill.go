@@ -242,8 +242,8 @@ func scalar(first string, more []string) (string, error) {
 	return strings.TrimSpace(all), nil
 }
 
-// All finds all skills, sorted by name. Of several with one name it returns the one that Find finds.
-// Skills that cannot be used are among the problems. At most 256 are looked at.
+// All finds all skills, sorted by name. Of several with one name it returns the one that Find
+// finds. Skills that cannot be used are among the problems. At most 256 are looked at.
 func All(in Places) (found []Skill, problems []error) {
 	const most = 256
 	var names []string

@@ -56,7 +56,8 @@ func FuzzSkill(f *testing.F) {
 	})
 }
 
-// TestPlaces: the workspace comes first, and only through its files; a home folder in it is part of it.
+// TestPlaces: the workspace comes first, and only through its files; a home folder in it is part of
+// it.
 func TestPlaces(t *testing.T) {
 	top := t.TempDir()
 	text := func(s string) []byte { return []byte("---\ndescription: d\n---\n" + s) }

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Tail is a writer that keeps the last Keep bytes of what is written to it. Safe for concurrent use.
+// Tail is a writer that keeps the last Keep bytes of what is written to it. Safe for concurrent
+// use.
 type Tail struct {
 	Keep int
 

@@ -77,8 +77,8 @@ func (l Links) Resolve(path string) (string, error) {
 	return at, nil
 }
 
-// OpenFolder opens the folder path, and follows the links that l follows. What is written in it is in
-// that folder, whatever becomes of its path.
+// OpenFolder opens the folder path, and follows the links that l follows. What is written in it is
+// in that folder, whatever becomes of its path.
 func (l Links) OpenFolder(path string) (*os.Root, error) {
 	path, err := l.Resolve(path)
 	if err != nil {
@@ -130,8 +130,8 @@ func (l Links) follows(dir string) bool {
 	return slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) || Within(c, dir) }) || !writable(dir)
 }
 
-// Within reports whether path is dir or below it, by their names alone; both are absolute. Nothing is
-// below "".
+// Within reports whether path is dir or below it, by their names alone; both are absolute. Nothing
+// is below "".
 func Within(dir, path string) bool {
 	dir, path = filepath.Clean(dir), filepath.Clean(path)
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")

@@ -120,8 +120,8 @@ type Rule struct {
 	Mode Mode
 }
 
-// String returns the rule for people, "ro PATH" or "rw PATH". The path is quoted where it could look
-// like something else in a line or a list.
+// String returns the rule for people, "ro PATH" or "rw PATH". The path is quoted where it could
+// look like something else in a line or a list.
 func (r Rule) String() string { return string(r.Mode) + " " + unseen.Word(r.Path) }
 
 // SmallResult is the least limit of a result in bytes. An error message always fits into it, and so

@@ -12,9 +12,9 @@ import (
 // WalkFiles calls visit with each regular file in and below the folder dir, in the order of the
 // paths, without links, .git, .jp and what .gitignore files exclude. path is slash-separated and
 // relative to dir; the file is closed after visit. The .gitignore files from top on down count; top
-// is dir itself or a folder above it. If dir is below top by its name, both have no links; if it has
-// one by then, that is an error. The walk ends with an error if something cannot be read, and with
-// the error of visit, unchanged, if there is one.
+// is dir itself or a folder above it. If dir is below top by its name, both have no links; if it
+// has one by then, that is an error. The walk ends with an error if something cannot be read, and
+// with the error of visit, unchanged, if there is one.
 func WalkFiles(ctx context.Context, top, dir string, visit func(path string, f *os.File) error) error {
 	if !files.Within(top, dir) {
 		var err error

@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// Decode reads one JSON value, with numbers as they are written. The value may have 262,144 values in
-// it, about.
+// Decode reads one JSON value, with numbers as they are written. The value may have 262,144 values
+// in it, about.
 func Decode(b []byte) (any, error) {
 	if Crowded(b, MaxValues) {
 		return nil, fmt.Errorf("more than %d values", MaxValues)

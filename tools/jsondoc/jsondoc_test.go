@@ -45,7 +45,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A value may have so many values in it, and no more: each takes many times the memory of its bytes.
+// A value may have so many values in it, and no more: each takes many times the memory of its
+// bytes.
 func TestDecodeBounded(t *testing.T) {
 	list := func(n int) []byte { return []byte("[" + strings.Repeat("0,", n-2) + "0]") }
 	if _, err := Decode(list(MaxValues)); err != nil {

@@ -1,14 +1,16 @@
-// Package later initialises libraries when they are first needed, and not when the program starts: their tables and
-// patterns would take a fifth of the time of a start, and few processes of jp use one of them.
+// Package later initialises libraries when they are first needed, and not when the program starts:
+// their tables and patterns would take a fifth of the time of a start, and few processes of jp use
+// one of them.
 //
-// Go initialises each package of a program before main. What it has to do for one is in a variable of that package
-// (runtime.initTask), which ends up in the program as "PATH..inittask": how far it is, the number of functions,
-// and the functions. PutOff says there that they have run. Need runs them.
+// Go initialises each package of a program before main. What it has to do for one is in a variable
+// of that package (runtime.initTask), which ends up in the program as "PATH..inittask": how far it
+// is, the number of functions, and the functions. PutOff says there that they have run. Need runs
+// them.
 //
 // That is no promise of Go. Built by a Go that it was not tried with, the package puts nothing off.
 //
-// Who uses one of these libraries calls Need first, also where another library uses it. A library with which the
-// initialisation of another package begins cannot be put off.
+// Who uses one of these libraries calls Need first, also where another library uses it. A library
+// with which the initialisation of another package begins cannot be put off.
 package later
 
 import (
@@ -38,8 +40,8 @@ const (
 	done  = 2
 )
 
-// PutOff is for the initialisation of a program, before that of the libraries: what has begun is not put off. A program
-// that does not have a library has no functions of it.
+// PutOff is for the initialisation of a program, before that of the libraries: what has begun is
+// not put off. A program that does not have a library has no functions of it.
 func PutOff() {
 	for _, l := range []*Library{Markdown, Schema, YAML} {
 		l.putOff()

@@ -39,8 +39,8 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 		hand("lease", uintptr(lease))
 	}
 	r := newRun()
-	// Lock is called when no other start can copy the file. To wait for syscall.ForkLock would not do:
-	// an exec may still have to close its copies then.
+	// Lock is called when no other start can copy the file. To wait for syscall.ForkLock would not
+	// do: an exec may still have to close its copies then.
 	c, err := family.start(func() (int, error) {
 		if spec.Lock != nil {
 			lock, err := spec.Lock()
@@ -191,17 +191,18 @@ func checkInherited(name string, fd int) error {
 	return nil
 }
 
-// Bounds of an agent whose parent is gone or whose lease is over. It may stop by itself within stopWait, and may write
-// down the result within exitWait after everything below it was killed. Together they stay well
-// within a second.
+// Bounds of an agent whose parent is gone or whose lease is over. It may stop by itself within
+// stopWait, and may write down the result within exitWait after everything below it was killed.
+// Together they stay well within a second.
 const (
 	stopWait = 300 * time.Millisecond
 	exitWait = 150 * time.Millisecond
 )
 
-// Watch calls cancel, in a goroutine, when the parent is gone or the lease is over. The process then has a short time to
-// stop what it runs and end. After that everything below it is killed, and soon after it exits with
-// status 129. Without a parent Watch does nothing. Closing Death ends it where there is no lease.
+// Watch calls cancel, in a goroutine, when the parent is gone or the lease is over. The process
+// then has a short time to stop what it runs and end. After that everything below it is killed, and
+// soon after it exits with status 129. Without a parent Watch does nothing. Closing Death ends it
+// where there is no lease.
 func (in *Inherited) Watch(cancel func()) {
 	if in.Death == nil {
 		return

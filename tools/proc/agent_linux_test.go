@@ -83,7 +83,8 @@ func TestInterruptBeforeItsOwnGroup(t *testing.T) {
 	}
 }
 
-// TestLockOutlivesParent gives an agent an OFD lock, which nobody here has any more: the agent holds it to its end.
+// TestLockOutlivesParent gives an agent an OFD lock, which nobody here has any more: the agent
+// holds it to its end.
 func TestLockOutlivesParent(t *testing.T) {
 	h := host(t)
 	path := filepath.Join(t.TempDir(), "lock")
@@ -120,7 +121,8 @@ func TestLockOutlivesParent(t *testing.T) {
 	}
 }
 
-// TestLockEndsWithAgent: once an agent has ended, nothing holds its lock that was started beside it.
+// TestLockEndsWithAgent: once an agent has ended, nothing holds its lock that was started beside
+// it.
 func TestLockEndsWithAgent(t *testing.T) {
 	h := host(t)
 	path := filepath.Join(t.TempDir(), "locks")

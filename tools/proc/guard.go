@@ -221,15 +221,15 @@ func (k *keeper) watch() {
 	}
 }
 
-// interrupt sends SIGINT to the tool's group. A stopped tool sees no signal before it continues. The
-// number of the group belongs to the tool and is not free before the tool is collected.
+// interrupt sends SIGINT to the tool's group. A stopped tool sees no signal before it continues.
+// The number of the group belongs to the tool and is not free before the tool is collected.
 func (k *keeper) interrupt() {
 	_ = unix.Kill(-k.tool, unix.SIGINT)
 	_ = unix.Kill(-k.tool, unix.SIGCONT)
 }
 
-// ending begins the end of a launcher, whose stdin has ended: the grace, SIGINT, the grace, and then
-// it is killed. srun, for one, leaves its task running when it is killed at once.
+// ending begins the end of a launcher, whose stdin has ended: the grace, SIGINT, the grace, and
+// then it is killed. srun, for one, leaves its task running when it is killed at once.
 func (k *keeper) ending() {
 	if k.steps == 0 && !k.done {
 		_ = unix.Kill(-k.tool, unix.SIGCONT)
@@ -285,7 +285,8 @@ func (k *keeper) collectAll() {
 // orphanLimit bounds the last sweep of a guard without a jp. After that nobody would sweep.
 const orphanLimit = time.Minute
 
-// finish ends what is left, runs the stop command of a launcher that a signal has ended, and reports.
+// finish ends what is left, runs the stop command of a launcher that a signal has ended, and
+// reports.
 func (k *keeper) finish(o order) {
 	killed := k.grace > 0 && (!k.done || k.status.Signaled())
 	if k.done && !killed && noChildren() {
@@ -329,7 +330,8 @@ func (k *keeper) sweep() (left []int, err error) {
 // stopGraces bounds the stop command of a launcher, in times of its grace.
 const stopGraces = 5
 
-// runStop runs the stop command of a launcher and returns how it ended. What it leaves is for sweep.
+// runStop runs the stop command of a launcher and returns how it ended. What it leaves is for
+// sweep.
 func (k *keeper) runStop(o order) report {
 	stderr := uintptr(k.stderr)
 	if k.orphaned {

@@ -62,8 +62,8 @@ type Spec struct {
 	// after the program has ended, it is abandoned with its goroutine.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Lock opens a file that an Agent inherits, and keeps open until it ends. No other program gets a
-	// copy, not for a moment either. nil is none.
+	// Lock opens a file that an Agent inherits, and keeps open until it ends. No other program gets
+	// a copy, not for a moment either. nil is none.
 	Lock func() (*os.File, error)
 	// Wire is a connected socket that an Agent inherits, as Inherited.Wire; see Pair. It stays open
 	// here until Started was called, which may close it.
@@ -74,10 +74,11 @@ type Spec struct {
 	Socket *os.File
 	Kind   Kind
 	// Stop is a command, the program's name first, that runs if a Launcher had to be killed or was
-	// ended by another signal, in the same folder and environment and for at most five times the Grace. nil is none.
+	// ended by another signal, in the same folder and environment and for at most five times the
+	// Grace. nil is none.
 	Stop []string
-	// End ends the stdin of a Launcher, if its Stdin is an *os.File: by closing the other end of the
-	// pipe, of which nobody else may have a copy. It may be called more than once.
+	// End ends the stdin of a Launcher, if its Stdin is an *os.File: by closing the other end of
+	// the pipe, of which nobody else may have a copy. It may be called more than once.
 	End func()
 	// Grace is the time between the interrupt and the kill, and of a launcher also the time between
 	// the end of its stdin and the interrupt. 0 is that of Options. An agent needs more than the
@@ -102,8 +103,8 @@ type Exit struct {
 	// bytes. The kernel includes the memory of the process that started it, a guard or this jp:
 	// smaller values do not show.
 	MaxRSS int64
-	// Killed says that a signal has ended a Launcher, here or elsewhere, so that what it started may
-	// run on; Stop is then what went wrong with Spec.Stop, nil if nothing did.
+	// Killed says that a signal has ended a Launcher, here or elsewhere, so that what it started
+	// may run on; Stop is then what went wrong with Spec.Stop, nil if nothing did.
 	Killed bool
 	Stop   error
 }

@@ -156,8 +156,8 @@ func TestKillStoppedGuard(t *testing.T) {
 	waitGone(t, tree, entry)
 }
 
-// TestKillIdleGuards kills a jp that has guards without a tool, as one has that is killed between the
-// two.
+// TestKillIdleGuards kills a jp that has guards without a tool, as one has that is killed between
+// the two.
 func TestKillIdleGuards(t *testing.T) {
 	env, entry := mark(t)
 	j := startJP(t, append(env, "JP_TEST_IDLE=2"), 0, "echo ready; sleep 1000", nil, nil)

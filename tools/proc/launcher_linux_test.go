@@ -114,8 +114,8 @@ func sameError(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// TestLauncherLeaves has launchers end by themselves and leave processes: at once nothing is left of
-// one that ended well. What one that crashed has left may tell its scheduler first.
+// TestLauncherLeaves has launchers end by themselves and leave processes: at once nothing is left
+// of one that ended well. What one that crashed has left may tell its scheduler first.
 func TestLauncherLeaves(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string

@@ -40,15 +40,15 @@ func install(filter []unix.SockFilter) error {
 	return nil
 }
 
-// newestCall is the last system call that refusedAlways was made for. Those behind it are absent, as
-// they are for an older kernel: they may reach what nothing here knows of. So are the numbers from
-// 512 on, some of which amd64 took for those of x32 before Linux 5.4.
+// newestCall is the last system call that refusedAlways was made for. Those behind it are absent,
+// as they are for an older kernel: they may reach what nothing here knows of. So are the numbers
+// from 512 on, some of which amd64 took for those of x32 before Linux 5.4.
 const newestCall = unix.SYS_RSEQ_SLICE_YIELD
 
 // filter returns a program that refuses, with EPERM, system calls that reach into other processes
 // or into the kernel, and new namespaces. Without network it also refuses every way to a socket,
-// except to a connected pair of Unix stream sockets, which cannot be connected to anything else, and
-// takes no name that another program may want.
+// except to a connected pair of Unix stream sockets, which cannot be connected to anything else,
+// and takes no name that another program may want.
 // System calls of another ABI, whose numbers mean something else, end the process. Without watch
 // the tool cannot see what happens in folders: inotify does not ask which folders the tool may
 // list.
@@ -128,8 +128,8 @@ func filter(network, watch bool) []unix.SockFilter {
 // be read takes some commands that make or change things, and Landlock does not know of them.
 // Subvolumes of btrfs and bcachefs are folders, with contents where they are snapshots. ocfs2
 // clones files by their names. verity makes a file unchangeable, as some flags do. A lease makes
-// anyone who wants to write the file wait. Without its key an encrypted folder is closed to everyone.
-// root can freeze a file system.
+// anyone who wants to write the file wait. Without its key an encrypted folder is closed to
+// everyone. root can freeze a file system.
 func commands(load func(uint32) unix.SockFilter, jump func(uint16, uint32, uint8, uint8) unix.SockFilter, ret func(uint32) unix.SockFilter) []unix.SockFilter {
 	and := func(k uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}

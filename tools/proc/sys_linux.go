@@ -14,8 +14,8 @@ import (
 // to know what it shall be. The path works even after the file was replaced or removed.
 func Self() string { return "/proc/self/exe" }
 
-// SinceBoot is a clock that all processes of the machine share. It is not set, and goes on while the
-// machine is suspended.
+// SinceBoot is a clock that all processes of the machine share. It is not set, and goes on while
+// the machine is suspended.
 func SinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

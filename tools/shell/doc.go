@@ -30,12 +30,15 @@
 // hand a value on as it is. What is not known is refused. Refused are, with what they would do:
 //
 //   - arithmetic, subscripts, [[ -v ]] and [[ -eq ]]: a[$(cmd)] runs cmd;
-//   - patterns, regular expressions, names of variables and functions, ${...}, select, coproc, `...`;
+//   - patterns, regular expressions, names of variables and functions, ${...}, select, coproc,
+//     `...`;
 //   - the word that names the command, and arguments of eval, trap, source and the like;
-//   - arguments in which a program takes code ([jp/tools/interpreter]), a pipe into one that runs what it reads;
-//   - assignment to a variable that means something to a shell or to a program (PATH, IFS, and any in upper case that programs
-//     are given), or that has an attribute such as declare -i;
-//   - texts with alias, enable, hash, set -k or command_not_found_handle, which change what words mean.
+//   - arguments in which a program takes code ([jp/tools/interpreter]), a pipe into one that runs
+//     what it reads;
+//   - assignment to a variable that means something to a shell or to a program (PATH, IFS, and any
+//     in upper case that programs are given), or that has an attribute such as declare -i;
+//   - texts with alias, enable, hash, set -k or command_not_found_handle, which change what words
+//     mean.
 //
 // A value that an author assigns to a variable of his own is his from there on: what he does with
 // "$x" later is not followed, as it is not in any shell script. An argument that a value begins

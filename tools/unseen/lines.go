@@ -6,8 +6,8 @@ import (
 )
 
 // ShowLines returns how the lines of two texts are shown to a person who compares them: removed and
-// added are those in which the texts differ. A line is as a file has it, with a tab as four spaces, or
-// quoted where that would not show all of it. All are quoted if a removed line would look like
+// added are those in which the texts differ. A line is as a file has it, with a tab as four spaces,
+// or quoted where that would not show all of it. All are quoted if a removed line would look like
 // another one that is added.
 func ShowLines(removed, added []string) func(line string) string {
 	if looksSame(removed, added) {

@@ -36,9 +36,9 @@ func Rows(line string, width int, indent string) []string {
 // Margin begins all rows of a line but the first in LaidOut.
 const Margin = "      "
 
-// LaidOut returns a text in which every character but tabs shows, as it is written on a screen of width
-// columns: each line in its Rows, and each tab as four spaces, because only the screen knows how far a
-// tab goes. Width 0 changes nothing.
+// LaidOut returns a text in which every character but tabs shows, as it is written on a screen of
+// width columns: each line in its Rows, and each tab as four spaces, because only the screen knows
+// how far a tab goes. Width 0 changes nothing.
 func LaidOut(text string, width int) string {
 	if width == 0 {
 		return text

@@ -47,7 +47,8 @@ const (
 // Filter decides, from one character of a text to the next, which of those that are not seen stay:
 //
 //   - a joiner between two emojis
-//   - a joiner or non-joiner between two letters of a script whose letters change their shapes by it, as in Persian and Hindi
+//   - a joiner or non-joiner between two letters of a script whose letters change their shapes by
+//     it, as in Persian and Hindi
 //   - a selector that makes an emoji of the sign before it
 //
 // The zero value is at the beginning of a text.
@@ -183,8 +184,8 @@ func Spell(s string) string {
 // Quote is a Go string literal of s in which every character shows.
 func Quote(s string) string { return Spell(strconv.Quote(s)) }
 
-// Word is s as one word of a line that a person reads, and no shell: unchanged if it is plain, else as
-// [Quote] writes it.
+// Word is s as one word of a line that a person reads, and no shell: unchanged if it is plain, else
+// as [Quote] writes it.
 func Word(s string) string {
 	plain := func(r rune) bool { return r != ' ' && Shows(r) && !strings.ContainsRune("'\"\\;", r) }
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {

@@ -94,7 +94,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestLaidOut: each row begins with a line of its own or with the margin, whatever a line has in it.
+// TestLaidOut: each row begins with a line of its own or with the margin, whatever a line has in
+// it.
 func TestLaidOut(t *testing.T) {
 	const text = "  d\t\t.sandbox confined\nno end"
 	if got, want := LaidOut(text, 16), "  d        \n      .sandbox \n      confined\nno end"; got != want {

@@ -12,10 +12,10 @@ import (
 )
 
 // Writes of one process are written in groups: what arrives while a group is flushed is the next
-// group, in one transaction with one flush. There is no goroutine for it. The write that is first in
-// the queue leads: its goroutine waits for the store, runs the functions of the group in the order
-// in which they came, commits, and passes the lead on. After each group other processes get their
-// turn.
+// group, in one transaction with one flush. There is no goroutine for it. The write that is first
+// in the queue leads: its goroutine waits for the store, runs the functions of the group in the
+// order in which they came, commits, and passes the lead on. After each group other processes get
+// their turn.
 //
 // If a function fails after it has changed something, the transaction is rolled back. Those before
 // it run again, and it runs again alone: its error must not come from what was never committed. One

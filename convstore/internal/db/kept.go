@@ -9,16 +9,17 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// slot keeps the handle of an earlier session, open but not locked, for the next one. To open a file
-// takes longer than most transactions: bbolt reads its free pages, and each page that is read is
-// mapped again. Other processes do not notice a kept handle. It is closed when it was not used for a
-// while: a file that was replaced or removed keeps its space on the disk, and its disk stays mounted.
+// slot keeps the handle of an earlier session, open but not locked, for the next one. To open a
+// file takes longer than most transactions: bbolt reads its free pages, and each page that is read
+// is mapped again. Other processes do not notice a kept handle. It is closed when it was not used
+// for a while: a file that was replaced or removed keeps its space on the disk, and its disk stays
+// mounted.
 //
 // It is used again only if the file is still that of the store and in the same state. Then nobody
 // has committed meanwhile, and all that bbolt remembers of the file still holds.
 //
-// One session at a time has the handle. Where sessions of this process would wait for one another at
-// the lock of the file, they wait here, in the order in which they came.
+// One session at a time has the handle. Where sessions of this process would wait for one another
+// at the lock of the file, they wait here, in the order in which they came.
 type slot struct {
 	idle time.Duration // how long a handle is kept
 

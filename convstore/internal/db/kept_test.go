@@ -129,9 +129,9 @@ func TestKeptOfAnotherFile(t *testing.T) {
 	}
 }
 
-// TestKeptOfOlderCopy: where an older copy was written into the file, the number of the next commit,
-// and the pages that it names, can be those of a commit that the copy does not have. The free pages
-// are others.
+// TestKeptOfOlderCopy: where an older copy was written into the file, the number of the next
+// commit, and the pages that it names, can be those of a commit that the copy does not have. The
+// free pages are others.
 func TestKeptOfOlderCopy(t *testing.T) {
 	f := openBase(t, filepath.Join(t.TempDir(), "store"))
 	put := func(f *Base, from, to int, value string) {
@@ -186,9 +186,9 @@ func TestKeptIsClosed(t *testing.T) {
 	}
 }
 
-// TestTurns: of the sessions of a process that would wait for one another at the lock, each gets the
-// handle of the one before, in the order in which they came; one that gives up is left out. Those
-// that read do not wait for one another.
+// TestTurns: of the sessions of a process that would wait for one another at the lock, each gets
+// the handle of the one before, in the order in which they came; one that gives up is left out.
+// Those that read do not wait for one another.
 func TestTurns(t *testing.T) {
 	f := openBase(t, filepath.Join(t.TempDir(), "store"))
 	kept := opened(t, &f, true)

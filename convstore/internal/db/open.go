@@ -98,10 +98,10 @@ func (h *Handle) Abandon() {
 // open waits for the store's lock, shared or, to write, exclusive, and opens the file. It may
 // panic; the caller recovers. Then h may be set in part.
 //
-// bbolt follows branches wherever they lead, and trusts its list of free pages and the lengths in its
-// pages. Where a bit of these is wrong, a commit writes over pages in use. So each process checks the
-// branches and that list before it reads or writes for the first time, and the lengths of the leaves that it
-// changes in each transaction.
+// bbolt follows branches wherever they lead, and trusts its list of free pages and the lengths in
+// its pages. Where a bit of these is wrong, a commit writes over pages in use. So each process
+// checks the branches and that list before it reads or writes for the first time, and the lengths
+// of the leaves that it changes in each transaction.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
 	kept, turn, ok := f.slot.lend(wait, write)

@@ -242,8 +242,8 @@ func (t *Tx) bucket(n BucketNumber) *bbolt.Bucket {
 	return t.buckets[n]
 }
 
-// changing returns a bucket that is about to be changed at a key. It panics with damage where bbolt would free
-// more pages than the change replaces.
+// changing returns a bucket that is about to be changed at a key. It panics with damage where bbolt
+// would free more pages than the change replaces.
 func (t *Tx) changing(n BucketNumber, key []byte, dropped bool) *bbolt.Bucket {
 	b := t.bucket(n)
 	if root := uint64(b.Root()); root != 0 { // 0 = it is in the page of the buckets

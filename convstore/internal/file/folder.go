@@ -25,8 +25,8 @@ import (
 	"jp/tools/files"
 )
 
-// The files of a store's folder. Only the unfinished ones are ever removed. They have two names: only
-// before a first store has the folder no conversations.
+// The files of a store's folder. Only the unfinished ones are ever removed. They have two names:
+// only before a first store has the folder no conversations.
 const (
 	StoreName      = "store.db"       // the bbolt file
 	UnfinishedName = "store.db.new"   // the first store; becomes StoreName when it is complete

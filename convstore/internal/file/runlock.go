@@ -8,9 +8,9 @@ import (
 )
 
 // Run locks. The process that holds the run lock of a conversation runs it, and only that process
-// may append events. A process that it starts can hold the lock too, by a descriptor of its own: the
-// lock is free when both have freed it or have died. The lock files are never removed, so that no two
-// processes lock different files of one name.
+// may append events. A process that it starts can hold the lock too, by a descriptor of its own:
+// the lock is free when both have freed it or have died. The lock files are never removed, so that
+// no two processes lock different files of one name.
 
 // errHeld says that another process holds a run lock.
 var errHeld = errors.New("run lock: held")

@@ -16,14 +16,14 @@ import (
 // lock on one byte, at the offset of its id. The file stays empty; the kernel can lock bytes beyond
 // its end.
 //
-// All locks that a process takes from one Folder have one descriptor. At each exec the kernel closes
-// the descriptors of the process that starts another, and for each that has a locked file it looks
-// through all locks of that file. With a descriptor for each lock, the start of a sub-agent would take
-// a time that grows with the square of the number of those that run.
+// All locks that a process takes from one Folder have one descriptor. At each exec the kernel
+// closes the descriptors of the process that starts another, and for each that has a locked file it
+// looks through all locks of that file. With a descriptor for each lock, the start of a sub-agent
+// would take a time that grows with the square of the number of those that run.
 //
 // A process that is started gets a descriptor of its own, with a shared lock on the same byte. The
-// lock of the process that starts it becomes a shared one too. Others take an exclusive lock, and so
-// they find it held by either.
+// lock of the process that starts it becomes a shared one too. Others take an exclusive lock, and
+// so they find it held by either.
 
 // lockSet are the locks that this process holds in one file.
 type lockSet struct {

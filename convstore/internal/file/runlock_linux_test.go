@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHeir: a run lock is held until the process that took it and its heir have ended, and neighbours in the same
-// descriptor are not touched.
+// TestHeir: a run lock is held until the process that took it and its heir have ended, and
+// neighbours in the same descriptor are not touched.
 func TestHeir(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Folder {

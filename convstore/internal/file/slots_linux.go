@@ -14,9 +14,9 @@ import (
 // begin at an offset that its root's id determines. The first byte is the head of the line; the
 // slots follow.
 //
-// All slots that a process has taken from one Slots have one descriptor. For each descriptor that is
-// closed at an exec the kernel looks through all locks of the file. So with a descriptor for each slot
-// the start of a sub-agent would take a time that grows with the square of their number.
+// All slots that a process has taken from one Slots have one descriptor. For each descriptor that
+// is closed at an exec the kernel looks through all locks of the file. So with a descriptor for
+// each slot the start of a sub-agent would take a time that grows with the square of their number.
 //
 // A waiter is woken by inotify when a process closes the file after it was open for writing. Every
 // release of a slot does that.
@@ -140,7 +140,8 @@ func (f *Folder) wakeSlots() {
 	}
 }
 
-// looker looks for a free slot. The descriptor stays open meanwhile, since closing one would wake it.
+// looker looks for a free slot. The descriptor stays open meanwhile, since closing one would wake
+// it.
 type looker struct {
 	s       *Slots
 	watched bool

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSlotsReleasedDespiteCopies: a slot is free at once, also while a process that is being started
-// has a copy of its descriptor, and whoever waits for it is woken.
+// TestSlotsReleasedDespiteCopies: a slot is free at once, also while a process that is being
+// started has a copy of its descriptor, and whoever waits for it is woken.
 func TestSlotsReleasedDespiteCopies(t *testing.T) {
 	f, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 
 // Waiting for the store. A command that only asks gives up after Options.Deadline. A run does not,
 // because what it did was paid for and must be stored: it waits until its context ends and, to
-// store events, for another Options.Deadline after that. That is once: until this process has had the
-// store to write in, its other waits for what was stopped are short, see Folder.vain. Before its turn
-// is stored nothing was paid for: then see Briefly.
+// store events, for another Options.Deadline after that. That is once: until this process has had
+// the store to write in, its other waits for what was stopped are short, see Folder.vain. Before
+// its turn is stored nothing was paid for: then see Briefly.
 
 const (
 	DefaultDeadline = 30 * time.Second
@@ -39,8 +39,8 @@ func Outlast(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return outlast(ctx, by, func() error { return errOutlasted })
 }
 
-// Briefly returns a context that ends a moment after ctx, with the same cause: the wait for the store
-// is given up because of that, and not because it was long.
+// Briefly returns a context that ends a moment after ctx, with the same cause: the wait for the
+// store is given up because of that, and not because it was long.
 func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return outlast(ctx, moment, func() error { return context.Cause(ctx) })
 }

@@ -20,12 +20,12 @@ func (p *File) Check() error {
 }
 
 // CheckFast checks in a small part of the time of Check. The first error makes the file unfit to be
-// read: a branch leads to a page to which another one leads, or back to itself, where bbolt would go
-// round until no memory is left. The second makes it unfit to be written: a page in use is free, or is
-// used twice.
+// read: a branch leads to a page to which another one leads, or back to itself, where bbolt would
+// go round until no memory is left. The second makes it unfit to be written: a page in use is free,
+// or is used twice.
 //
-// Whatever is at the height of leaves is taken for a leaf. Of the leaves of buckets only the headers are
-// read, of those that a free page follows. Lengths is for the others.
+// Whatever is at the height of leaves is taken for a leaf. Of the leaves of buckets only the
+// headers are read, of those that a free page follows. Lengths is for the others.
 func (p *File) CheckFast() (reading, writing error) {
 	w := walker{p: p, seen: make([]use, p.High), quick: true}
 	if err := w.walk(p.Root, nil, nil); err != nil {
@@ -167,8 +167,8 @@ func (w *walker) take(id, overflow uint64, as use) error {
 	return nil
 }
 
-// lowest notes the leaves below a branch. There is one such branch for a hundred leaves, and so its keys
-// are not compared.
+// lowest notes the leaves below a branch. There is one such branch for a hundred leaves, and so its
+// keys are not compared.
 func (w *walker) lowest(g Page) error {
 	if err := g.counted(); err != nil {
 		return err

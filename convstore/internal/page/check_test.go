@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCheckFast checks a bucket of three levels, made by hand. What is wrong in a branch is found, also
-// where it hides leaves from the walk.
+// TestCheckFast checks a bucket of three levels, made by hand. What is wrong in a branch is found,
+// also where it hides leaves from the walk.
 func TestCheckFast(t *testing.T) {
 	type is = [3]any
 	for _, test := range []struct {

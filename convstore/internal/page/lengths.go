@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// Lengths checks the leaves that a transaction changes. bbolt writes a changed leaf to another place
-// and frees as many pages as the header of the old one names. If those are too many, a later commit
-// writes over pages in use.
+// Lengths checks the leaves that a transaction changes. bbolt writes a changed leaf to another
+// place and frees as many pages as the header of the old one names. If those are too many, a later
+// commit writes over pages in use.
 //
 // It is for one transaction of a file whose branches are sound, see File.CheckFast.
 type Lengths struct {
@@ -22,8 +22,8 @@ func Changing(r io.ReaderAt, pageSize, high uint64) *Lengths {
 	return &Lengths{p: &File{r: r, PageSize: pageSize, High: high}, seen: make(map[uint64]Page)}
 }
 
-// Check checks the leaf that has a key, or would have it, in the bucket whose tree begins at page id.
-// If the key is dropped, bbolt may merge the leaf with one beside it, so these are checked too.
+// Check checks the leaf that has a key, or would have it, in the bucket whose tree begins at page
+// id. If the key is dropped, bbolt may merge the leaf with one beside it, so these are checked too.
 func (l *Lengths) Check(id uint64, key []byte, dropped bool) error {
 	return l.check(id, key, dropped, 0)
 }
@@ -83,8 +83,8 @@ func (l *Lengths) page(id uint64) (Page, error) {
 	return g, nil
 }
 
-// length checks that a leaf has as many pages as its entries take. Its data is the first of them, where
-// the heads of all entries are.
+// length checks that a leaf has as many pages as its entries take. Its data is the first of them,
+// where the heads of all entries are.
 func (l *Lengths) length(g Page) error {
 	at := extent{end: HeaderSize}
 	var err error

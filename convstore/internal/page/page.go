@@ -139,8 +139,8 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return p, nil
 }
 
-// readMeta returns the meta page at an offset, or nil if there is no valid one. What the disk fails to
-// read may be valid: that is an error.
+// readMeta returns the meta page at an offset, or nil if there is no valid one. What the disk fails
+// to read may be valid: that is an error.
 func readMeta(r io.ReaderAt, at int64) (*File, error) {
 	var b [HeaderSize + metaSize]byte
 	if _, err := r.ReadAt(b[:], at); err == io.EOF {
@@ -173,7 +173,8 @@ func (p *File) header(id uint64) (Page, error) {
 	return g, err
 }
 
-// first reads a page into data, which has room for its header at least, and checks that the page is in the file.
+// first reads a page into data, which has room for its header at least, and checks that the page is
+// in the file.
 func (p *File) first(id uint64, data []byte) (Page, error) {
 	if id < 2 || id >= p.High {
 		return Page{}, fmt.Errorf("page %d: out of range", id)
@@ -258,8 +259,8 @@ func (g Page) child(i int) (key []byte, id uint64, err error) {
 	return key, order.Uint64(head[8:]), err
 }
 
-// childOf returns which child of a branch has a key, or would have it: the last one whose least key is not
-// after it.
+// childOf returns which child of a branch has a key, or would have it: the last one whose least key
+// is not after it.
 func (g Page) childOf(key []byte) (i int, bad error) {
 	i = sort.Search(g.Count-1, func(i int) bool {
 		least, _, err := g.child(i + 1)

@@ -57,8 +57,8 @@ func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	return r.walk(at.root, fn)
 }
 
-// openLeniently is Open without the freelist, also for a file that is too short. Where only one meta is
-// valid, the other may have been the newer one.
+// openLeniently is Open without the freelist, also for a file that is too short. Where only one
+// meta is valid, the other may have been the newer one.
 func openLeniently(file *os.File, lost func(error)) (*File, error) {
 	info, err := file.Stat()
 	if err != nil {

@@ -44,8 +44,8 @@ const (
 var ErrUnread = errors.New("the client does not read")
 
 // Insist ends everything, with ErrUnread, if the client does not read in time what it is sent from
-// now until the prompt ends, when Insist returns. It is for a prompt that has to end: Tell waits for
-// the client. If the context of the prompt ends, it is called.
+// now until the prompt ends, when Insist returns. It is for a prompt that has to end: Tell waits
+// for the client. If the context of the prompt ends, it is called.
 func (c *Client) Insist() {
 	for {
 		select {

@@ -362,8 +362,9 @@ func (c *conn) send(m any) {
 	}
 }
 
-// refuse answers with an error. It is called by the reader too, which has to see what the client cancels,
-// and its end: so everything ends, with ErrUnread, if the client does not read that in time.
+// refuse answers with an error. It is called by the reader too, which has to see what the client
+// cancels, and its end: so everything ends, with ErrUnread, if the client does not read that in
+// time.
 func (c *conn) refuse(id json.RawMessage, e *Error) {
 	defer time.AfterFunc(unreadWait, func() { c.cancel(ErrUnread) }).Stop()
 	c.send(failure{"2.0", id, e})

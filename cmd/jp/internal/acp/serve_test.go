@@ -223,7 +223,8 @@ func TestAnswers(t *testing.T) {
 	p.end()
 }
 
-// TestStops: what is cancelled, in whatever way, is answered as that; a panic and an error are answers of their own request.
+// TestStops: what is cancelled, in whatever way, is answered as that; a panic and an error are
+// answers of their own request.
 func TestStops(t *testing.T) {
 	p := connect(t, `{}`)
 	p.say(prompt(1, "wait"))
@@ -354,8 +355,8 @@ func TestLarge(t *testing.T) {
 	p.end() // cancels the rest
 }
 
-// FuzzServe: whatever a client sends, each line that comes back is a message, each of its requests is answered at most once under
-// its id, and Serve returns when the client has gone.
+// FuzzServe: whatever a client sends, each line that comes back is a message, each of its requests
+// is answered at most once under its id, and Serve returns when the client has gone.
 func FuzzServe(f *testing.F) {
 	const begin = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}` + "\n" +
 		`{"jsonrpc":"2.0","id":1,"method":"session/load","params":{"sessionId":"s","cwd":"/a"}}` + "\n"

@@ -58,8 +58,8 @@ func TestDecodeBounded(t *testing.T) {
 	}
 }
 
-// FuzzDecode: a line is a message that says the same when it is written again, or is answered with an error under an id that can
-// be told.
+// FuzzDecode: a line is a message that says the same when it is written again, or is answered with
+// an error under an id that can be told.
 func FuzzDecode(f *testing.F) {
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[]}}`, `{"jsonrpc":"2.0","method":"session/cancel"}`,

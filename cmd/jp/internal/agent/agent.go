@@ -62,8 +62,8 @@ type Loop struct {
 	// conversation, whose caller has set them.
 	Limits *convstore.Limits
 
-	// Change is what this run changes in the config of the conversation. It is stored with the first
-	// step of the turn; nil = nothing.
+	// Change is what this run changes in the config of the conversation. It is stored with the
+	// first step of the turn; nil = nothing.
 	Change *convstore.ConfigDelta
 
 	// Admit gets all calls of a reply before the first of them runs. Release is called after the

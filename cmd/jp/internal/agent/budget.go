@@ -40,8 +40,8 @@ type limit struct {
 	state  convstore.State // state of the turn if nothing is handed in
 }
 
-// Closing returns what is set aside for the closing call of a turn, whichever of the models makes it:
-// tokens, and money if one of them has a price.
+// Closing returns what is set aside for the closing call of a turn, whichever of the models makes
+// it: tokens, and money if one of them has a price.
 func Closing(prices ...*model.Price) convstore.Budget {
 	tokens := int64(closingTokens)
 	b := convstore.Budget{Tokens: &tokens}

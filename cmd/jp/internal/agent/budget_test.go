@@ -178,8 +178,8 @@ func TestBilledThoughFree(t *testing.T) {
 	}
 }
 
-// TestAffordFits: a call is never bound to more than what is left, whichever model makes it in the end,
-// and one that is not closing leaves what that needs.
+// TestAffordFits: a call is never bound to more than what is left, whichever model makes it in the
+// end, and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dear := pricey()
@@ -207,7 +207,8 @@ func TestAffordFits(t *testing.T) {
 }
 
 // TestUncounted: a reply is charged though its server tells no usage, or only that of its
-// beginning. No estimate is above the most that was reserved: of these spaces, a token for ten bytes.
+// beginning. No estimate is above the most that was reserved: of these spaces, a token for ten
+// bytes.
 func TestUncounted(t *testing.T) {
 	for _, test := range []struct {
 		name, rules string

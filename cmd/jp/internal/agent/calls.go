@@ -9,8 +9,8 @@ import (
 	"jp/tools"
 )
 
-// call runs calls, and stores each result when its call ends. The last ones are stored by what comes
-// next: a call of the model, or the end of the turn.
+// call runs calls, and stores each result when its call ends. The last ones are stored by what
+// comes next: a call of the model, or the end of the turn.
 func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	if len(calls) == 0 {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"jp/convstore"
 )
 
-// The model of an agent under a budget is told what is left of it: with the first call of a turn, of
-// money only once half of it is used, and then each time half of what it was told last is used. So it
-// is told a few times in a turn. What it is told stays where it was said, beside the latest results or
-// in front of the user's words, and is stored as a note: no later request changes what a provider has
-// cached of an earlier one.
+// The model of an agent under a budget is told what is left of it: with the first call of a turn,
+// of money only once half of it is used, and then each time half of what it was told last is used.
+// So it is told a few times in a turn. What it is told stays where it was said, beside the latest
+// results or in front of the user's words, and is stored as a note: no later request changes what a
+// provider has cached of an earlier one.
 
 // NoteLeft is the kind of the note that tells the model what is left.
 const NoteLeft = "left"

@@ -50,8 +50,8 @@ func TestTeller(t *testing.T) {
 	}
 }
 
-// TestLeftKeepsThePrefix: what the model is told is beside the latest results, and each request begins
-// with the whole one before it, also where a turn is resumed and in the next turn.
+// TestLeftKeepsThePrefix: what the model is told is beside the latest results, and each request
+// begins with the whole one before it, also where a turn is resumed and in the next turn.
 func TestLeftKeepsThePrefix(t *testing.T) {
 	r := newRun(t, `
 [[rule]]

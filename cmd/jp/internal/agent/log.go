@@ -7,10 +7,10 @@ import (
 	"jp/convstore"
 )
 
-// Log is the conversation that a Loop works in: one that is locked for this run. A *convstore.Log is
-// one where this process has the store; a sub-agent has a wire.Log, behind which the process that
-// started it has one. What is appended is durable when the method returns. The methods are those of
-// convstore.Log, where each is described.
+// Log is the conversation that a Loop works in: one that is locked for this run. A *convstore.Log
+// is one where this process has the store; a sub-agent has a wire.Log, behind which the
+// process that started it has one. What is appended is durable when the method returns. The methods
+// are those of convstore.Log, where each is described.
 type Log interface {
 	ID() convstore.ID
 	Blank() bool

@@ -13,8 +13,8 @@ import (
 //
 //   - A model that fails for now is left for the next of Loop.Models, for the rest of the turn. The
 //     call that failed is made again, by that one. What it had used is charged.
-//   - Where the turn would not end well, Loop.Escalate goes on with it, once, with what was found so
-//     far. It has no model that stands in for it.
+//   - Where the turn would not end well, Loop.Escalate goes on with it, once, with what was found
+//     so far. It has no model that stands in for it.
 //
 // Both only go forward, so that a turn ends. A call is in the account with what the dearest of the
 // models that may have to make it costs. Notes record both, for a turn that is resumed.
@@ -100,8 +100,8 @@ func overcome(err error) bool {
 	return errors.As(err, &e) && e.Kind != model.KindAuth && e.Kind != model.KindUnknownModel
 }
 
-// poor returns why a last reply is not good enough, where another model may do better; "" = it is, or
-// none may: one that was refused is not asked of another model, and at a limit nothing is left.
+// poor returns why a last reply is not good enough, where another model may do better; "" = it is,
+// or none may: one that was refused is not asked of another model, and at a limit nothing is left.
 func (t *turn) poor(ctx context.Context, r reply) string {
 	if r.stop == model.StopRefusal || t.asker.cut != nil {
 		return ""

@@ -30,8 +30,8 @@ func fails(kind model.Kind) Model {
 	return Model{Writer: Writer{Ask: ask, Model: "m/fails", Name: "fails", Price: pricey()}}
 }
 
-// TestStandIn: the next model makes the call that failed, and those after it. What the failed one had
-// used is charged to its model.
+// TestStandIn: the next model makes the call that failed, and those after it. What the failed one
+// had used is charged to its model.
 func TestStandIn(t *testing.T) {
 	for kind, want := range map[model.Kind]string{
 		model.KindQuota: "", model.KindRateLimit: "", model.KindServer: "", model.KindStream: "",

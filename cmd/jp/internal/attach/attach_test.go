@@ -192,7 +192,8 @@ func TestIsURL(t *testing.T) {
 	}
 }
 
-// TestLinkMeanwhile: a file of the workspace that becomes a link while it is looked up leads nowhere else.
+// TestLinkMeanwhile: a file of the workspace that becomes a link while it is looked up leads
+// nowhere else.
 func TestLinkMeanwhile(t *testing.T) {
 	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {

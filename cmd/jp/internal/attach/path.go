@@ -79,8 +79,8 @@ func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment,
 }
 
 // locate returns the absolute path of what path names. In the workspace, by whatever name path gets
-// there, that is a path without links, and top is the workspace, also without: nobody can see where a
-// link leads that came with a repository, so one that leads out of it is an error.
+// there, that is a path without links, and top is the workspace, also without: nobody can see where
+// a link leads that came with a repository, so one that leads out of it is an error.
 func (r *Reader) locate(path string) (full, top string, err error) {
 	full = filepath.Clean(path)
 	switch {

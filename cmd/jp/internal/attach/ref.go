@@ -125,8 +125,8 @@ func (r *Reader) Refs(ctx context.Context, refs Refs) (list []convstore.Attachme
 	return list, nil
 }
 
-// part reads lines or bytes of a file of text, of whatever size the file is. Where bytes begin or end
-// within a character, that is left out.
+// part reads lines or bytes of a file of text, of whatever size the file is. Where bytes begin or
+// end within a character, that is left out.
 func (r *Reader) part(ctx context.Context, ref Ref) (none convstore.Attachment, err error) {
 	f, err := r.open(ref.File)
 	if err != nil {

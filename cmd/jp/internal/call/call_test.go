@@ -111,8 +111,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestManyWait has as many wait as many a tree may have sub-agents: how many work, this package does
-// not decide.
+// TestManyWait has as many wait as many a tree may have sub-agents: how many work, this package
+// does not decide.
 func TestManyWait(t *testing.T) {
 	const many = 64
 	var began sync.WaitGroup

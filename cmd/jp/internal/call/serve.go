@@ -252,8 +252,8 @@ func (in *Inlet) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Put takes a part of the input; an empty one is the end. Parts after the end, without a wish, or above the
-// bound are dropped.
+// Put takes a part of the input; an empty one is the end. Parts after the end, without a wish, or
+// above the bound are dropped.
 func (in *Inlet) Put(b []byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

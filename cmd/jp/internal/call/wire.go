@@ -24,8 +24,8 @@ import (
 	"strings"
 )
 
-// Bounds. A query is text for a model; what a tool may return is much less than MaxOutput. A command
-// that waits for a slot of a sub-agent keeps little, so Lines is above the usual
+// Bounds. A query is text for a model; what a tool may return is much less than MaxOutput. A
+// command that waits for a slot of a sub-agent keeps little, so Lines is above the usual
 // delegation.max_parallel.
 const (
 	Lines     = 64        // connections of one tool call served at a time; others wait

@@ -45,7 +45,8 @@ func writeFiles(t testing.TB, root string, files map[string]string) {
 	}
 }
 
-// readings are all that package profiles says of a workspace, and of a profile by its path below it, as text.
+// readings are all that package profiles says of a workspace, and of a profile by its path below
+// it, as text.
 func readings(t *testing.T, src profiles.Sources, root, profile string) string {
 	t.Helper()
 	var b strings.Builder
@@ -142,7 +143,8 @@ func TestTrustedBytes(t *testing.T) {
 	}
 }
 
-// TestUntrustedBytes: nobody gets the files of a workspace that is not trusted, under whatever name.
+// TestUntrustedBytes: nobody gets the files of a workspace that is not trusted, under whatever
+// name.
 func TestUntrustedBytes(t *testing.T) {
 	ctx := context.Background()
 	b, root := trustApp(t, map[string]string{

@@ -38,8 +38,8 @@ func (a *app) insideTool(fd string) int {
 	return status
 }
 
-// serve runs one command line of a jp inside a tool and returns its status. It makes an app with the
-// same commands and flags as any other. The app has only the guest: no workspace, no store, no
+// serve runs one command line of a jp inside a tool and returns its status. It makes an app with
+// the same commands and flags as any other. The app has only the guest: no workspace, no store, no
 // config, no terminal, and only the language and time zone of the environment.
 func serve(ctx context.Context, g *run.Guest, r call.Request) (status int) {
 	a := newAppFor(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.Environ}, g)

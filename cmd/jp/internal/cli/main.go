@@ -6,8 +6,8 @@
 // and the positional arguments. It gets everything else from app: a console, and a workspace that
 // opens nothing before it has to. `jp version`, help and completion read no file.
 //
-// To add a command, add its name and its constructor to commands, list its exit statuses and an example in its
-// Spec, and update docs/cli.md with `go generate`.
+// To add a command, add its name and its constructor to commands, list its exit statuses and an
+// example in its Spec, and update docs/cli.md with `go generate`.
 package cli
 
 import (

@@ -45,7 +45,8 @@ func TestErrorsAsTextAndJSON(t *testing.T) {
 	}
 }
 
-// Version, help and completion work where nothing can be read: no home, no folder, a store place that would be refused.
+// Version, help and completion work where nothing can be read: no home, no folder, a store
+// place that would be refused.
 func TestNothingIsReadWithoutNeed(t *testing.T) {
 	for _, line := range []string{"version", "--version", "--help", "conversation ls --help", "help query", "completion bash", "__complete conversation "} {
 		var out, errs bytes.Buffer

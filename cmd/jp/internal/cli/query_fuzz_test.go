@@ -104,7 +104,8 @@ func (p fuzzPlace) files(t *testing.T) []string {
 	return out
 }
 
-// queryFlags are the flags that may stand behind jp query, those that name a place to write to left out.
+// queryFlags are the flags that may stand behind jp query, those that name a place to write to left
+// out.
 func queryFlags() []*command.Option {
 	a := newApp(console.Env{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)})
 	var q *cli.Command
@@ -163,8 +164,9 @@ func choose(flags []*command.Option, values []string, text string, flag, value, 
 	return chosen{kind, []string{name, v}, "--" + o.Name + "=" + v, nil}
 }
 
-// FuzzQuery: whatever flags, variables, config and stdin `jp query` is given, it ends with one of its statuses; with that of
-// a usage error nothing was written or started; and where flags stand and how they are spelled makes no difference.
+// FuzzQuery: whatever flags, variables, config and stdin `jp query` is given, it ends with one of
+// its statuses; with that of a usage error nothing was written or started; and where flags stand
+// and how they are spelled makes no difference.
 func FuzzQuery(f *testing.F) {
 	flags, pool := queryFlags(), fuzzValues()
 	if len(flags) < 40 {

@@ -26,9 +26,9 @@ import (
 	"jp/tools"
 )
 
-// TestShownRuns: of random workspaces, every tool that some --cfg or some delegation gets to run is on
-// the page, or the user's own config gives it too, or it is refused. What the page shows as a config of
-// its own is never refused.
+// TestShownRuns: of random workspaces, every tool that some --cfg or some delegation gets to run is
+// on the page, or the user's own config gives it too, or it is refused. What the page shows as a
+// config of its own is never refused.
 func TestShownRuns(t *testing.T) {
 	base := t.TempDir()
 	n, ran, refused := 0, 0, 0
@@ -120,7 +120,8 @@ func TestShownRuns(t *testing.T) {
 	}
 }
 
-// onPage reports whether the page shows, in what a person sees of it, a tool that can do all that d can do.
+// onPage reports whether the page shows, in what a person sees of it, a tool that can do all that d
+// can do.
 func onPage(page review.Page, d tools.Definition) bool {
 	shown := enabled.ShowTool(d, "", nil)
 	lists := [][]review.ToolGrant{page.Defined}

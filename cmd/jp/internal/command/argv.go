@@ -123,8 +123,8 @@ func (r *reader) positional(arg string, literal bool) error {
 	return exit.Usagef("%sunknown command %q", Subject(r.out.Path), given).WithHint("%s", hint)
 }
 
-// question returns the question that words in place of a command are, quoted for a shell; "" if they
-// are none. One word with a space or a question mark is one, and so are three words.
+// question returns the question that words in place of a command are, quoted for a shell; "" if
+// they are none. One word with a space or a question mark is one, and so are three words.
 func (r *reader) question(first string) string {
 	words := []string{first}
 	for _, arg := range r.args {

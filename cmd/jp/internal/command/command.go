@@ -34,8 +34,8 @@ type Spec struct {
 	Examples []string      // command lines that start with jp; a test reads them
 
 	Paged bool // its output on a terminal goes through the pager, unless Follows is set
-	// Follows is a flag with which the output goes on while something runs, or somebody is asked before
-	// it; nil = there is none.
+	// Follows is a flag with which the output goes on while something runs, or somebody is asked
+	// before it; nil = there is none.
 	Follows *bool
 	Slow    bool // whether it may be silent for longer than a second: a line on the terminal says so. Paged implies it
 
@@ -64,8 +64,8 @@ type Tree struct {
 	// It may be nil.
 	Hint func(c *cli.Command, flag string) string
 
-	// Plain is the number of positional arguments before --; the others are literal. The caller sets
-	// it for each command line.
+	// Plain is the number of positional arguments before --; the others are literal. The caller
+	// sets it for each command line.
 	Plain int
 
 	specs map[*cli.Command]Spec

@@ -169,8 +169,8 @@ func valued[T any](p *Maybe[T], name, arg, usage string, parse func(string) (T, 
 	}}
 }
 
-// maybe has an optional value that begins with a digit and that parse reads; bare is the value of the
-// bare flag.
+// maybe has an optional value that begins with a digit and that parse reads; bare is the value of
+// the bare flag.
 func maybe[T any](p *Maybe[T], name, arg, usage string, bare T, parse func(string) (T, error)) *Option {
 	o := valued(p, name, arg, usage, parse)
 	take := o.Take

@@ -11,8 +11,8 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// TestLibraries: what a library prints goes to the log, and to nobody once the command is over. Whoever reads the log on
-// a terminal sees each character.
+// TestLibraries: what a library prints goes to the log, and to nobody once the command is over.
+// Whoever reads the log on a terminal sees each character.
 func TestLibraries(t *testing.T) {
 	var stderr, other bytes.Buffer
 	old := log.Writer()
@@ -31,7 +31,8 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestLogAboveTree: a log on stderr keeps a tree that is drawn there whole, also one that is drawn after the log began.
+// TestLogAboveTree: a log on stderr keeps a tree that is drawn there whole, also one that is drawn
+// after the log began.
 func TestLogAboveTree(t *testing.T) {
 	var screen bytes.Buffer
 	now := time.Unix(1000, 0)

@@ -142,8 +142,8 @@ func (l *List) Close() error {
 	return err
 }
 
-// Field writes a line of stdout: a name and the spaces behind it, then a text. On a screen a text that
-// is too wide goes on below, behind indent spaces.
+// Field writes a line of stdout: a name and the spaces behind it, then a text. On a screen a
+// text that is too wide goes on below, behind indent spaces.
 func (c *Console) Field(w io.Writer, name, text string, indent int) {
 	rows := []string{name + text}
 	if c.Pretty() && c.IO.Width > 0 {
@@ -152,15 +152,15 @@ func (c *Console) Field(w io.Writer, name, text string, indent int) {
 	_, _ = io.WriteString(w, strings.Join(rows, "\n")+"\n")
 }
 
-// LaidOut writes to stdout a text in which every character shows. On a screen a line that is too wide
-// goes on below, behind a margin: what is not ours cannot look like a line of ours.
+// LaidOut writes to stdout a text in which every character shows. On a screen a line that is too
+// wide goes on below, behind a margin: what is not ours cannot look like a line of ours.
 func (c *Console) LaidOut(text string) error {
 	_, err := io.WriteString(c.IO.Out, unseen.LaidOut(text, wording.Either(c.Pretty(), c.IO.Width, 0)))
 	return err
 }
 
-// Path writes a line of a path and what is said of it: on a terminal each character of the path shows,
-// else it is as it is, for a program.
+// Path writes a line of a path and what is said of it: on a terminal each character of the path
+// shows, else it is as it is, for a program.
 func (c *Console) Path(path, rest string) error {
 	_, err := io.WriteString(c.IO.Out, wording.Either(c.IO.OutTTY, unseen.Spell(path), path)+rest+"\n")
 	return err

@@ -44,10 +44,11 @@ func signalName(s syscall.Signal) string {
 
 // WithSignals is for commands that start processes or have reserved something: the first SIGINT,
 // SIGTERM, SIGHUP or SIGQUIT ends ctx with a *SignalError as its cause, the second calls again and
-// ends the process soon (SIGQUIT: at once), the third kills; see presses for which count. Other commands leave signals to their
-// default, which ends them at once with the same status for a shell. Once ctx has ended, a reader
-// that does not read our output is not waited for long; a command with a deadline sets that in c.io
-// itself. stop must be called; then signals have their default again.
+// ends the process soon (SIGQUIT: at once), the third kills; see presses for which count. Other
+// commands leave signals to their default, which ends them at once with the same status for a
+// shell. Once ctx has ended, a reader that does not read our output is not waited for long; a
+// command with a deadline sets that in c.io itself. stop must be called; then signals have their
+// default again.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unbound := c.IO.Bound(ctx)
@@ -187,8 +188,8 @@ func (c *Console) leaveQuit() (back func()) {
 	return func() { signal.Notify(c.quit, syscall.SIGQUIT) }
 }
 
-// DropKeys catches and drops the signals of the keyboard until the returned function is called: they
-// are for a program that has the terminal. Ignored, they would be inherited by it.
+// DropKeys catches and drops the signals of the keyboard until the returned function is called:
+// they are for a program that has the terminal. Ignored, they would be inherited by it.
 func (c *Console) DropKeys() (stop func()) {
 	dropped := make(chan os.Signal, 1)
 	signal.Notify(dropped, syscall.SIGINT, syscall.SIGQUIT)

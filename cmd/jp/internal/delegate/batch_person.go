@@ -168,9 +168,9 @@ func AnswerOf(ctx context.Context, v convstore.View, id convstore.ID, turn, limi
 const maxAhead = 4096
 
 // Batch carries out the tasks of a person, some of them at a time. It calls next for a task when
-// there is a slot for it, until next returns an error; io.EOF says that there are no more. It passes
-// the end of each task to report, in the order of the tasks, as soon as the tasks before it have been
-// reported. call identifies the batch among all calls of its caller.
+// there is a slot for it, until next returns an error; io.EOF says that there are no more. It
+// passes the end of each task to report, in the order of the tasks, as soon as the tasks before it
+// have been reported. call identifies the batch among all calls of its caller.
 //
 // Unlike an item of a tool call, a task is reserved only when it is about to run, so that the
 // ledger holds no more than what runs. An answer that has to wait for its turn is not held in
@@ -333,8 +333,8 @@ func (r *request) attach(ctx context.Context, refs attach.Refs, read func(contex
 	return err
 }
 
-// try carries out a task, and again while it may succeed then, at most retry times more. The outcome
-// is the last one, with what all of them have used.
+// try carries out a task, and again while it may succeed then, at most retry times more. The
+// outcome is the last one, with what all of them have used.
 func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome, tries int, err error) {
 	if a.done != nil {
 		defer close(a.done)

@@ -191,8 +191,8 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	return end
 }
 
-// judge returns how a child has ended, by subprocess.Verdict. result is its last line, and bad says why
-// that could not be read.
+// judge returns how a child has ended, by subprocess.Verdict. result is its last line, and bad says
+// why that could not be read.
 func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request, end processEnd, result *stream.Result, bad *stream.LineError) ending {
 	events, err := p.subtree.turn(ctx, del.Child, del.ChildTurn)
 	var e ending
@@ -226,8 +226,8 @@ func (p *runner) unpriced(del convstore.Delegation, others []string) {
 	}
 }
 
-// lag is how long the caller waits at most after the deadline of a child, or its own, before it stops
-// the child. A child that stops by itself can say why.
+// lag is how long the caller waits at most after the deadline of a child, or its own, before it
+// stops the child. A child that stops by itself can say why.
 const lag = time.Second
 
 // lagging returns a context that ends with ctx, or a time after its deadline.

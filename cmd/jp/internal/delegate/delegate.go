@@ -50,8 +50,8 @@ type Options struct {
 	Closing convstore.Budget        // amounts set aside for the last call of the caller's own model
 	Priced  func(model string) bool // whether the price of a model is known; nil = of none
 
-	// Answering returns all models that may answer under a stored config with overrides. It must not
-	// use the store. A nil function says of all that it is the first alone.
+	// Answering returns all models that may answer under a stored config with overrides. It must
+	// not use the store. A nil function says of all that it is the first alone.
 	Answering func(config []byte, overrides []string) ([]string, error)
 
 	// Down says why a model cannot be asked; nil = nothing is known against it. It must not use the
@@ -78,12 +78,12 @@ type Options struct {
 	// reserve. 0 = no bound: each call gets as much as if it were the only one.
 	Lanes int
 
-	// Below returns what a sub-agent delegates with, when it does so for the first time: the options
-	// that its own config decides, and its tools. The Delegator sets the others, such as Slot; nil =
-	// no sub-agent delegates.
+	// Below returns what a sub-agent delegates with, when it does so for the first time: the
+	// options that its own config decides, and its tools. The Delegator sets the others, such as
+	// Slot; nil = no sub-agent delegates.
 	Below func(context.Context, Below) (Options, Arm, error)
-	// Change returns what the overrides of a sub-agent that is continued change in its stored config;
-	// nil = nothing.
+	// Change returns what the overrides of a sub-agent that is continued change in its stored
+	// config; nil = nothing.
 	Change func(context.Context, Below) (*convstore.ConfigDelta, error)
 	// Record returns what keeps the lines that a sub-agent records; nil = nothing is recorded.
 	Record func(Below) func(line json.RawMessage) error
@@ -99,15 +99,15 @@ type Options struct {
 	Warn    func(format string, a ...any)       // nil = warnings are dropped
 	Log     *slog.Logger                        // nil = nothing is logged
 
-	// Models returns the models of a sub-agent, which asks them through this process; nil = none may be
-	// asked.
+	// Models returns the models of a sub-agent, which asks them through this process; nil = none
+	// may be asked.
 	Models func(context.Context, Below) []wire.Model
 
 	// Place returns what runs the process of a sub-agent, nil = this machine; nil = all run here.
 	Place func(context.Context, Below) (subprocess.Runner, error)
 
-	// Served returns the tools of MCP servers that a sub-agent holds, when it starts; nil = none holds
-	// any. An error ends the sub-agent before that.
+	// Served returns the tools of MCP servers that a sub-agent holds, when it starts; nil = none
+	// holds any. An error ends the sub-agent before that.
 	Served func(context.Context, Below) (Served, error)
 
 	// Follow is called at each step of a delegation, with the context of its call, from any

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestLagging: the deadline of a caller reaches a sub-agent late, so that it can end by its own; a stop reaches it at once.
+// TestLagging: the deadline of a caller reaches a sub-agent late, so that it can end by its own; a
+// stop reaches it at once.
 func TestLagging(t *testing.T) {
 	stopped := errors.New("stopped")
 	for _, tt := range []struct {

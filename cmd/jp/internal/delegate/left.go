@@ -12,11 +12,11 @@ import (
 
 // Await waits until every delegation that an earlier run of the scope's caller has left open is
 // settled, of those that left selects by their call. That run must have ended: its children end by
-// themselves then, but an answer may be stored while tools of its child still end. waiting is called
-// before it waits for a child, once for each.
+// themselves then, but an answer may be stored while tools of its child still end. waiting is
+// called before it waits for a child, once for each.
 //
-// It fails with a *convstore.BusyError where a child runs longer than its grant allows, and with the
-// cause of ctx.
+// It fails with a *convstore.BusyError where a child runs longer than its grant allows, and with
+// the cause of ctx.
 func Await(ctx context.Context, scope convstore.Scope, left func(call string) bool, waiting func(convstore.Delegation)) error {
 	open, err := scope.Open(ctx)
 	if err != nil {

@@ -26,8 +26,8 @@ type Below struct {
 	Environ   []string // environment of its process
 }
 
-// Served are the tools of MCP servers that a sub-agent holds, which its owner calls for it. The zero
-// Served are none.
+// Served are the tools of MCP servers that a sub-agent holds, which its owner calls for it. The
+// zero Served are none.
 type Served struct {
 	Pins  []wire.Pin
 	Call  func(context.Context, tools.Call) tools.Result // as wire.Owner.Serve
@@ -40,8 +40,8 @@ func (v Served) close() {
 	}
 }
 
-// owned is what this process keeps for one sub-agent: its log, its slot, and what it delegates with.
-// It serves the sub-agent's wire.
+// owned is what this process keeps for one sub-agent: its log, its slot, and what it delegates
+// with. It serves the sub-agent's wire.
 type owned struct {
 	runner *runner
 	below  Below
@@ -69,8 +69,8 @@ type serving struct {
 	end    func() error    // returns when the sub-agent has gone and all that it asked for is done
 }
 
-// serve begins to serve the wire of the run that res reserves. The caller calls end when the process
-// has ended, or was never started.
+// serve begins to serve the wire of the run that res reserves. The caller calls end when the
+// process has ended, or was never started.
 func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request, environ []string) (serving, error) {
 	log, err := o.runner.ledger.scope.Log(ctx, res)
 	if err != nil {
@@ -192,8 +192,8 @@ func (s *subagents) notHeld(tool string) error {
 	return fmt.Errorf("tool %.100s: not held by %s", tool, s.own.scope.Caller())
 }
 
-// tool returns the tool of a call that this process carries out for the sub-agent, and the call with
-// its arguments as they were validated.
+// tool returns the tool of a call that this process carries out for the sub-agent, and the call
+// with its arguments as they were validated.
 func (s *subagents) tool(ctx context.Context, c wire.Call) (tools.Tool, tools.Call, error) {
 	one := tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	t, err := s.held(ctx, one)

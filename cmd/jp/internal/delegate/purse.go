@@ -35,8 +35,8 @@ func (p *Purse) tokens() *int64 {
 	return amount.Portion(p.left.Tokens, 1)
 }
 
-// take takes the n-th part of what is left, and not more than most. put is called with what was used of
-// it, and puts the rest back.
+// take takes the n-th part of what is left, and not more than most. put is called with what was
+// used of it, and puts the rest back.
 func (p *Purse) take(n int, most convstore.Budget) (taken convstore.Budget, put func(used convstore.Spend)) {
 	if p == nil {
 		return most, func(convstore.Spend) {}

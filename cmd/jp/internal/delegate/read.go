@@ -54,8 +54,8 @@ func gone(err error) bool {
 	return errors.As(err, new(*convstore.NotFoundError)) || errors.As(err, new(*convstore.ScopeError))
 }
 
-// recorded returns the ending of a delegation from the store, with the events of its turn. Where these
-// cannot be read, the ending has what the delegation says.
+// recorded returns the ending of a delegation from the store, with the events of its turn. Where
+// these cannot be read, the ending has what the delegation says.
 func (t subtree) recorded(ctx context.Context, del convstore.Delegation) (ending, []convstore.Event, error) {
 	events, err := t.turn(ctx, del.Child, del.ChildTurn)
 	e := answered(events)

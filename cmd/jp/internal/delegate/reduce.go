@@ -53,8 +53,9 @@ type Reduced struct {
 //	           a  │   b   │  c      one more, if they do not fit together
 //	              a b c             the last: its answer is the result
 //
-// An answer that is longer than a window is read in parts, each by its own sub-agent. From the second
-// level on a text has at most half a window, so that each level has fewer texts than the one before.
+// An answer that is longer than a window is read in parts, each by its own sub-agent. From the
+// second level on a text has at most half a window, so that each level has fewer texts than the one
+// before.
 
 // piece is a text that a sub-agent reads whole.
 type piece struct {
@@ -252,8 +253,8 @@ func groupsOf(pieces []piece, room int) (groups [][]piece) {
 	return groups
 }
 
-// handed returns what the sub-agent of a group has handed in, with at most limit bytes; nothing where
-// it has not.
+// handed returns what the sub-agent of a group has handed in, with at most limit bytes; nothing
+// where it has not.
 func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 	var numbers []int
 	for _, p := range group {

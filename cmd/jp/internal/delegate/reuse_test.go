@@ -8,7 +8,8 @@ import (
 	"jp/convstore"
 )
 
-// TestReuseGone: an answer that was found and removed since is a call that failed, and no failure of the store.
+// TestReuseGone: an answer that was found and removed since is a call that failed, and no failure
+// of the store.
 func TestReuseGone(t *testing.T) {
 	st, err := convstore.Open(filepath.Join(t.TempDir(), "store"), convstore.Options{})
 	if err != nil {

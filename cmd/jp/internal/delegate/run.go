@@ -97,8 +97,8 @@ func reuse(ctx context.Context, v convstore.View, a convstore.Answer) (outcome, 
 	return o, nil
 }
 
-// showDenied shows a delegation that was not begun. It has no conversation. In the batch of a person
-// it is said once that a model cannot be asked.
+// showDenied shows a delegation that was not begun. It has no conversation. In the batch of a
+// person it is said once that a model cannot be asked.
 func (d *Delegator) showDenied(a admission) {
 	if no := (*rule.Refusal)(nil); a.ofPerson && errors.As(a.err, &no) && no.Code == rule.CodeProvider {
 		if _, said := d.said.LoadOrStore(no.Why, true); !said {

@@ -1,5 +1,5 @@
-// Package early does what must come before anything else is initialised: it puts off libraries, makes room for the
-// stack of the first goroutine, and has the heap grow in large pages.
+// Package early does what must come before anything else is initialised: it puts off libraries,
+// makes room for the stack of the first goroutine, and has the heap grow in large pages.
 //
 // To be so early, the package imports as little as it can: packages are initialised in the order of
 // their import paths as soon as those that they import are.

@@ -19,8 +19,8 @@ var object []byte // so that it is on the heap
 // about 2 MiB of it: that is one page fault in place of 400, each of which takes a microsecond, and
 // another fifth of one when the process ends.
 //
-// Linux maps a large page only where it has mapped nothing yet. So objects that nobody uses, and that
-// are not touched, fill the heap up to the next large page.
+// Linux maps a large page only where it has mapped nothing yet. So objects that nobody uses,
+// and that are not touched, fill the heap up to the next large page.
 //
 // A sub-agent gets none: where a thousand live, each page is cold memory, and to clear 2 MiB of it
 // takes longer than the faults.

@@ -203,8 +203,8 @@ func rawInput(b json.RawMessage) any {
 	return string(b)
 }
 
-// callOf returns the call of a model that a delegation is for. Items of a batch and delegations of a
-// tool are numbered behind it.
+// callOf returns the call of a model that a delegation is for. Items of a batch and delegations of
+// a tool are numbered behind it.
 func callOf(delegation string) string {
 	if i := strings.IndexAny(delegation, "#/"); i >= 0 {
 		return delegation[:i]

@@ -17,9 +17,9 @@ import (
 	"jp/tools"
 )
 
-// All returns the tools that a config enables, sorted by name. files are the definitions in files of
-// their own. If a table has the name of a known tool (built in, or of files), it changes that tool.
-// If it has another source, or a new name, it defines a tool of its own.
+// All returns the tools that a config enables, sorted by name. files are the definitions in files
+// of their own. If a table has the name of a known tool (built in, or of files), it changes that
+// tool. If it has another source, or a new name, it defines a tool of its own.
 func All(r *profiles.Resolved, files map[string]tools.Definition) ([]tools.Definition, error) {
 	files, err := WithSpecializations(r, files)
 	if err != nil {

@@ -7,11 +7,11 @@
 //
 // Traps:
 //
-//   - Nothing is dropped: HTML is shown as it is written, and a link with its target. Definitions of links ([1]: http://...)
-//     and references to them are shown as they are written, because in a text that comes in pieces a reference is shown
-//     before its definition has come.
-//   - Only goldmark's parser is imported, and neither goldmark itself nor its extensions: they would double the start-up time
-//     of every jp process. So tables are parsed here (table.go).
+//   - Nothing is dropped: HTML is shown as it is written, and a link with its target. Definitions
+//     of links ([1]: http://...) and references to them are shown as they are written, because in a
+//     text that comes in pieces a reference is shown before its definition has come.
+//   - Only goldmark's parser is imported, and neither goldmark itself nor its extensions: they
+//     would double the start-up time of every jp process. So tables are parsed here (table.go).
 package markdown
 
 import (

@@ -221,8 +221,8 @@ func (c *Client) drop(s *session, err error) string {
 	return c.last
 }
 
-// forget removes the live session. One that a server at an address has ended in order is no death. The
-// caller has the turn.
+// forget removes the live session. One that a server at an address has ended in order is no death.
+// The caller has the turn.
 func (c *Client) forget() {
 	if c.live.bounds.missing.Load() {
 		c.begun--
@@ -292,8 +292,8 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// within runs f, which uses s, for at most Patience. It ends s if f fails. With a server at an address
-// the goroutine of f does that, because f may still be connecting.
+// within runs f, which uses s, for at most Patience. It ends s if f fails. With a server at an
+// address the goroutine of f does that, because f may still be connecting.
 func (c *Client) within(ctx context.Context, s *session, f func(context.Context) error) error {
 	timed, cancel := context.WithTimeoutCause(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
 	defer cancel()

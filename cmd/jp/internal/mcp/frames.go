@@ -100,8 +100,9 @@ func (f *frames) end() {
 	f.line, f.tail, f.size = nil, nil, 0
 }
 
-// follow counts the n values of a line with those before it of the same message, and reports whether
-// these are too many: the reader takes messages of several lines, though the protocol has none.
+// follow counts the n values of a line with those before it of the same message, and reports
+// whether these are too many: the reader takes messages of several lines, though the protocol has
+// none.
 func (f *frames) follow(line []byte, n int) bool {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {

@@ -21,8 +21,8 @@ import (
 // dial returns the transport to a server with an address; s is expanded and checked. Path and query
 // of the address may have a token in them, and package http puts the addresses of its requests into
 // its errors: it gets only the host. Between two requests nobody listens to the server: the stream
-// for that takes a connection of its own, which some servers do not have, ends whenever a proxy likes,
-// and its end would be that of the session.
+// for that takes a connection of its own, which some servers do not have, ends whenever a proxy
+// likes, and its end would be that of the session.
 func dial(s Server, b *bounds) sdk.Transport {
 	to, err := url.Parse(s.URL)
 	if err != nil {
@@ -102,8 +102,9 @@ func asked(r *http.Request) (json.RawMessage, error) {
 	return m.ID, nil
 }
 
-// answer is the body that answers the request id. One that is too large is replaced by an error, and
-// so is one that nobody waits for any more: if it could not be read, the SDK would end the session.
+// answer is the body that answers the request id. One that is too large is replaced by an error,
+// and so is one that nobody waits for any more: if it could not be read, the SDK would end the
+// session.
 type answer struct {
 	io.ReadCloser
 	ctx  context.Context

@@ -15,8 +15,9 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// lineConn is the connection to a client that writes one message a line. Read returns a *jsonrpc.Error
-// for a line that is no message, and may be called again: the transport of the SDK ends there.
+// lineConn is the connection to a client that writes one message a line. Read returns
+// a *jsonrpc.Error for a line that is no message, and may be called again: the transport of the SDK
+// ends there.
 type lineConn struct {
 	in     chan read
 	closed chan struct{}

@@ -24,8 +24,8 @@ const (
 	jointTokens   = 2  // between two texts of a message or a system prompt
 	pieceTokens   = 8  // around each call, result and block of reasoning
 	toolTokens    = 16 // around each tool
-	// system prompt that Anthropic adds to a request with tools: the most of any model, see "Tool use
-	// system prompt token count" in platform.claude.com/docs/en/about-claude/pricing
+	// system prompt that Anthropic adds to a request with tools: the most of any model, see "Tool
+	// use system prompt token count" in platform.claude.com/docs/en/about-claude/pricing
 	claudeTools = 675
 	// the same with a schema. The vendor gives no number; 50 to 200 are reported
 	claudeSchema = 256
@@ -34,8 +34,8 @@ const (
 // A Meter bounds the input of the requests of one thread to one model. At first it bounds the
 // texts, see textBound. Once a provider has counted a request, the next one has at most that count,
 // and the bound of what was not in the counted one, or was where a provider may not be sent it. Two
-// meters that have learned the same bound the same, also where one of them reads a request from JSON.
-// The zero value is ready to use. Not safe for concurrent use.
+// meters that have learned the same bound the same, also where one of them reads a request from
+// JSON. The zero value is ready to use. Not safe for concurrent use.
 type Meter struct {
 	last    pieces // pieces of the latest request that was counted; nil = none was
 	attempt uint64 // number of the attempt that sent it, see Part; 0 = it has none
@@ -44,8 +44,8 @@ type Meter struct {
 	long    map[piece]int64 // bounds of the long texts of the latest request
 }
 
-// pieces are the parts of a request, with the number of times that each is there. Two are the same only
-// where a provider is sent both or neither: it counts only what it is sent.
+// pieces are the parts of a request, with the number of times that each is there. Two are the same
+// only where a provider is sent both or neither: it counts only what it is sent.
 type pieces map[piece]int
 
 type piece struct {
@@ -59,8 +59,8 @@ type piece struct {
 // spot is where a piece stands in a request.
 type spot struct {
 	place place
-	// whether what is sent of it depends on more than its place, so that it may be left out of one request
-	// and be in the next
+	// whether what is sent of it depends on more than its place, so that it may be left out of one
+	// request and be in the next
 	loose bool
 	in    [sha256.Size]byte // of reasoning: digest of its message, of which a provider may be sent a part
 }
@@ -97,7 +97,8 @@ func (m *Meter) Bound(r Request) Bound {
 // not believed: it may report only what was not in its cache.
 const leastShare = 8
 
-// Learned returns the number of the attempt whose request was counted; 0 = none was, or it had none.
+// Learned returns the number of the attempt whose request was counted; 0 = none was, or it had
+// none.
 func (m *Meter) Learned() uint64 { return m.attempt }
 
 // Learn records what a provider counted for a request, which this attempt sent.
@@ -215,8 +216,8 @@ func (m *Meter) piecesOf(r Request) pieces {
 // runes returns a text as JSON has it: each byte that is no text is replaced.
 func runes(text string) string { return string([]rune(text)) }
 
-// LastUser returns the index of the last message of the user, after which the latest turn is; 0 = there
-// is none.
+// LastUser returns the index of the last message of the user, after which the latest turn is; 0 =
+// there is none.
 func (r Request) LastUser() int {
 	for i, m := range slices.Backward(r.Messages) {
 		if m.Role == User {
@@ -226,7 +227,8 @@ func (r Request) LastUser() int {
 	return 0
 }
 
-// blank reports whether a message says nothing that can be seen, so that a provider may not be sent it.
+// blank reports whether a message says nothing that can be seen, so that a provider may not be sent
+// it.
 func (m Message) blank() bool {
 	return !slices.ContainsFunc(m.Content, func(c Content) bool {
 		return c.Image != nil || c.Call != nil || c.Result != nil || strings.TrimSpace(c.Text) != ""

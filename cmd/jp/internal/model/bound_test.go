@@ -126,7 +126,8 @@ func TestMeterCovers(t *testing.T) {
 	})
 }
 
-// TestMeterOfJSON: who reads a request from JSON bounds it as who has sent it, before and after a count.
+// TestMeterOfJSON: who reads a request from JSON bounds it as who has sent it, before and after a
+// count.
 func TestMeterOfJSON(t *testing.T) {
 	odd := "a\xffb\xf0\x9f " + strings.Repeat("\xc3 <&> \u2028", 400)
 	raw := json.RawMessage(" {\n \"a\" : [ 1,\t2 , \"<&>\u2028\" ] }\n")
@@ -158,8 +159,8 @@ func TestMeterOfJSON(t *testing.T) {
 	}
 }
 
-// TestMeterLeftOut: what a provider may not have been sent in a request that it counted pays for nothing
-// that it is sent later.
+// TestMeterLeftOut: what a provider may not have been sent in a request that it counted pays for
+// nothing that it is sent later.
 func TestMeterLeftOut(t *testing.T) {
 	const size = 8000
 	long := strings.Repeat("7", size)
@@ -249,7 +250,8 @@ func TestMeterAsSent(t *testing.T) {
 	}
 }
 
-// TestMeterUnseen: with tools, and with a schema, Anthropic's models get a system prompt that nobody sees.
+// TestMeterUnseen: with tools, and with a schema, Anthropic's models get a system prompt that
+// nobody sees.
 func TestMeterUnseen(t *testing.T) {
 	for name, more := range map[string]int64{"claude-opus-4-7": 675 + 256, "anthropic/claude-sonnet-5": 675 + 256, "gpt-5": 0} {
 		var m Meter
@@ -286,8 +288,9 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// TestMostCovers: no usage within the bound of a call costs more than was reserved for it, whichever parts of the input a
-// provider has read from its cache or written to it. What is estimated where it states none is within the bound too.
+// TestMostCovers: no usage within the bound of a call costs more than was reserved for it,
+// whichever parts of the input a provider has read from its cache or written to it. What is
+// estimated where it states none is within the bound too.
 func TestMostCovers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		amount := rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, 1<<40))

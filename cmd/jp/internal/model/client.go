@@ -174,8 +174,8 @@ type wholeReply []byte
 
 func (wholeReply) Error() string { return "a reply that is no stream" }
 
-// readError reads the body of an error, as far as it comes soon, and closes it: the status alone says
-// what to do.
+// readError reads the body of an error, as far as it comes soon, and closes it: the status alone
+// says what to do.
 func readError(resp *http.Response) []byte {
 	defer resp.Body.Close()
 	late := time.AfterFunc(errorWait, func() { _ = resp.Body.Close() })

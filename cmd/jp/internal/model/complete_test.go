@@ -90,7 +90,8 @@ func TestCompleteReply(t *testing.T) {
 	}
 }
 
-// TestUsageUnended: the usage of an event counts without the blank line behind it, however its connection ends.
+// TestUsageUnended: the usage of an event counts without the blank line behind it, however its
+// connection ends.
 func TestUsageUnended(t *testing.T) {
 	for id, events := range complete {
 		for name, cut := range map[string]bool{"cut": true, "ended": false} {

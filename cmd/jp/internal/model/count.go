@@ -15,9 +15,10 @@ import (
 //
 // What is charged depends on how far the request came:
 //
-//   - A request that was not sent, or that the provider rejected (a status of 300 and above), used nothing.
-//   - A request that was sent used at least its input: only the provider knows what it did with a request
-//     whose answer nobody waited for.
+//   - A request that was not sent, or that the provider rejected (a status of 300 and above), used
+//     nothing.
+//   - A request that was sent used at least its input: only the provider knows what it did with a
+//     request whose answer nobody waited for.
 //   - A reply that broke off used at least the output that came, arguments of unfinished calls and
 //     encrypted reasoning included.
 func Count(s Stream) Stream {

@@ -37,8 +37,8 @@ type Error struct {
 	Err        error         `json:"-"` // cause, may be nil
 }
 
-// Error returns "anthropic: rate_limit (429): Number of requests has exceeded ...". A model that is not
-// known here has a message that says so by itself.
+// Error returns "anthropic: rate_limit (429): Number of requests has exceeded ...". A model that is
+// not known here has a message that says so by itself.
 func (e *Error) Error() string {
 	s := string(e.Kind)
 	if e.Kind == KindUnknownModel && e.Status == 0 && e.Message != "" {
@@ -62,9 +62,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Elsewhere reports whether another model may answer what this one could not: the account of this one
-// may not spend more, or it failed in a way that passes. A mistake, such as a key that is not accepted,
-// is nothing that another model should hide.
+// Elsewhere reports whether another model may answer what this one could not: the account of this
+// one may not spend more, or it failed in a way that passes. A mistake, such as a key that is not
+// accepted, is nothing that another model should hide.
 func (e *Error) Elsewhere() bool {
 	switch e.Kind {
 	case KindQuota, KindRateLimit, KindOverloaded:

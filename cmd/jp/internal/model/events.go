@@ -24,8 +24,8 @@ type Event struct {
 	// whether this is a reply of a server that does not stream; only its usage counts, and an error
 	// follows
 	Whole bool
-	// whether the reply ended before the blank line behind the event: Data may be cut off, and counts
-	// only where it shows by itself that it is not, as JSON does. Its usage counts then.
+	// whether the reply ended before the blank line behind the event: Data may be cut off, and
+	// counts only where it shows by itself that it is not, as JSON does. Its usage counts then.
 	Unended bool
 }
 
@@ -118,8 +118,8 @@ type lines struct {
 	cr   bool // whether the last byte was a carriage return
 }
 
-// next returns the next line, which is valid until the next call. With an error, line is what follows
-// the last end of a line.
+// next returns the next line, which is valid until the next call. With an error, line is what
+// follows the last end of a line.
 func (l *lines) next() ([]byte, error) {
 	l.line = l.line[:0]
 	for {
@@ -191,8 +191,8 @@ func (n *Num) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Dollars is an amount of money in an event. Some servers write it as a string, others as an object of
-// its parts and their sum.
+// Dollars is an amount of money in an event. Some servers write it as a string, others as an object
+// of its parts and their sum.
 type Dollars struct {
 	Nano *int64 // nano-dollars; nil = there is no valid amount
 }
@@ -228,8 +228,8 @@ type Stated struct {
 	} `json:"cost_details"`
 }
 
-// Paid returns what a reply cost in nano-dollars; nil = it does not say. Where OpenRouter asks with a
-// key of the user's, its cost is only its fee.
+// Paid returns what a reply cost in nano-dollars; nil = it does not say. Where OpenRouter asks with
+// a key of the user's, its cost is only its fee.
 func (s Stated) Paid() *int64 {
 	cost, beside := s.Cost.Nano, s.CostDetails.Upstream.Nano
 	if cost == nil || !s.OwnKey || beside == nil {

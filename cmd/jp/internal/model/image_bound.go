@@ -19,12 +19,13 @@ type imageRule struct {
 
 // imageRules are tried in order. They follow what vendors document:
 //
-//   - OpenAI (platform.openai.com/docs/guides/images-vision): older models count tiles of 512 pixels, newer ones patches of 32,
-//     times a factor. Where the documented factor is higher than what is charged, it is the documented one. No request of
-//     jp says "low" or "high", so that the model's own choice counts, which is "original" from gpt-5.5 on.
+//   - OpenAI (platform.openai.com/docs/guides/images-vision): older models count tiles of 512
+//     pixels, newer ones patches of 32, times a factor. Where the documented factor is higher than
+//     what is charged, it is the documented one. No request of jp says "low" or "high", so that the
+//     model's own choice counts, which is "original" from gpt-5.5 on.
 //   - Gemini (ai.google.dev/gemini-api/docs/tokens): 258 for each tile; from Gemini 3 on 1120.
-//   - Anthropic (platform.claude.com/docs/en/build-with-claude/vision): width times height by 750 of an image that is scaled to
-//     at most 4784 tokens.
+//   - Anthropic (platform.claude.com/docs/en/build-with-claude/vision): width times height by 750
+//     of an image that is scaled to at most 4784 tokens.
 func imageRules() []imageRule {
 	return []imageRule{
 		{"gpt-4o-mini", tiles(2833, 5667)},
@@ -93,8 +94,8 @@ func imagePixels(i *Image) image.Point {
 	return size
 }
 
-// gifFrame returns the right and lower end of the first frame of a GIF, zero if there is none. Where
-// it is beyond the image that the header says, decoders enlarge the image.
+// gifFrame returns the right and lower end of the first frame of a GIF, zero if there is none.
+// Where it is beyond the image that the header says, decoders enlarge the image.
 func gifFrame(data []byte) image.Point {
 	at := 13
 	if flags := data[10]; flags&0x80 != 0 {

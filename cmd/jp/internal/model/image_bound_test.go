@@ -94,7 +94,8 @@ func TestImageBoundOfAnySize(t *testing.T) {
 	}
 }
 
-// TestEstimateOfImages: what nobody counted is charged by the model and the size of the image, and never less.
+// TestEstimateOfImages: what nobody counted is charged by the model and the size of the image, and
+// never less.
 func TestEstimateOfImages(t *testing.T) {
 	for _, tt := range []struct {
 		model string

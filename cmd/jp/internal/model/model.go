@@ -50,12 +50,13 @@ type Request struct {
 	Temperature *float64        `json:",omitempty"` // nil = the provider's default
 	Schema      json.RawMessage `json:",omitempty"` // JSON schema that the answer must match; nil = free text
 	ToolChoice  string          `json:",omitempty"` // "" = the model decides; "none" = no calls
-	// ids that no call of the reply may have, besides those in Messages; nil = none. Another process
-	// that makes the call has read them.
+	// ids that no call of the reply may have, besides those in Messages; nil = none. Another
+	// process that makes the call has read them.
 	CallIDs map[string]bool `json:"-"`
 	// attempt from whose count MaxTokens was computed, see Meter.Learned and Part; 0 = from none
 	Learned uint64 `json:"-"`
-	// most tokens of input that are reserved for it, above which nothing is estimated; 0 = not known
+	// most tokens of input that are reserved for it, above which nothing is estimated; 0 = not
+	// known
 	MaxInput int64 `json:"-"`
 
 	// For script models, which answer by these.
@@ -214,8 +215,8 @@ type Part struct {
 	// Beside Usage.
 	Cost      *int64 `json:",omitempty"` // nano-dollars that the provider reports for the reply; nil = none
 	Estimated bool   `json:",omitempty"` // whether the usage, or a part of it, is an estimate
-	// number of the attempt, where another process made it, which holds the next one to what this one
-	// has counted; 0 = this process did
+	// number of the attempt, where another process made it, which holds the next one to what this
+	// one has counted; 0 = this process did
 	Attempt uint64 `json:"-"`
 }
 

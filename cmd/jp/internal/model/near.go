@@ -10,7 +10,8 @@ import (
 	"jp/tools/suggest"
 )
 
-// Advice returns what to try: the known model that a misspelled one most likely means, or else Hint.
+// Advice returns what to try: the known model that a misspelled one most likely means, or else
+// Hint.
 func (e *Error) Advice() string {
 	if near := suggest.Closest(e.Model, Known()); near != "" && near != e.Model {
 		return fmt.Sprintf("did you mean %s? `jp model ls` lists what is known", near)

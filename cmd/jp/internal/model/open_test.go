@@ -300,7 +300,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestAliases holds the aliases that jp brings along to the table: a family's name is its latest model.
+// TestAliases holds the aliases that jp brings along to the table: a family's name is its latest
+// model.
 func TestAliases(t *testing.T) {
 	for name, id := range alias.Builtin() {
 		info, err := Lookup(id, Providers{})

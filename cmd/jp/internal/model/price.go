@@ -67,8 +67,8 @@ func (p Price) Cost(u convstore.Usage) int64 {
 	return total
 }
 
-// Charged returns what a call costs, nil for unknown: what the provider reported, where that is more
-// than the price says, or no price is known.
+// Charged returns what a call costs, nil for unknown: what the provider reported, where that is
+// more than the price says, or no price is known.
 func (p *Price) Charged(u convstore.Usage, reported *int64) *int64 {
 	if p == nil {
 		return reported
@@ -85,8 +85,8 @@ func (p *Price) Charged(u convstore.Usage, reported *int64) *int64 {
 func (p *Price) Bounds() bool { return p != nil && *p != (Price{}) }
 
 // Most returns the highest cost of one call with a bounded input and so much output. It assumes
-// that the whole input is written to a cache or read from it, where that costs more than plain input,
-// and that a prompt is long where its bound is.
+// that the whole input is written to a cache or read from it, where that costs more than plain
+// input, and that a prompt is long where its bound is.
 func (p Price) Most(in Bound, out int64) int64 {
 	most := int64(0)
 	for _, u := range [...]convstore.Usage{{Input: in.Tokens, Output: out}, {CacheWrite: in.Tokens, Output: out}, {CacheRead: in.Tokens, Output: out}} {

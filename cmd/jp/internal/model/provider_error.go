@@ -189,14 +189,15 @@ func outOfWindow(message string) bool {
 	return false
 }
 
-// outOfCredit reports whether an error is about what the account may spend, in the words of Anthropic,
-// which has no code for it.
+// outOfCredit reports whether an error is about what the account may spend, in the words of
+// Anthropic, which has no code for it.
 func outOfCredit(message string) bool {
 	return strings.HasPrefix(message, "You have reached your specified API usage limits") || strings.HasPrefix(message, "Your credit balance is too low")
 }
 
-// flagged reports whether an error is about the words of a request, in those of OpenRouter ("... requires
-// moderation ... your input was flagged ..."), which sends the status of a key that may not do this.
+// flagged reports whether an error is about the words of a request, in those of OpenRouter ("...
+// requires moderation ... your input was flagged ..."), which sends the status of a key that may
+// not do this.
 func flagged(message string) bool {
 	return strings.Contains(strings.ToLower(message), "your input was flagged")
 }

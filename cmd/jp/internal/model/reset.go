@@ -14,9 +14,9 @@ import (
 // mostReset bounds what a provider states.
 const mostReset = 366 * 24 * time.Hour
 
-// resetOf returns after how long a request may be made again, as a provider states it with an error:
-// in Retry-After, in the headers of a limit that has nothing left, or in words. 0 means that it says
-// nothing, or nothing that makes sense, such as a time that is over.
+// resetOf returns after how long a request may be made again, as a provider states it with an
+// error: in Retry-After, in the headers of a limit that has nothing left, or in words. 0 means that
+// it says nothing, or nothing that makes sense, such as a time that is over.
 func resetOf(kind Kind, h http.Header, message string, now time.Time) time.Duration {
 	if d := retryAfter(h, now); d > 0 {
 		return d
@@ -55,9 +55,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// exhausted returns the latest reset of the limits that have nothing left: those of Anthropic, whose
-// times are dates, those of OpenAI, which are durations such as 6m0s, and that of OpenRouter, in
-// milliseconds since 1970.
+// exhausted returns the latest reset of the limits that have nothing left: those of
+// Anthropic, whose times are dates, those of OpenAI, which are durations such as 6m0s, and that of
+// OpenRouter, in milliseconds since 1970.
 func exhausted(h http.Header, now time.Time) (latest time.Duration) {
 	for _, of := range []string{"requests", "tokens", "input-tokens", "output-tokens"} {
 		if h.Get("Anthropic-Ratelimit-"+of+"-Remaining") == "0" {

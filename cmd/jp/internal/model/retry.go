@@ -55,9 +55,10 @@ type Pass struct {
 }
 
 // Retry returns s with repetition. An *Error that is Temporary, or of a quota whose reset the
-// provider states, is not yielded: after a wait the request is sent again. Request.Waits is called before the wait and Request.Again after it, so
-// that a request is in the caller's account exactly while it is on its way. The next attempt begins
-// the reply again: parts of the failed one that were passed on no longer count.
+// provider states, is not yielded: after a wait the request is sent again. Request.Waits is called
+// before the wait and Request.Again after it, so that a request is in the caller's account exactly
+// while it is on its way. The next attempt begins the reply again: parts of the failed one that
+// were passed on no longer count.
 //
 // Where a provider says how long to wait, Retry waits as long, and a little longer, so that
 // processes that failed together do not come back together. Otherwise the wait grows from attempt
@@ -65,8 +66,8 @@ type Pass struct {
 // error is yielded at once.
 //
 // With a Gate every attempt enters it, the first one too. Where a limit was met (KindRateLimit,
-// KindOverloaded) the request waits there, if that is not for longer than a gate holds it back. It may wait longer than Notice was given, because others
-// wait too.
+// KindOverloaded) the request waits there, if that is not for longer than a gate holds it back. It
+// may wait longer than Notice was given, because others wait too.
 //
 // Request.Waits gets the usage of a failed attempt. That of the last attempt is the usage of the
 // reply.

@@ -7,7 +7,8 @@ import (
 )
 
 // RoomFor returns how many tokens the first request of an agent can have beside its prompt and its
-// tools, whichever of its models is asked, before the conversation would be compacted; 0 = not known.
+// tools, whichever of its models is asked, before the conversation would be compacted; 0 = not
+// known.
 func (set *Set) RoomFor(r *profiles.Resolved, defs []tools.Definition, models []string) int64 {
 	req := model.Request{System: []model.Section{{Text: r.Config.Assistant.SystemPrompt}}}
 	for _, s := range r.Config.Assistant.SystemPromptSections {
@@ -38,7 +39,8 @@ func compactLimit(window, reply int, share float64) int64 {
 	return min(int64(float64(window)*share), int64(window-min(reply, window/4)))
 }
 
-// Room returns the tokens of a model's window, 0 for unknown, and how many a request to it may have.
+// Room returns the tokens of a model's window, 0 for unknown, and how many a request to it may
+// have.
 func Room(cfg profiles.Config, info model.Info) (window int, limit int64) {
 	window, reply := info.Window, cfg.Assistant.Parameters.MaxTokens
 	if w := cfg.Conversation.Compact.Window; w > 0 {

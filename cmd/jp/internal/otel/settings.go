@@ -361,7 +361,8 @@ func (r *reader) ratio(from string) float64 {
 	return f
 }
 
-// ratio records a share of all traces, chosen by their ids, as OpenTelemetry's SDK for Go does: all processes choose the same traces.
+// ratio records a share of all traces, chosen by their ids, as OpenTelemetry's SDK for Go does: all
+// processes choose the same traces.
 func ratio(share float64) sampler {
 	return func(_ link, _ bool, trace traceID) bool {
 		return share >= 1 || binary.BigEndian.Uint64(trace[8:])>>1 < uint64(share*(1<<63))

@@ -258,7 +258,8 @@ func (t *Tape) Below(environ []string) *Tape {
 	return &Tape{con: t.con, ws: t.ws, dir: t.dir, replay: t.replay, trail: script.NewTrail(run), above: cmp.Or(t.above, t)}
 }
 
-// Elsewhere returns environ for a sub-agent on another machine, which has not the folder of the tape.
+// Elsewhere returns environ for a sub-agent on another machine, which has not the folder of the
+// tape.
 func (t *Tape) Elsewhere(environ []string) []string {
 	return proc.Environ(environ, "*", tapeVariable+"="+taping+":")
 }
@@ -271,8 +272,8 @@ func (t *Tape) Through(send func(line json.RawMessage) error) {
 }
 
 // Keeper returns what keeps the lines that a sub-agent elsewhere records, whose process has this
-// environment; nil = nothing is recorded. It keeps those of the run of this sub-agent alone, one for
-// each request, and none with which the recording could not be made.
+// environment; nil = nothing is recorded. It keeps those of the run of this sub-agent alone, one
+// for each request, and none with which the recording could not be made.
 func (t *Tape) Keeper(environ []string) func(line json.RawMessage) error {
 	if t == nil || t.Replays() {
 		return nil

@@ -15,8 +15,8 @@ import (
 // FileDiff is what changed in a file since it was trusted.
 type FileDiff struct {
 	trust.Change
-	// Lines of a unified diff, in which every character shows: those of the file begin with "-", "+"
-	// or a space, "@@" begins a part, "(" a note in place of what cannot be shown.
+	// Lines of a unified diff, in which every character shows: those of the file begin with "-",
+	// "+" or a space, "@@" begins a part, "(" a note in place of what cannot be shown.
 	Lines []string `json:"lines"`
 }
 

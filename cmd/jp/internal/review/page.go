@@ -199,12 +199,12 @@ func (s *Page) more(a Agent) {
 // named is the file of an agent that the command line names.
 const named = "--cfg"
 
-// Named reports whether the command line names the config of the agent, and no file of the workspace
-// makes it one.
+// Named reports whether the command line names the config of the agent, and no file of the
+// workspace makes it one.
 func (a Agent) Named() bool { return a.File == named }
 
-// agent returns what a config gives. What variables say for one command counts only as limits of the
-// user's own, since the next command may run without them.
+// agent returns what a config gives. What variables say for one command counts only as limits of
+// the user's own, since the next command may run without them.
 func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string, ds []profiles.Directive) Agent {
 	s := Agent{Name: name, File: file, Models: []string{}, Tools: []ToolGrant{}, Profiles: []string{}, Settings: []SettingGrant{}}
 	all := src

@@ -18,9 +18,9 @@ import (
 )
 
 // Unshown refuses a config if files of the workspace give it a tool, or a setting, that was not on
-// the page on which a person trusted the workspace. defs are the tools that r enables; the tools that
-// it gives only to sub-agents of llm_query count, too. The person may change by flags what was shown,
-// and so may files of their own.
+// the page on which a person trusted the workspace. defs are the tools that r enables; the
+// tools that it gives only to sub-agents of llm_query count, too. The person may change by flags
+// what was shown, and so may files of their own.
 func Unshown(ws *workspace.Workspace, r *profiles.Resolved, files map[string]tools.Definition, defs []tools.Definition) error {
 	shown, all := ws.Gate.Shown()
 	if all {
@@ -106,8 +106,8 @@ func (c *check) tool(d tools.Definition) bool {
 	return c.own(d)
 }
 
-// own reports whether the user's own config, without the workspace, gives a tool that can do all that
-// d can do.
+// own reports whether the user's own config, without the workspace, gives a tool that can do
+// all that d can do.
 func (c *check) own(d tools.Definition) bool {
 	r, err := profiles.Resolve(c.ws.SourcesOf(nil), nil, nil)
 	if err != nil {

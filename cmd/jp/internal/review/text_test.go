@@ -9,8 +9,8 @@ import (
 	"jp/tools"
 )
 
-// TestLeftOut: a question leaves out a line only if the same agent had it on the page of the trusted
-// state, and the record says that what it allows was shown.
+// TestLeftOut: a question leaves out a line only if the same agent had it on the page of the
+// trusted state, and the record says that what it allows was shown.
 func TestLeftOut(t *testing.T) {
 	tool := func(command string) ToolGrant {
 		d, err := tools.Decode("t", map[string]any{"source": "local", "description": "x", "command": command, "run": "ask"}, nil)

@@ -77,8 +77,8 @@ func (c Ceiling) inRole(name, source string) bool {
 	return len(c.roles) > 0 && !slices.ContainsFunc(c.roles, func(p role.ToolProfile) bool { return !p.Matches(name, source) })
 }
 
-// Forbids returns the rule by which the conversation may not hold one of jp's own tools; "" if there
-// is none, or the tool is of others.
+// Forbids returns the rule by which the conversation may not hold one of jp's own tools; "" if
+// there is none, or the tool is of others.
 func (c Ceiling) Forbids(name string) string {
 	source, ours := role.SourceOf(name)
 	if strings.HasPrefix(name, profiles.ToolPrefix) {

@@ -108,15 +108,15 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 	return nil
 }
 
-// strict reports whether somebody has limited what a sub-agent with these caps may cost: for the whole
-// run, for it, or for one above it.
+// strict reports whether somebody has limited what a sub-agent with these caps may cost: for the
+// whole run, for it, or for one above it.
 func strict(s convstore.Standing, a Ask, caps convstore.Budget) bool {
 	l, above := s.Account.Limits, s.Caller.Grant
 	return l != nil && l.Strict || above != nil && above.Strict || caps.CostNano != nil || a.Want.CostNano != nil && !a.Default
 }
 
-// restOfLife returns what the calls of a sub-conversation may still use of the limits of its life. It
-// refuses one that has used them up. A new one has used nothing.
+// restOfLife returns what the calls of a sub-conversation may still use of the limits of its life.
+// It refuses one that has used them up. A new one has used nothing.
 func restOfLife(child convstore.Conversation, life convstore.Budget) (convstore.Budget, error) {
 	used := child.Usage.Tokens()
 	rest := life.Minus(convstore.Budget{Tokens: &used, CostNano: orZero(child.CostNano)})

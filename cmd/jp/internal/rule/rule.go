@@ -1,14 +1,15 @@
 // Package rule decides what a sub-agent may do.
 //
-// Decide is the one rule: whether a caller, as the store knows it, may run the children that it asks
-// for, and with which tools, depth, time, tokens and money. It is pure, so that it can run inside the
-// transaction that carries out what it allows. A Refusal is its no, with the same bytes for the same
-// state. A Ceiling says which tools a conversation may hold, which a run applies to itself. An Asked
-// and what the rule has granted make the digest under which an answer is found again.
+// Decide is the one rule: whether a caller, as the store knows it, may run the children that it
+// asks for, and with which tools, depth, time, tokens and money. It is pure, so that it can run
+// inside the transaction that carries out what it allows. A Refusal is its no, with the same bytes
+// for the same state. A Ceiling says which tools a conversation may hold, which a run applies to
+// itself. An Asked and what the rule has granted make the digest under which an answer is found
+// again.
 //
-// The package starts no process, asks no model, opens no file, and reads only what the store shows it
-// of the caller, a convstore.Standing. Who delegates resolves profiles and fills in a Caller: both must
-// come from config that the caller cannot write.
+// The package starts no process, asks no model, opens no file, and reads only what the store shows
+// it of the caller, a convstore.Standing. Who delegates resolves profiles and fills in a Caller:
+// both must come from config that the caller cannot write.
 package rule
 
 import (
@@ -70,8 +71,8 @@ type Verdict struct {
 // Decide is the one rule: may the caller, as the store knows it now, run these children? It is
 // pure. The store calls it inside the transaction that forks or reserves. The asks are those of one
 // reply, in call order. An ask that is refused, or answered from the store, counts for nothing; the
-// others share what there is. An answer that is there costs nothing and asks nobody: limits of calls
-// and amounts do not keep it back, nor does a model that cannot be asked.
+// others share what there is. An answer that is there costs nothing and asks nobody: limits of
+// calls and amounts do not keep it back, nor does a model that cannot be asked.
 func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	vs := make([]Verdict, len(asks))
 	for i, a := range asks {
@@ -109,8 +110,8 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	}
 }
 
-// down refuses a new sub-agent none of whose models can be asked. Those of one that is continued are
-// in its stored config, which the runner reads.
+// down refuses a new sub-agent none of whose models can be asked. Those of one that is continued
+// are in its stored config, which the runner reads.
 func (c Caller) down(a Ask) error {
 	if a.ID != 0 {
 		return nil

@@ -160,8 +160,8 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	return ag, nil
 }
 
-// models opens the models that answer in a turn, and checks that each can: so a mistake shows now and
-// not when one fails.
+// models opens the models that answer in a turn, and checks that each can: so a mistake shows now
+// and not when one fails.
 func (ag *Agent) models(ctx context.Context, cfg profiles.Config) (list []agent.Model, escalate *agent.Model, err error) {
 	ids, last, err := ag.run.env.InTurn(cfg)
 	if err != nil {

@@ -33,8 +33,8 @@ func (env *Env) AnswerSchema(ctx context.Context, value string) (json.RawMessage
 	return s.JSON(), nil
 }
 
-// InlineSchema is AnswerSchema for a jp inside a tool, which names no file: this process may read more
-// than the tool.
+// InlineSchema is AnswerSchema for a jp inside a tool, which names no file: this process may read
+// more than the tool.
 func InlineSchema(value string) (json.RawMessage, error) {
 	if strings.HasPrefix(value, "@") {
 		return nil, exit.Refusedf("--schema %s: inside a tool it takes no file", value).WithHint(`--schema "$(cat FILE)"`)

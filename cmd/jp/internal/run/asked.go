@@ -15,8 +15,8 @@ import (
 
 // An answer is found again under a digest of what was asked. What is in it differs with who asks:
 //
-//   - A delegation, by an agent or a person: the resolved profile with its tools and skills, what of
-//     them was granted, the model and the request (rule.Asked).
+//   - A delegation, by an agent or a person: the resolved profile with its tools and skills, what
+//     of them was granted, the model and the request (rule.Asked).
 //   - A run that a person starts: what the model is sent, and what its tools may do.
 //
 // Not in it is what an agent finds out: files, pages, the profiles of its own sub-agents.

@@ -121,8 +121,8 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	}, nil
 }
 
-// configBelow returns the config of a sub-agent, as it has it itself. Its providers are those of its
-// root: flags may have set an address or a price.
+// configBelow returns the config of a sub-agent, as it has it itself. Its providers are those of
+// its root: flags may have set an address or a price.
 func (s site) configBelow(of delegate.Below) (*profiles.Resolved, error) {
 	r, err := s.storedBelow(of.Log.Taken().JSON, of.Overrides)
 	if err != nil {

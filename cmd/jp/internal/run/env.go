@@ -58,7 +58,8 @@ func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
 	return env.WS.Config(src, nil, nil)
 }
 
-// Profile resolves an agent profile for a child, with overrides of its config and without the config of the workspace (NONE).
+// Profile resolves an agent profile for a child, with overrides of its config and without the
+// config of the workspace (NONE).
 func (env *Env) Profile(ctx context.Context, name string, overrides []string) (rule.Profile, error) {
 	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), workspace.UnderNone(""), nil))
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"jp/tools/proc"
 )
 
-// join opens the run that another jp has delegated. All that it knows of its conversation comes over
-// the wire.
+// join opens the run that another jp has delegated. All that it knows of its conversation comes
+// over the wire.
 func (env *Env) join(ctx context.Context, host *proc.Host, req Request) (*Run, error) {
 	conn, err := wire.Join(req.Wire, env.Con.Env.Checkpoint)
 	if err != nil {
@@ -80,8 +80,8 @@ func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]pr
 	return nil, nil
 }
 
-// Subagents is what an agent delegates with: a *delegate.Delegator where this process has the store,
-// else the wire to the process that has it.
+// Subagents is what an agent delegates with: a *delegate.Delegator where this process has the
+// store, else the wire to the process that has it.
 type Subagents interface {
 	Admit(context.Context, []tools.Call)
 	Release(context.Context)
@@ -157,8 +157,8 @@ func (r *remote) Recalled(call string) bool { return r.conn.Recalled(call) }
 
 func (r *remote) Calls() int { return r.conn.Calls() }
 
-// commands returns what carries out the command lines of a jp inside a call of a tool, and what ends
-// them.
+// commands returns what carries out the command lines of a jp inside a call of a tool, and what
+// ends them.
 func (ag *Agent) commands(def tools.Definition, id string) (run func(context.Context, call.Request) int, end func(context.Context)) {
 	if d := ag.run.own; d != nil {
 		in := d.Inside(def.Name, id)

@@ -90,8 +90,8 @@ func (req *Request) prompts() []model.Section {
 	return list
 }
 
-// changes returns what the flags of this run change in its profile, besides the model and what limits
-// sub-agents.
+// changes returns what the flags of this run change in its profile, besides the model and what
+// limits sub-agents.
 func (req *Request) changes() (list []string) {
 	for _, d := range req.Flags {
 		if d.Flag != "--model" && !strings.HasPrefix(d.Text, "delegation.") {

@@ -16,8 +16,8 @@ import (
 	"jp/tools"
 )
 
-// TestCloseUnmakes: a run that ends before its turn leaves no conversation behind that it has made, whether or not it came to
-// hold its lock.
+// TestCloseUnmakes: a run that ends before its turn leaves no conversation behind that it has made,
+// whether or not it came to hold its lock.
 func TestCloseUnmakes(t *testing.T) {
 	store, err := convstore.Open(filepath.Join(t.TempDir(), "store"), convstore.Options{})
 	if err != nil {
@@ -41,7 +41,8 @@ func TestCloseUnmakes(t *testing.T) {
 	}
 }
 
-// TestUnsettledFreesLock: a delegation by a person that cannot be settled, here since the store is away, does not hold its lock.
+// TestUnsettledFreesLock: a delegation by a person that cannot be settled, here since the store is
+// away, does not hold its lock.
 func TestUnsettledFreesLock(t *testing.T) {
 	for name, end := range map[string]func(*Run, context.Context){
 		"Close":  (*Run).Close,

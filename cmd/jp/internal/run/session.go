@@ -74,8 +74,8 @@ func (s *Session) Delegation(scope convstore.Scope) delegate.Options {
 	})
 }
 
-// StandFor returns what a person can use who delegates on behalf of a conversation. It holds a stand
-// for the conversation until the session ends, so that `jp stop` of it ends the command.
+// StandFor returns what a person can use who delegates on behalf of a conversation. It holds a
+// stand for the conversation until the session ends, so that `jp stop` of it ends the command.
 func (s *Session) StandFor(ctx context.Context, id convstore.ID) (Stand, error) {
 	st, err := s.env.standFor(ctx, id, nil, nil)
 	if err == nil {

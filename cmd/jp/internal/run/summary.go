@@ -93,7 +93,8 @@ func (ag *Agent) modelOf(ctx context.Context, cfg profiles.Config, id string) (m
 }
 
 // compaction returns when this run compacts its conversation, and which model writes the summary.
-// In a sub-agent that is its own model: its owner asks no other for it, and its grant is for this one.
+// In a sub-agent that is its own model: its owner asks no other for it, and its grant is for this
+// one.
 func (ag *Agent) compaction(cfg profiles.Config) agent.Compact {
 	set := cfg.Conversation.Compact
 	c := agent.Compact{Off: set.Mode == "off"}

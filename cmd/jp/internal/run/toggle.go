@@ -54,8 +54,8 @@ func (o *opening) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 	return append(ds, withoutOff(r, slices.Concat(o.req.Toggles, only))...), nil
 }
 
-// withoutOff takes tools that a flag disables from the sub-agents that llm_query and specializations
-// start, too: these hold what delegation.llm_query.tools names, enabled or not.
+// withoutOff takes tools that a flag disables from the sub-agents that llm_query and
+// specializations start, too: these hold what delegation.llm_query.tools names, enabled or not.
 func withoutOff(r *profiles.Resolved, toggles []Toggle) []profiles.Directive {
 	held := r.Config.Delegation.LLMQuery.Tools
 	left := slices.DeleteFunc(slices.Clone(held), func(name string) bool {

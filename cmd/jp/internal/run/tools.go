@@ -31,8 +31,8 @@ func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.
 	return env.Servers.Pinned(ctx, defs)
 }
 
-// grantable returns the tools of defs as a profile offers them to a sub-agent, with what they may do
-// without a question as in arm.
+// grantable returns the tools of defs as a profile offers them to a sub-agent, with what they may
+// do without a question as in arm.
 func grantable(defs []tools.Definition, r *profiles.Resolved) []rule.Tool {
 	list := make([]rule.Tool, len(defs))
 	for i, d := range defs {

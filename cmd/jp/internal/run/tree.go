@@ -39,7 +39,8 @@ func collectLate() {
 	runtime.AddCleanup(new([64]byte), func(percent int) { debug.SetGCPercent(percent) }, usual)
 }
 
-// kind is what the config of a sub-agent says. Many have the same one, and to resolve it takes long.
+// kind is what the config of a sub-agent says. Many have the same one, and to resolve it takes
+// long.
 type kind struct {
 	models   []wire.Model
 	launcher string // name; "" = none

@@ -45,9 +45,9 @@ const (
 // maxSmall bounds the files that are read whole, in bytes.
 const maxSmall = 64 << 20
 
-// Pieces yields the conversations of a folder: .jp/conversations itself, a workspace that has it, or
-// a single conversation. It ends at the first error, which is a *archive.ImportError unless a file
-// cannot be read. It adds to kept.
+// Pieces yields the conversations of a folder: .jp/conversations itself, a workspace that has it,
+// or a single conversation. It ends at the first error, which is a *archive.ImportError unless a
+// file cannot be read. It adds to kept.
 func Pieces(dir string, kept *Kept) iter.Seq2[archive.Piece, error] {
 	return func(yield func(archive.Piece, error) bool) {
 		f := folder{dir: dir, kept: kept, yield: yield}

@@ -75,7 +75,8 @@ func TestSameTimes(t *testing.T) {
 	}
 }
 
-// FuzzEvents reads anything as events.json. What is read goes into a store, and all of it that is not understood comes out.
+// FuzzEvents reads anything as events.json. What is read goes into a store, and all of it that is
+// not understood comes out.
 func FuzzEvents(f *testing.F) {
 	f.Add(`[]`)
 	f.Add(`[{"timestamp":"2026-01-01 10:00:00.5","type":"turn_start"},{"type":"chat_request","content":"q"}]`)

@@ -347,7 +347,8 @@ func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) 
 	}}, nil
 }
 
-// Close stops all MCP servers that were started for this Set, in parallel. A later run starts its own.
+// Close stops all MCP servers that were started for this Set, in parallel. A later run starts its
+// own.
 func (u *Set) Close() {
 	u.mu.Lock()
 	clients, host := u.clients, u.host

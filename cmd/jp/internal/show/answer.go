@@ -30,8 +30,8 @@ type text interface {
 	Open() string
 }
 
-// newAnswer returns the answer of a run. On a terminal it sets the console's streams to those to use
-// from now on.
+// newAnswer returns the answer of a run. On a terminal it sets the console's streams to those to
+// use from now on.
 func newAnswer(s *Show) *answer {
 	a := &answer{show: s, text: &verbatim{raw: !s.con.IO.OutTTY}}
 	if s.con.Pretty() {

@@ -32,8 +32,8 @@ import (
 
 // Show is what a person or a program sees of a run. As text, the answer goes to stdout. On a
 // terminal, and with Options.Words, it is printed as it comes, by the word. Otherwise it is printed
-// whole at the end, so that a pipe never gets half an answer, or text between tool calls, and a reply
-// that breaks can be asked for again. What was printed is never asked for again.
+// whole at the end, so that a pipe never gets half an answer, or text between tool calls, and a
+// reply that breaks can be asked for again. What was printed is never asked for again.
 type Show struct {
 	con   *console.Console
 	o     Options

@@ -146,8 +146,8 @@ func (s *Show) modelUsage(u Used) map[string]stream.ModelUsage {
 	return list
 }
 
-// session is what the lines of a run are encoded with: the conversation's id if --output-format asks
-// for the words of other agents, else nil.
+// session is what the lines of a run are encoded with: the conversation's id if --output-format
+// asks for the words of other agents, else nil.
 func session(con *console.Console, id string) *string {
 	return wording.Either(con.Globals.Elsewhere, &id, nil)
 }

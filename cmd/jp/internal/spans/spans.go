@@ -160,8 +160,8 @@ func Follow(ctx context.Context, s delegate.Step) {
 	}
 }
 
-// Trace returns the variables that put the spans of another process below the call of ctx, nil where
-// nothing is traced.
+// Trace returns the variables that put the spans of another process below the call of ctx, nil
+// where nothing is traced.
 func Trace(ctx context.Context) []string { return otel.Current(ctx).Environ() }
 
 // Environ returns the environment of a sub-agent whose spans are below that of the call.

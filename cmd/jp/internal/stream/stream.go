@@ -233,8 +233,9 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	return joined(own(r), r.Elsewhere)
 }
 
-// joined writes one object with the members of both. Package json prepares each type that it finds below one, also
-// where the value is nil, and a sub-agent has only jp's own words: as types of their own those of other agents cost it nothing.
+// joined writes one object with the members of both. Package json prepares each type that it finds
+// below one, also where the value is nil, and a sub-agent has only jp's own words: as types of
+// their own those of other agents cost it nothing.
 func joined[T any](own any, others *T) ([]byte, error) {
 	b, err := jsondoc.Encode(own)
 	if err != nil || others == nil {
@@ -385,8 +386,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Decode parses one line, without Surroundings and Elsewhere. A line of an unknown type is an *Other. A line that is not
-// a JSON object is an error.
+// Decode parses one line, without Surroundings and Elsewhere. A line of an unknown type is
+// an *Other. A line that is not a JSON object is an error.
 func Decode(line []byte) (Line, error) {
 	var head struct {
 		Type    string `json:"type"`

@@ -47,7 +47,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestOwnWords: without a session a line has each number once, and nothing that only other agents' readers need.
+// TestOwnWords: without a session a line has each number once, and nothing that only other agents'
+// readers need.
 func TestOwnWords(t *testing.T) {
 	var b bytes.Buffer
 	w := NewWriter(&b, nil)

@@ -1,13 +1,13 @@
 // Package subprocess runs the process of one sub-agent and says how it ended.
 //
-// A Job is this program with its arguments, its wire and its run lock. A Runner runs it: Here on this
-// machine, a worker.Pool on another one. Verdict decides the one terminal state of a sub-agent from
-// its wait status, from what the store has of its turn and from its last line. Messages keeps what it
-// wrote on stderr.
+// A Job is this program with its arguments, its wire and its run lock. A Runner runs it: Here on
+// this machine, a worker.Pool on another one. Verdict decides the one terminal state of a sub-agent
+// from its wait status, from what the store has of its turn and from its last line. Messages keeps
+// what it wrote on stderr.
 //
-// What the process says is not believed where the store or the wait status says worse. A Runner must
-// not return before the process has ended with everything below it, or else say in an EndError for how
-// long it may still run.
+// What the process says is not believed where the store or the wait status says worse. A Runner
+// must not return before the process has ended with everything below it, or else say in an EndError
+// for how long it may still run.
 package subprocess
 
 import (
@@ -38,9 +38,9 @@ type Job struct {
 	Wire           *os.File // end of its wire; Run closes it when the process has it, at the latest when it returns
 	// Lock returns a descriptor of the run lock for a process of this machine.
 	Lock func() (*os.File, error)
-	// Away is called before the process starts on another machine, where it may run for so long after
-	// this process. If it fails, nothing is started there and Run returns its error. If nothing could
-	// be started there, it may be called again with another machine.
+	// Away is called before the process starts on another machine, where it may run for so long
+	// after this process. If it fails, nothing is started there and Run returns its error. If
+	// nothing could be started there, it may be called again with another machine.
 	Away func(host string, lease time.Duration) error
 	// Started is called once the process runs, with the machine and its process id there, for
 	// display; "" is this machine.
@@ -56,7 +56,8 @@ type EndError struct {
 
 func (e *EndError) Error() string { return e.Reason }
 
-// NodeError is the cause of an end on another machine that neither the caller nor a deadline asked for.
+// NodeError is the cause of an end on another machine that neither the caller nor a deadline asked
+// for.
 type NodeError struct{ Reason string }
 
 func (e *NodeError) Error() string { return e.Reason }

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Messages keeps the last messages that a jp writes on stderr. The stacks that the Go runtime prints
-// when it crashes are kept apart, because no model can use them. The zero value is ready to use.
+// Messages keeps the last messages that a jp writes on stderr. The stacks that the Go runtime
+// prints when it crashes are kept apart, because no model can use them. The zero value is ready to
+// use.
 type Messages struct {
 	last   []byte // at most maxLast bytes, without the stacks
 	stacks []byte // at most maxStacks bytes of them; nil = it has not crashed

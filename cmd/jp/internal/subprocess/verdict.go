@@ -13,9 +13,9 @@ import (
 )
 
 // Verdict decides the one terminal state of a sub-agent from three witnesses: the operating system
-// (end, runErr), the store (the end of its turn; nil = it has none) and its own last line (result; bad
-// where that could not be read). Where they disagree the worst state counts. Where no witness says
-// anything the sub-agent is lost.
+// (end, runErr), the store (the end of its turn; nil = it has none) and its own last line (result;
+// bad where that could not be read). Where they disagree the worst state counts. Where no witness
+// says anything the sub-agent is lost.
 func Verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *stream.Result, bad *stream.LineError) (convstore.State, string) {
 	if bad := (*wire.FrameError)(nil); errors.As(runErr, &bad) { // whatever else it says, and however we ended it
 		return convstore.StateError, "it broke the protocol: " + bad.Reason
@@ -116,8 +116,8 @@ func fromExit(end proc.Exit) (convstore.State, string) {
 	return convstore.StateError, fmt.Sprintf("exit %d", end.Code)
 }
 
-// exitsOf lists the exit statuses that agree with a state that a child reports. The first is that of
-// ExitOf.
+// exitsOf lists the exit statuses that agree with a state that a child reports. The first is that
+// of ExitOf.
 var exitsOf = map[convstore.State][]exit.Status{
 	convstore.StateOK:        {exit.OK},
 	convstore.StateEmpty:     {exit.Failed},

@@ -14,9 +14,12 @@ import (
 
 // Clean returns text that cannot control a terminal or hide its order. It removes:
 //
-//   - whole control sequences: ESC, and CSI, OSC, DCS, APC, PM and SOS in both spellings, with their texts
-//   - every other control character but newline and tab, and text that a carriage return would overwrite
-//   - characters that are invisible or reorder others, except joiners where they join: see package unseen
+//   - whole control sequences: ESC, and CSI, OSC, DCS, APC, PM and SOS in both spellings, with
+//     their texts
+//   - every other control character but newline and tab, and text that a carriage return would
+//     overwrite
+//   - characters that are invisible or reorder others, except joiners where they join: see package
+//     unseen
 //
 // A sign that is blank, or breaks the line in its own way, becomes a space.
 // Of a control string without an end only the introducer is removed, so that it cannot swallow the
@@ -79,9 +82,9 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// EscapeJSON writes what Clean would not leave in the strings of a JSON text as \u escapes, and bytes
-// that are not UTF-8 as \ufffd. Every reader gets the same text, and a terminal nothing to act on.
-// Control characters below U+0020 are escaped in JSON already.
+// EscapeJSON writes what Clean would not leave in the strings of a JSON text as \u escapes, and
+// bytes that are not UTF-8 as \ufffd. Every reader gets the same text, and a terminal nothing to
+// act on. Control characters below U+0020 are escaped in JSON already.
 func EscapeJSON(b []byte) []byte {
 	unsafe := func(r rune) bool {
 		return r == 0x7f || r == utf8.RuneError || (r >= 0x80 && r < 0xa0) || unseen.Blank(r) || unseen.Is(r)

@@ -2,8 +2,8 @@ package term
 
 import "strings"
 
-// Message returns a line of clean text as stderr shows it, with its newline. If it is too long for a
-// terminal, it becomes several lines, which end between words. A command is what is between
+// Message returns a line of clean text as stderr shows it, with its newline. If it is too long for
+// a terminal, it becomes several lines, which end between words. A command is what is between
 // backquotes, or what follows ": jp" until the end. The latter gets lines of its own, which a shell
 // reads as one.
 func (s *IO) Message(text string) string {
@@ -22,8 +22,8 @@ func (s *IO) Message(text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// Hang breaks a line at its words into rows of at most width columns. The first begins with head, the
-// others with indent spaces. A word that is too wide for a row is whole.
+// Hang breaks a line at its words into rows of at most width columns. The first begins with head,
+// the others with indent spaces. A word that is too wide for a row is whole.
 func Hang(head, text string, width, indent int) []string {
 	if line := head + text; Width(line) <= width {
 		return []string{line}
@@ -43,8 +43,8 @@ func Hang(head, text string, width, indent int) []string {
 	return rows
 }
 
-// units returns the words of a text. What is between two backquotes is one, with its spaces, unless it
-// is wider than limit.
+// units returns the words of a text. What is between two backquotes is one, with its spaces, unless
+// it is wider than limit.
 func units(text string, limit int) (list []string) {
 	add := func(unit string) {
 		if Width(unit) > limit || strings.Count(unit, "`")%2 == 1 {
@@ -67,8 +67,8 @@ func units(text string, limit int) (list []string) {
 	return list
 }
 
-// shellWords returns the words of a command as a shell parts them, with their quotes. Spaces inside of
-// quotes stay as they are.
+// shellWords returns the words of a command as a shell parts them, with their quotes. Spaces inside
+// of quotes stay as they are.
 func shellWords(command string) (list []string) {
 	quote, escaped, from := rune(0), false, 0
 	for i, r := range command {

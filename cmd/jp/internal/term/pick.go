@@ -44,10 +44,10 @@ const (
 	pickNameAfter = 2                     // columns before and after a name
 )
 
-// Pick shows a list of which one line is marked, and returns the index of the choice. Arrows, Ctrl-N,
-// Ctrl-P, PgUp, PgDn, Home and End move the mark. What is typed filters: each word must be in the
-// name or the title. Enter picks; Esc, Ctrl-C and Ctrl-G leave (ErrLeft). When ctx ends the error is
-// its cause. At every end the list is erased and the terminal is as before.
+// Pick shows a list of which one line is marked, and returns the index of the choice. Arrows,
+// Ctrl-N, Ctrl-P, PgUp, PgDn, Home and End move the mark. What is typed filters: each word must be
+// in the name or the title. Enter picks; Esc, Ctrl-C and Ctrl-G leave (ErrLeft). When ctx ends the
+// error is its cause. At every end the list is erased and the terminal is as before.
 //
 // The terminal sends no signals for keys meanwhile. The caller must catch those of other processes
 // and end ctx with them, because otherwise they would leave the terminal as it is here.

@@ -92,8 +92,8 @@ func TestProgressBehindFile(t *testing.T) {
 	}
 }
 
-// TestBound: a bound that has ended stays behind all that begin before it, and one that has not gives
-// way to the one of before.
+// TestBound: a bound that has ended stays behind all that begin before it, and one that has not
+// gives way to the one of before.
 func TestBound(t *testing.T) {
 	_, unread := io.Pipe()
 	for _, ended := range []bool{false, true} {

@@ -19,8 +19,9 @@ type Prompter struct {
 	around func(func())
 }
 
-// NewPrompter returns a Prompter on t; color says whether it may have colours. Every question is asked inside around, which stops others
-// from drawing on the screen (Tree.Around); nil = nothing draws.
+// NewPrompter returns a Prompter on t; color says whether it may have colours. Every question is
+// asked inside around, which stops others from drawing on the screen (Tree.Around); nil = nothing
+// draws.
 func NewPrompter(t *TTY, color bool, around func(func())) *Prompter {
 	if around == nil {
 		around = func(f func()) { f() }
@@ -40,9 +41,9 @@ const (
 	noKeys = "n no\nd no to all calls of this tool in this turn\nr no, with a reason"
 )
 
-// Ask shows the question and reads lines until one is an answer: y, a, n, d, p or r, as git asks about the
-// parts of a change. The widest answer is a word, which nobody types by mistake. The error
-// wraps tools.ErrNobody where the terminal has gone, or our process group is no longer in its
+// Ask shows the question and reads lines until one is an answer: y, a, n, d, p or r, as git asks
+// about the parts of a change. The widest answer is a word, which nobody types by mistake. The
+// error wraps tools.ErrNobody where the terminal has gone, or our process group is no longer in its
 // foreground. When ctx ends the error is its cause. Ctrl-D is a no, because somebody answered.
 func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answer, err error) {
 	p.around(func() { answer, err = p.ask(ctx, q) })

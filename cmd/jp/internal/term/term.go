@@ -7,11 +7,13 @@
 //
 // Traps:
 //
-//   - Text of a model or a tool goes through Clean (or a Cleaner, when it comes in pieces) before a terminal sees it: where
-//     it may be cut or wrapped, its width must be known. What was forgotten is cleaned when it is written.
-//   - Writes to a stdout whose reader has gone return ErrClosed. That is so only if SIGPIPE does not kill the process: main
-//     has to catch that signal and drop it.
-//   - A Tree redraws lines of stderr. Other writes to the same terminal have to be inside Tree.Around.
+//   - Text of a model or a tool goes through Clean (or a Cleaner, when it comes in pieces) before a
+//     terminal sees it: where it may be cut or wrapped, its width must be known. What was forgotten
+//     is cleaned when it is written.
+//   - Writes to a stdout whose reader has gone return ErrClosed. That is so only if SIGPIPE does
+//     not kill the process: main has to catch that signal and drop it.
+//   - A Tree redraws lines of stderr. Other writes to the same terminal have to be inside
+//     Tree.Around.
 package term
 
 import (
@@ -63,7 +65,8 @@ type IO struct {
 	UTF8     bool // whether the locale has box characters and ellipses
 
 	asked int // columns that Options.Width asked for; 0 = none
-	// terminals of stdout and stderr, whose sizes a Draft and a Tree ask for again and again; nil = none
+	// terminals of stdout and stderr, whose sizes a Draft and a Tree ask for again and again; nil =
+	// none
 	outFile, errFile *os.File
 }
 
@@ -120,7 +123,8 @@ func (s *IO) Text(text string) string {
 
 // Bound makes writes to Out and Err fail if they are not read within some time after ctx ended, so
 // that a reader that does not read cannot delay a deadline or a signal. Before that, a write takes
-// as long as its reader. Unless the bound that there is then has ended, back sets that of before again.
+// as long as its reader. Unless the bound that there is then has ended, back sets that of before
+// again.
 func (s *IO) Bound(ctx context.Context) (back func()) {
 	list := s.outputs()
 	before := make([]context.Context, len(list))
@@ -182,7 +186,8 @@ func draw(w io.Writer, text string) error {
 	return err
 }
 
-// within sets the bound, also in place of one that has ended if it is to, and returns the one of before.
+// within sets the bound, also in place of one that has ended if it is to, and returns the one of
+// before.
 func (o *output) within(bound context.Context, ended bool) (before context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

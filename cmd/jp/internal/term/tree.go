@@ -40,8 +40,8 @@ type node struct {
 
 // TreeOptions are how a tree is drawn; the zero value is right for the sub-agents of a turn.
 type TreeOptions struct {
-	// Status returns a line to draw below the tree, which then shows only what has not ended; nil = all
-	// is shown. It is called from any goroutine and calls no method of the tree.
+	// Status returns a line to draw below the tree, which then shows only what has not ended; nil =
+	// all is shown. It is called from any goroutine and calls no method of the tree.
 	Status func() string
 
 	Now  func() time.Time // for tests; nil = time.Now
@@ -98,8 +98,8 @@ func (t *Tree) Update(d *stream.Delegation) {
 	t.draw(true)
 }
 
-// place returns the index of a new sub-agent in the order: before those of the same caller that were
-// called later.
+// place returns the index of a new sub-agent in the order: before those of the same caller that
+// were called later.
 func (t *Tree) place(d *stream.Delegation) int {
 	at := slices.IndexFunc(t.order, func(n *node) bool {
 		return d.Place > 0 && n.last.ParentID == d.ParentID && n.last.Place > d.Place
@@ -364,8 +364,9 @@ func Branch(last, utf8 bool) (branch, deeper string) {
 	return "|- ", "|  "
 }
 
-// text returns a node's line on a terminal: profile, state, current tool, tokens, elapsed, title. The title is what differs
-// from row to row. So it gets a third of the columns (0 = unlimited), and the others are cut.
+// text returns a node's line on a terminal: profile, state, current tool, tokens, elapsed, title.
+// The title is what differs from row to row. So it gets a third of the columns (0 = unlimited), and
+// the others are cut.
 func (t *Tree) text(n *node, room int) string {
 	d := n.last
 	tokens := ""
@@ -422,7 +423,8 @@ func (n *node) plain() string {
 	return text
 }
 
-// denied reports whether the sub-agent never began: it has no conversation, used nothing and took no time.
+// denied reports whether the sub-agent never began: it has no conversation, used nothing and took
+// no time.
 func (n *node) denied() bool { return n.last.ConversationID == "" && n.last.Phase == stream.Ended }
 
 func (n *node) state() string {

@@ -48,7 +48,8 @@ func (s *screen) Write(p []byte) (int, error) {
 // print is what somebody else writes.
 func (s *screen) print(line string) { s.lines = append(s.lines, line) }
 
-// TestTreeCallOrder: sub-agents of one caller stand in the order of the calls, whichever begins first.
+// TestTreeCallOrder: sub-agents of one caller stand in the order of the calls, whichever begins
+// first.
 func TestTreeCallOrder(t *testing.T) {
 	var s screen
 	tree := NewTree(&IO{Err: &s, ErrTTY: true, Width: 60}, TreeOptions{Now: func() time.Time { return time.Unix(0, 0) }, Tick: make(chan time.Time)})
@@ -180,8 +181,9 @@ func TestTreeOnANarrowedScreen(t *testing.T) {
 	tree.Close()
 }
 
-// When every sub-agent has ended, their lines are left alone: text may follow them, and what comes then is a new tree.
-// The task is what differs from row to row: on a narrow screen the others give way.
+// When every sub-agent has ended, their lines are left alone: text may follow them, and what comes
+// then is a new tree. The task is what differs from row to row: on a narrow screen the others give
+// way.
 func TestTreeNarrow(t *testing.T) {
 	for _, tt := range []struct {
 		width int
@@ -226,7 +228,8 @@ func TestTreeLeavesWhatHasEnded(t *testing.T) {
 	}
 }
 
-// TestTreeLeavesWhatEnded: once all have ended their lines stay, and what comes next stands below them.
+// TestTreeLeavesWhatEnded: once all have ended their lines stay, and what comes next stands below
+// them.
 func TestTreeLeavesWhatEnded(t *testing.T) {
 	var s screen
 	tree := NewTree(&IO{Err: &s, ErrTTY: true, Width: 40}, TreeOptions{Tick: make(chan time.Time)})

@@ -136,8 +136,8 @@ func (t *Trace) Sum() string {
 		wording.Plural(t.Delegations, "delegation"), wording.Plural(t.ModelCalls, "model call"), wording.Plural(t.ToolCalls, "tool call"))
 }
 
-// labels draws the tree: branch, name, and what it is about. In short labels sub-agents have no id and
-// the last word of their profile: what they are about differs.
+// labels draws the tree: branch, name, and what it is about. In short labels sub-agents have no id
+// and the last word of their profile: what they are about differs.
 func (t *Trace) labels(utf8, short bool) []string {
 	out := make([]string, 0, len(t.Spans))
 	indents := map[*Span]string{nil: ""}

@@ -4,10 +4,12 @@
 //
 // Traps:
 //
-//   - A delegation, the tool call that made it and the turn that its child ran are one span, not three.
+//   - A delegation, the tool call that made it and the turn that its child ran are one span, not
+//     three.
 //   - Times come from events, which may be imported and say anything. A span never ends before it
 //     starts. A span that has not ended is drawn until the last event in it.
-//   - Names, reasons and texts are a model's or a tool's. Every form escapes them for what it is read by.
+//   - Names, reasons and texts are a model's or a tool's. Every form escapes them for what it is
+//     read by.
 package trace
 
 import (

@@ -227,8 +227,8 @@ func TestBuildHostileTimes(t *testing.T) {
 	}
 }
 
-// TestCallOrder: calls are in their order, although one that is refused has no delegation, and others
-// have one that was reserved later.
+// TestCallOrder: calls are in their order, although one that is refused has no delegation, and
+// others have one that was reserved later.
 func TestCallOrder(t *testing.T) {
 	tr := newTree("x")
 	events := tr.events[rootID]

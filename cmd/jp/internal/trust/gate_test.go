@@ -425,8 +425,8 @@ func TestTrustWrittenShows(t *testing.T) {
 	}
 }
 
-// TestTrustWrittenAgain: what jp writes counts as shown, also where a state is remembered that has the
-// same file and lacks that.
+// TestTrustWrittenAgain: what jp writes counts as shown, also where a state is remembered that has
+// the same file and lacks that.
 func TestTrustWrittenAgain(t *testing.T) {
 	ctx := context.Background()
 	const name = ".jp/config.toml"
@@ -452,8 +452,8 @@ func TestTrustWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestTrustTakenBack: an answer to a question counts only while the state is trusted that the question
-// was compared with, with all that was shown of it.
+// TestTrustTakenBack: an answer to a question counts only while the state is trusted that the
+// question was compared with, with all that was shown of it.
 func TestTrustTakenBack(t *testing.T) {
 	ctx := context.Background()
 	const name = ".jp/config.toml"
@@ -609,8 +609,8 @@ func TestTrustTogether(t *testing.T) {
 	}
 }
 
-// TestTrustMeanwhile: a person trusts what they have seen. What jp wrote and trusted meanwhile stays
-// trusted as a state of its own, and not together with what the person has seen.
+// TestTrustMeanwhile: a person trusts what they have seen. What jp wrote and trusted meanwhile
+// stays trusted as a state of its own, and not together with what the person has seen.
 func TestTrustMeanwhile(t *testing.T) {
 	ctx := context.Background()
 	a, root := gateAt(t, map[string]string{".jp/config.toml": "old", ".jp/a.toml": "a"})

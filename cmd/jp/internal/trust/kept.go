@@ -66,8 +66,8 @@ func (r *Record) pages(k kept) {
 	}
 }
 
-// keep keeps beside the record the pages of r and the contents of its files: those that are present,
-// and those that were kept before. Of the latest states first, as far as the bounds allow.
+// keep keeps beside the record the pages of r and the contents of its files: those that are
+// present, and those that were kept before. Of the latest states first, as far as the bounds allow.
 func (r Record) keep(record string, before kept, present contents) error {
 	now, size := kept{contents{}, map[string]map[string][]string{}}, 0
 	for _, state := range append([]State{r.State}, r.Earlier...) {

@@ -11,18 +11,18 @@ import (
 	"jp/tools"
 )
 
-// Shown is what the page of a workspace has shown to the person who trusted it. What it lacks cannot
-// run, see run.Env.Definitions: the page and the check use these methods. The zero Shown lacks
-// everything.
+// Shown is what the page of a workspace has shown to the person who trusted it. What it lacks
+// cannot run, see run.Env.Definitions: the page and the check use these methods. The zero Shown
+// lacks everything.
 type Shown struct {
 	// Tools are lines "authority permissions" by the name of a tool, each as its definition gives
 	// them. Several tools can have one name.
 	Tools map[string][]string `json:"tools"`
 	// Settings are digests of keys with their values, sorted.
 	Settings []string `json:"settings"`
-	// Page has the lines of the page by the title that they stand below, so that the page of a later
-	// state can leave out what is the same. Nil = they were not kept, or not read: see kept. They
-	// allow nothing: see Has.
+	// Page has the lines of the page by the title that they stand below, so that the page of a
+	// later state can leave out what is the same. Nil = they were not kept, or not read: see kept.
+	// They allow nothing: see Has.
 	Page map[string][]string `json:"-"`
 }
 
@@ -117,8 +117,8 @@ func (s *Shown) without(other Shown) map[string][]string {
 	return left
 }
 
-// Plus returns s with what after has and before lacks, and its page without the lines that before has
-// and after lacks.
+// Plus returns s with what after has and before lacks, and its page without the lines that before
+// has and after lacks.
 func (s *Shown) Plus(before, after Shown) Shown {
 	sum := Shown{Tools: maps.Clone(s.Tools), Settings: slices.Clone(s.Settings)}
 	for name, lines := range after.without(before) {

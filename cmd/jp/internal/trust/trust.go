@@ -4,8 +4,8 @@
 // Until a person has trusted it, in its present state, nothing of it is loaded. A Gate is the only
 // way to its bytes. It returns Files, whose content was read while it was checked. Package profiles
 // reads a workspace through Files.FS and in no other way, so what is resolved is what was trusted,
-// whatever has become of the files since. Nothing outside of this package opens a file in the .jp of
-// a workspace, but for those that write one for a person; a test of package main names them.
+// whatever has become of the files since. Nothing outside of this package opens a file in the .jp
+// of a workspace, but for those that write one for a person; a test of package main names them.
 package trust
 
 import (
@@ -126,8 +126,8 @@ func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
 
 // Variable is the variable that replaces the question. It is 1 for CI, where a checkout is trusted
 // as it is. none keeps jp away from the workspace's files without a question: the sub-agents of a
-// run that works without them get it. Other sub-agents get the digest of the state that their caller
-// uses. Of all states in the record only that one counts for them.
+// run that works without them get it. Other sub-agents get the digest of the state that their
+// caller uses. Of all states in the record only that one counts for them.
 const Variable = "JP_TRUST_WORKSPACE"
 
 func (g *Gate) ByEnv() bool { return g.Con.Getenv(Variable) == "1" }
@@ -334,9 +334,9 @@ func (j Judgement) Refusal() error {
 }
 
 // Record records what j saw and what a person was shown of it, and nothing else, also in j. States
-// that were trusted before, even meanwhile, stay trusted as they were. If the state is not trusted any
-// more that j was compared with, the error is a refusal: what the person was not shown, because that
-// state had it, counts for nothing then.
+// that were trusted before, even meanwhile, stay trusted as they were. If the state is not trusted
+// any more that j was compared with, the error is a refusal: what the person was not shown,
+// because that state had it, counts for nothing then.
 func (g *Gate) Record(ctx context.Context, j *Judgement, shown Shown) error {
 	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, contents, error) {
 		if j.Record != nil && j.Record.Shown != nil && !now.remembers(j.Record.State) {
@@ -430,9 +430,9 @@ func (g *Gate) write(ctx context.Context, root string, files map[string][]byte, 
 // pageFunc is the type of Gate.Page.
 type pageFunc = func(ctx context.Context, j Judgement, width int) (text string, shown Shown, err error)
 
-// shows returns what a page of the workspace at root would show if it had only those of its files that
-// have these stamps. No other file has a say in what a person is taken to have seen. Without a page
-// that is nothing.
+// shows returns what a page of the workspace at root would show if it had only those of its
+// files that have these stamps. No other file has a say in what a person is taken to have seen.
+// Without a page that is nothing.
 func shows(ctx context.Context, page pageFunc, root string, stamps map[string]string) (Shown, error) {
 	if page == nil {
 		return Shown{}, nil

@@ -70,9 +70,9 @@ func DataStamp(data []byte) string { return fileStamp(sha256.Sum256(data)) }
 // within .jp or the workspace. Only regular files and folders are opened. An *exit.Error says what
 // cannot be trusted; another error says that this process could not read it.
 //
-// Files of editors are left out: they do not exist for loaders, and nobody is asked about them. But a
-// program that the workspace starts could read one. So if a file that counts has the name of one in
-// it, all of them count.
+// Files of editors are left out: they do not exist for loaders, and nobody is asked about them. But
+// a program that the workspace starts could read one. So if a file that counts has the name of one
+// in it, all of them count.
 func look(root string) (*Files, error) {
 	c, err := lookAt(root, true)
 	if err == nil && c.namesLeft() {
@@ -101,8 +101,8 @@ func lookTools(root string, leave bool) (*Files, error) {
 	return c, c.tree(filepath.Join(root, ".jp"), ".jp", "tools")
 }
 
-// editorFile reports whether the file at a slash path has the name of a swap, backup or lock file of
-// an editor, or of a file that macOS leaves in folders.
+// editorFile reports whether the file at a slash path has the name of a swap, backup or lock file
+// of an editor, or of a file that macOS leaves in folders.
 func editorFile(key string) bool {
 	name := path.Base(key)
 	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {

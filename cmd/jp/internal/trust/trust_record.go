@@ -28,8 +28,8 @@ type Record struct {
 	Workspace string `json:"workspace"` // canonical path, see pathText
 	State
 
-	// Earlier are states that were trusted before, the latest first. Each counts as a whole, so that
-	// no mixture of two of them does.
+	// Earlier are states that were trusted before, the latest first. Each counts as a whole,
+	// so that no mixture of two of them does.
 	Earlier []State `json:"earlier,omitempty"`
 
 	// Writing are the stamps of files that a jp is about to write for a person. If that jp was
@@ -65,8 +65,8 @@ func (r Record) at(present map[string]string) *Record {
 	return r.first(best)
 }
 
-// of returns the record with the state first that the digest names, nil if it lacks that one. Without
-// a digest it is the latest.
+// of returns the record with the state first that the digest names, nil if it lacks that one.
+// Without a digest it is the latest.
 func (r Record) of(named string) *Record {
 	if named == "" || digest(r.Files) == named {
 		return &r
@@ -98,8 +98,8 @@ func (r Record) then(s State) Record {
 	return r
 }
 
-// remembers reports whether the state s is still trusted, with all that was shown of it. A nil Record
-// remembers none.
+// remembers reports whether the state s is still trusted, with all that was shown of it. A nil
+// Record remembers none.
 func (r *Record) remembers(s State) bool {
 	return r != nil && slices.ContainsFunc(append([]State{r.State}, r.Earlier...), func(e State) bool {
 		return maps.Equal(e.Files, s.Files) && e.Shown != nil && e.Shown.Has(*s.Shown)
@@ -249,8 +249,9 @@ func Changes(trusted, present map[string]string) []Change {
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
 // change replaces the record in file by what change returns for the present one (nil = none, or
-// none that counts), and keeps the contents of its files, as one step: no other jp changes it meanwhile. The lock is a file of its own,
-// which is never removed, since the record itself is replaced.
+// none that counts), and keeps the contents of its files, as one step: no other jp changes it
+// meanwhile. The lock is a file of its own, which is never removed, since the record itself is
+// replaced.
 func (g *Gate) change(ctx context.Context, file, canonical string, change func(now *Record) (Record, contents, error)) error {
 	unlock, err := LockFile(ctx, file+".lock")
 	if err != nil {

@@ -153,8 +153,8 @@ func resultSummary(r convstore.ToolResult) string {
 	return "error: " + strings.TrimPrefix(Failed(r.Text), "error: ")
 }
 
-// Failed returns the line of a failed result that says what is wrong. Of the end of a sub-agent, which
-// is written for a model, that is the conversation, how it ended and why.
+// Failed returns the line of a failed result that says what is wrong. Of the end of a
+// sub-agent, which is written for a model, that is the conversation, how it ended and why.
 func Failed(text string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	m := ended().FindStringSubmatch(first)

@@ -1,5 +1,6 @@
 // Package vanishing makes folders for temporary files that are gone after their process, however it
-// ends: the kernel frees the lock of a process that was killed, and the next one removes its folder.
+// ends: the kernel frees the lock of a process that was killed, and the next one removes its
+// folder.
 package vanishing
 
 import (

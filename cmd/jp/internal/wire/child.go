@@ -315,8 +315,8 @@ func (c *Conn) believe(a *convstore.Account) {
 	c.account = a
 }
 
-// charge takes what the calls of models among events have used out of the account, as the owner does
-// when it stores them. So the next Begin need not ask what is left.
+// charge takes what the calls of models among events have used out of the account, as the owner
+// does when it stores them. So the next Begin need not ask what is left.
 func (c *Conn) charge(events []convstore.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

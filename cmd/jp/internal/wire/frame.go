@@ -23,9 +23,9 @@
 //
 // A frame is one line of JSON, at most MaxFrame bytes long. Requests are numbered from 1, each one
 // higher than the one before, and each is answered once. Steps, wants, parts, helds, inputs, takens
-// and cancels name a request by its number and are not answered. What changes the log is carried out in the order in
-// which it came; everything else runs at the same time. An event whose id is there already changes
-// nothing.
+// and cancels name a request by its number and are not answered. What changes the log is carried
+// out in the order in which it came; everything else runs at the same time. An event whose id is
+// there already changes nothing.
 //
 // The owner trusts nothing that a sub-agent says: a frame cannot name another conversation, a call
 // must be one that the model made, of a tool that the owner itself has found the conversation to
@@ -290,8 +290,8 @@ func newLine(rw io.ReadWriteCloser, at func(point string)) *line {
 	return &line{rw: rw, in: bufio.NewReader(rw), at: at}
 }
 
-// read reads the next frame into v and returns its size. At the end, or when the other side has gone,
-// it returns io.EOF.
+// read reads the next frame into v and returns its size. At the end, or when the other side has
+// gone, it returns io.EOF.
 func (l *line) read(v any) (size int, err error) {
 	var frame []byte
 	for {

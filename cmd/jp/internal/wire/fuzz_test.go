@@ -169,8 +169,8 @@ func (c *teller) Close() error {
 	return nil
 }
 
-// FuzzJoin gives the bytes of an owner to a sub-agent that asks one thing after the other. All of it
-// has an end.
+// FuzzJoin gives the bytes of an owner to a sub-agent that asks one thing after the other. All of
+// it has an end.
 func FuzzJoin(f *testing.F) {
 	start := `{"start":{"protocol":4,"blank":true,"conversation":{"ID":5},"account":{"Left":{"tokens":5}}}}` + "\n"
 	f.Add(byte(0), []byte(start+`{"answer":{"n":1,"stale":true,"account":{"Left":{"tokens":9}}}}`+"\n"+`{"answer":{"n":2}}`+"\n"))

@@ -48,8 +48,8 @@ func (m Model) known() Known {
 	return k
 }
 
-// Known returns what a sub-agent is told of the model with the full id. The error is about one that it
-// does not have, or about its config, by which it has none.
+// Known returns what a sub-agent is told of the model with the full id. The error is about one that
+// it does not have, or about its config, by which it has none.
 func (s Start) Known(id string) (Known, error) {
 	var names []string
 	for _, k := range s.Models {
@@ -195,8 +195,8 @@ func (t *attempts) cheap(c *convstore.Call) bool {
 	return m != nil && m.Stream != nil && c.CostNano != nil && *c.CostNano < m.cost(c.Usage.Input, c.Usage.Output)
 }
 
-// dear reports whether a call may cost more than is left, where its price does not bound it: then it
-// costs what the dearest attempt so far has cost, and without a price no call can say how much.
+// dear reports whether a call may cost more than is left, where its price does not bound it: then
+// it costs what the dearest attempt so far has cost, and without a price no call can say how much.
 func (t *attempts) dear(c *convstore.Call, left *int64) bool {
 	m := t.of(c.Model)
 	if m == nil || m.Stream == nil || m.Info.Price.Bounds() || left == nil {
@@ -212,8 +212,8 @@ func (t *attempts) dear(c *convstore.Call, left *int64) bool {
 const keptCounts = 4
 
 // meter returns the one that has learned from an attempt of the latest call's model, and makes its
-// count the last that is forgotten. One that has learned nothing stands for all others: it bounds each
-// request by no less. t.mu is held.
+// count the last that is forgotten. One that has learned nothing stands for all others: it bounds
+// each request by no less. t.mu is held.
 func (t *attempts) meter(attempt uint64) model.Meter {
 	list := t.counts[t.Info.ID]
 	at := slices.IndexFunc(list, func(m model.Meter) bool { return m.Learned() == attempt })
@@ -258,8 +258,8 @@ func (t *attempts) close() {
 }
 
 // charge closes the call that is open and returns the record that is stored of it, where the
-// sub-agent says m: with what its owner has heard. In a replay, where nobody is asked, m is all that is
-// known.
+// sub-agent says m: with what its owner has heard. In a replay, where nobody is asked, m is
+// all that is known.
 func (t *attempts) charge(m convstore.ModelCall) convstore.ModelCall {
 	t.close()
 	t.mu.Lock()
@@ -358,12 +358,12 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	return nil
 }
 
-// fewBreaks is how many attempts a sub-agent may break off in one run for what is known of their use. A
-// run has to do it when its time for work is up, and when all of its time is.
+// fewBreaks is how many attempts a sub-agent may break off in one run for what is known of their
+// use. A run has to do it when its time for work is up, and when all of its time is.
 const fewBreaks = 2
 
-// breaks notes why an attempt that was sent has ended, and reports whether the sub-agent has broken off
-// one too many: nobody knows what a model has thought by then, and bills. t.mu is held.
+// breaks notes why an attempt that was sent has ended, and reports whether the sub-agent has broken
+// off one too many: nobody knows what a model has thought by then, and bills. t.mu is held.
 func (t *attempts) breaks(cause error) bool {
 	if cause != context.Canceled && cause != errClosed {
 		return false
@@ -383,8 +383,8 @@ func (m *Model) charge(c *convstore.ModelCall, most convstore.Call) {
 	}
 }
 
-// attempt makes one attempt by m and returns its record, nil where it used nothing, and the end of the
-// reply. A reply that cannot be sent is cancelled, and its use is heard all the same.
+// attempt makes one attempt by m and returns its record, nil where it used nothing, and the end of
+// the reply. A reply that cannot be sent is cancelled, and its use is heard all the same.
 func (t *attempts) attempt(ctx context.Context, m Model, r model.Request, pass *model.Pass, out *outflow, cancel context.CancelCauseFunc) (record *convstore.ModelCall, a answer, err error) {
 	if pass == nil {
 		p, err := m.Gate.Enter(ctx, func(time.Duration) {})

@@ -62,8 +62,8 @@ func hear(parts iter.Seq2[model.Part, error]) (text string, others []model.Part,
 	return text, others, err
 }
 
-// TestAskOthers asks each of two models. A call is charged by its own price, and none is of a model that
-// the sub-agent does not have.
+// TestAskOthers asks each of two models. A call is charged by its own price, and none is of a
+// model that the sub-agent does not have.
 func TestAskOthers(t *testing.T) {
 	f := newFamily(t, convstore.Budget{})
 	o := f.modelled(says(&model.Error{Kind: model.KindQuota}), nil)
@@ -93,8 +93,8 @@ func TestAskOthers(t *testing.T) {
 	}
 }
 
-// TestAsk asks in two rounds. Of the second thread only what is new is sent, and the model gets all,
-// with the ids of calls that are stored and not those that the sub-agent says.
+// TestAsk asks in two rounds. Of the second thread only what is new is sent, and the model gets
+// all, with the ids of calls that are stored and not those that the sub-agent says.
 func TestAsk(t *testing.T) {
 	f := newFamily(t, convstore.Budget{})
 	no(t, f.log.Append(t.Context(), at("before", convstore.TurnStart{}, convstore.UserMessage{Text: "?"}, convstore.ToolCall{ID: "x", Name: "n"},
@@ -376,8 +376,8 @@ func TestAskBeyond(t *testing.T) {
 	}
 }
 
-// TestAskBrokenOff: a sub-agent that breaks off one request after the other is charged the most that
-// these may use: what a model has thought in silence is billed, and nobody has heard it.
+// TestAskBrokenOff: a sub-agent that breaks off one request after the other is charged the
+// most that these may use: what a model has thought in silence is billed, and nobody has heard it.
 func TestAskBrokenOff(t *testing.T) {
 	for how, stated := range map[string]int64{"cancelled": 0, "closed": 0, "stated to cost more": 5000} {
 		t.Run(how, func(t *testing.T) {
@@ -659,7 +659,8 @@ func TestGateOfOthers(t *testing.T) {
 	no(t, l.close())
 }
 
-// TestHeardOfNobody: where no model can be asked, a sub-agent is charged with nothing, whatever it says.
+// TestHeardOfNobody: where no model can be asked, a sub-agent is charged with nothing, whatever it
+// says.
 func TestHeardOfNobody(t *testing.T) {
 	f := newFamily(t, convstore.Budget{})
 	o := f.modelled(nil, nil)

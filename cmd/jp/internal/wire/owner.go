@@ -20,8 +20,8 @@ import (
 type Owner struct {
 	Start Start
 	Log   agent.Log
-	// Change returns what its config is changed by when its turn begins; nil = nothing. It is called
-	// where the sub-agent says that it is changed; a nil Change changes nothing.
+	// Change returns what its config is changed by when its turn begins; nil = nothing. It is
+	// called where the sub-agent says that it is changed; a nil Change changes nothing.
 	Change     func(context.Context) (*convstore.ConfigDelta, error)
 	Record     func(line json.RawMessage) error // keeps a line of a recording; nil = there is none
 	Title      string                           // title where the conversation has none
@@ -32,8 +32,8 @@ type Owner struct {
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
 	Models    []Model // models that it may ask
-	// Serve carries out a call of a tool of Start.Pins. It is called from several goroutines. nil = there
-	// is no such tool.
+	// Serve carries out a call of a tool of Start.Pins. It is called from several goroutines. nil =
+	// there is no such tool.
 	Serve func(context.Context, tools.Call) tools.Result
 }
 

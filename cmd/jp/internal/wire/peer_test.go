@@ -301,7 +301,8 @@ func broken(t testing.TB, err error, part string) {
 	}
 }
 
-// pollable returns another descriptor of f whose reads and writes end when it is closed, and closes f.
+// pollable returns another descriptor of f whose reads and writes end when it is closed, and closes
+// f.
 func pollable(f *os.File) (*os.File, error) {
 	fd, err := unix.Dup(int(f.Fd()))
 	if err != nil {

@@ -21,7 +21,8 @@ func (f *family) serving(call func(context.Context, tools.Call) tools.Result) Ow
 	return o
 }
 
-// calling are the events of a turn with one call of echo for each of args. Their ids are c0, c1, ...
+// calling are the events of a turn with one call of echo for each of args. Their ids are c0, c1,
+// ...
 func calling(tool string, args ...string) string {
 	list := []string{event("e1", convstore.TurnStart{})}
 	for i, a := range args {

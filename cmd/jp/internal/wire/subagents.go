@@ -64,9 +64,9 @@ func (c *Conn) Call(ctx context.Context, one Call, step func(raw []byte)) (tools
 	return *a.Result, a.Error.err()
 }
 
-// TimeLeft returns how much is left of the time of a caller, 0 where it has no deadline. It is a duration
-// and not a point in time, because a clock that is set, or a machine that sleeps, moves points in
-// time.
+// TimeLeft returns how much is left of the time of a caller, 0 where it has no deadline. It is a
+// duration and not a point in time, because a clock that is set, or a machine that sleeps, moves
+// points in time.
 func TimeLeft(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {

@@ -21,16 +21,16 @@ import (
 // this build adds nothing else. What this protects:
 //
 //   - The account: a run is one turn, because a second one would begin with nothing used by
-//     sub-agents. A call of a model has a bound that was in the account, in the same model, one of those that
-//     its config names, and
+//     sub-agents. A call of a model has a bound that was in the account, in the same model, one of
+//     those that its config names, and
 //     neither gives anything back. What it used is what the owner has heard, and is charged whether
 //     the sub-agent says it or not. A replay is what the owner says it is.
 //   - The end: nothing follows it, it is one that a run can have by itself, and it is a good one
 //     only where the reply before it says something.
 //   - The config: what a change of it says is made by the owner.
 //   - Time: events happen during the run.
-//   - Ids: an event is stored under an id of the owner. That of the sub-agent only says which events it
-//     has said before.
+//   - Ids: an event is stored under an id of the owner. That of the sub-agent only says which
+//     events it has said before.
 //
 // A use above the bound is stored: a provider may bill more than anybody could foresee.
 type turn struct {
@@ -139,15 +139,15 @@ func (t *turn) take(ctx context.Context, said []convstore.Event) ([]convstore.Ev
 			}
 			body = *own
 		}
-		// A new Event, so that the body is stored in the form that this jp writes, and under an id that
-		// the store does not have: it leaves out an event whose id is there.
+		// A new Event, so that the body is stored in the form that this jp writes, and under an
+		// id that the store does not have: it leaves out an event whose id is there.
 		list = append(list, convstore.Event{ID: convstore.NewEventID(), Time: t.during(ev.Time), Body: body})
 	}
 	return list, nil
 }
 
-// change returns what stands for a change of the config in the place of what the sub-agent says; nil
-// = nothing.
+// change returns what stands for a change of the config in the place of what the sub-agent says;
+// nil = nothing.
 func (t *turn) change(ctx context.Context) (*convstore.ConfigDelta, error) {
 	if t.owner.Change == nil {
 		return nil, nil

@@ -956,7 +956,8 @@ func TestTurnIsPlaced(t *testing.T) {
 	if c, err := f.store.Config(t.Context(), f.res.Child.ID); err != nil || string(c.JSON) != `{"own":1}` {
 		t.Errorf("the config is %s, %v", c.JSON, err)
 	}
-	// The id under which the store would charge a call that is lost is taken: it is charged all the same.
+	// The id under which the store would charge a call that is lost is taken: it is charged all the
+	// same.
 	if a := r.ask(`"begin":{"left":{"tokens":100,"cost_nano":null},"call":{"model":"m","usage":{"input_tokens":60},"cost_nano":null}}`); a.Error != nil || a.Stale {
 		t.Fatalf("begin = %+v", a)
 	}

@@ -1,6 +1,6 @@
-// Package worker runs sub-agents on other machines. The process that starts them, their owner, keeps
-// the store, the models, the slots and the run locks; a node only runs processes and carries what
-// they say.
+// Package worker runs sub-agents on other machines. The process that starts them, their owner,
+// keeps the store, the models, the slots and the run locks; a node only runs processes and carries
+// what they say.
 //
 //	owner: Pool                                          node: Node.Serve
 //	start: lease, workspace, what was trusted ────────►
@@ -25,16 +25,17 @@
 //
 // A channel is one sub-agent. Its streams are cut into lines of at most 32 KiB, and each has a
 // window: so much may be on its way that nobody has read. Who reads a connection never writes to it
-// and never waits, so a sub-agent or an owner that does not read stops only its own stream, and what
-// is held is bounded.
+// and never waits, so a sub-agent or an owner that does not read stops only its own stream, and
+// what is held is bounded.
 //
 // # Lease
 //
 // Nothing that a launcher says or does shows that a node is gone: srun ends with 0 for a node that
-// it has lost. So a node runs things only for a lease, which it asks for again and again; see lease.
-// When it hears nothing, it ends its sub-agents and itself within slack. The owner takes a node that
-// says nothing for a lease for lost, and knows when what it ran has ended. Until then it keeps the
-// run locks and slots. Clocks of both sides count the time for which a machine is suspended.
+// it has lost. So a node runs things only for a lease, which it asks for again and again; see
+// lease. When it hears nothing, it ends its sub-agents and itself within slack. The owner takes a
+// node that says nothing for a lease for lost, and knows when what it ran has ended. Until then it
+// keeps the run locks and slots. Clocks of both sides count the time for which a machine is
+// suspended.
 //
 // A node that is stopped ends nothing. So its sub-agents, and the guards of their tools, have the
 // lease as a file that only the node writes, and end by it themselves; see proc.Lease.
@@ -42,5 +43,6 @@
 // # Trust
 //
 // The owner tells the node what of the workspace has passed the gate; see trust.Sent. The node runs
-// nothing if it has another workspace, and its sub-agents check the files again. A node gets no key.
+// nothing if it has another workspace, and its sub-agents check the files again. A node gets no
+// key.
 package worker

@@ -435,9 +435,9 @@ func TestOwnerGone(t *testing.T) {
 	}
 }
 
-// TestNodeEnds ends a node. In order: the owner is told how the child has ended, and then bye. By its
-// lease, because nothing of the owner comes there any more: what happens to the child then is no news
-// of the child, and the owner is told nothing but why.
+// TestNodeEnds ends a node. In order: the owner is told how the child has ended, and then bye. By
+// its lease, because nothing of the owner comes there any more: what happens to the child then is
+// no news of the child, and the owner is told nothing but why.
 func TestNodeEnds(t *testing.T) {
 	why := errors.New("terminated")
 	for _, tt := range []struct {
@@ -523,8 +523,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzOwner lets a node say anything while a channel is open: whatever it is, the owner holds no more
-// of a stream than its window, and the job ends.
+// FuzzOwner lets a node say anything while a channel is open: whatever it is, the owner holds no
+// more of a stream than its window, and the job ends.
 func FuzzOwner(f *testing.F) {
 	for _, s := range []string{
 		"", exitLine, "1 out 1 hi\n2 err+ 1 hi\n3 exit 1 {}\n", "1 alive 0 1\n2 wire 1 x\n", "1 started 1 {\"pid\":3}\n2 credit 1 wire 3\n", "1 bye 0 x\n", "\njp-worker {}\n",

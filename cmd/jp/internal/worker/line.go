@@ -278,8 +278,8 @@ func (l *lines) readHello(said func([]byte)) (h hello, err error) {
 	}
 }
 
-// next reads the next message. The error is a *LineError or, at the end, io.EOF. A message that came
-// again is left out.
+// next reads the next message. The error is a *LineError or, at the end, io.EOF. A message that
+// came again is left out.
 func (l *lines) next() (message, error) {
 	for {
 		line, err := l.line(maxLine)

@@ -29,9 +29,9 @@ type Options struct {
 	Warn      func(format string, args ...any) // tells the person
 }
 
-// Pool runs jobs on other machines. It starts launchers when jobs come, spreads the jobs among them,
-// and keeps each launcher until Close. It is the subprocess.Runner of a launcher. Safe for concurrent
-// use.
+// Pool runs jobs on other machines. It starts launchers when jobs come, spreads the jobs among
+// them, and keeps each launcher until Close. It is the subprocess.Runner of a launcher. Safe for
+// concurrent use.
 type Pool struct {
 	Options
 	life     context.Context // of launches
@@ -89,9 +89,9 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	}
 }
 
-// take returns the connection with the fewest jobs, or a new one while each has one and there may be
-// more. It waits for a place and until the connection is made. When one cannot be made, the others go
-// on, and the error is for those who find no other.
+// take returns the connection with the fewest jobs, or a new one while each has one and there may
+// be more. It waits for a place and until the connection is made. When one cannot be made, the
+// others go on, and the error is for those who find no other.
 func (p *Pool) take(ctx context.Context, depth int) (*conn, error) {
 	for {
 		c, freed, err := p.pick(depth)

@@ -49,8 +49,8 @@ var (
 )
 
 // Serve serves one owner to its end. Nothing that it started is left then. When ctx ends, the
-// sub-agents are stopped and the owner is told how each has ended. The error is the cause of ctx, or
-// says how the owner went away; nil = it said so.
+// sub-agents are stopped and the owner is told how each has ended. The error is the cause of ctx,
+// or says how the owner went away; nil = it said so.
 func (n Node) Serve(ctx context.Context) error {
 	s := &serving{Node: n, lines: newLines(n.Stdin, n.Stdout), live: map[uint64]*process{}, over: make(chan farewell, 2)}
 	var stop context.CancelCauseFunc

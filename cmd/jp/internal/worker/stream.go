@@ -82,8 +82,8 @@ func (o *outlet) close() {
 	o.ready.Broadcast()
 }
 
-// inlet is one stream of a channel that comes. What was not read yet is held, and is never more than
-// the window.
+// inlet is one stream of a channel that comes. What was not read yet is held, and is never more
+// than the window.
 type inlet struct {
 	lines   *lines
 	stream  verb

@@ -14,8 +14,8 @@ import (
 // previewMax is the most bytes of a message that a preview lays out.
 const previewMax = 8 << 10
 
-// Picks reports whether a person can pick from a list here: there is somebody at a terminal on which
-// lines can be drawn again.
+// Picks reports whether a person can pick from a list here: there is somebody at a terminal
+// on which lines can be drawn again.
 func (w *Workspace) Picks() bool {
 	if w.Con.IO.Dumb {
 		return false

@@ -16,8 +16,8 @@ import (
 )
 
 // Target finds one conversation by what a user calls it: an id, ., active, recent, newest or
-// previous, the last digits of an id, a title or a part of one. It does not check that an id exists.
-// Inside a tool only an id is allowed.
+// previous, the last digits of an id, a title or a part of one. It does not check that an id
+// exists. Inside a tool only an id is allowed.
 func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, error) {
 	id, err := w.Exactly(ctx, word)
 	if none := (*convstore.NotFoundError)(nil); w.Within != nil || word == "" || !errors.As(err, &none) {

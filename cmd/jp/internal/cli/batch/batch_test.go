@@ -38,8 +38,8 @@ func readAll(text string, o options) (items []delegate.Item, err error) {
 	}
 }
 
-// TestLinesEnd: what reads a pipe ahead ends with the command, which a run outlives where a tool has
-// given it.
+// TestLinesEnd: what reads a pipe ahead ends with the command, which a run outlives where a tool
+// has given it.
 func TestLinesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
 		ctx, cancel := context.WithCancel(t.Context())
@@ -58,8 +58,8 @@ func TestLinesEnd(t *testing.T) {
 	})
 }
 
-// FuzzRead: a scanner returns an error that names a line, or items that hold no more than a line may
-// hold. Items that are written as lines and read again are the same.
+// FuzzRead: a scanner returns an error that names a line, or items that hold no more than a line
+// may hold. Items that are written as lines and read again are the same.
 func FuzzRead(f *testing.F) {
 	f.Add("\"a\"\n\n{\"query\":\"b\",\"config\":\"agent/x\",\"context_query\":\"c\"}\r\n", "p", false)
 	f.Add(`{"query":"b","id":"jp-c17000000001","config":null}`, "./p.toml", true)
@@ -115,8 +115,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestShards: the shards have each line once, in order, and together the limits of the whole batch. A limit of a token for each line
-// gives each line of a shard a token.
+// TestShards: the shards have each line once, in order, and together the limits of the whole batch.
+// A limit of a token for each line gives each line of a shard a token.
 func TestShards(t *testing.T) {
 	for lines := 1; lines <= 12; lines++ {
 		for n := 1; n <= 15; n++ {

@@ -28,8 +28,8 @@ import (
 )
 
 // lines are the queries of a batch, as they are read from stdin. A file, and what was read whole
-// because its number of lines decides something, is checked before anything runs. From a pipe a query
-// is read when there is a slot for it; the next one is read ahead.
+// because its number of lines decides something, is checked before anything runs. From a pipe a
+// query is read when there is a slot for it; the next one is read ahead.
 type lines struct {
 	o *options
 

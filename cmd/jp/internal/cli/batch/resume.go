@@ -56,8 +56,8 @@ func (e *earlier) close() {
 	}
 }
 
-// resume finds what earlier runs of the batch have left: those of the conversation that value names,
-// or those whose output is the file of this name.
+// resume finds what earlier runs of the batch have left: those of the conversation that value
+// names, or those whose output is the file of this name.
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
 		path: value, rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
@@ -111,8 +111,8 @@ func (b *batch) choose(ctx context.Context, id convstore.ID) error {
 	return nil
 }
 
-// lessSpent takes what the earlier runs have used off the limits of the flags, which are those of the
-// whole batch.
+// lessSpent takes what the earlier runs have used off the limits of the flags, which are those of
+// the whole batch.
 func (b *batch) lessSpent() {
 	left := convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}.Minus(convstore.Budget{Tokens: new(b.earlier.spent.Tokens()), CostNano: &b.earlier.spent.CostNano})
 	for flag, n := range map[**int64]*int64{&b.o.tokens.Value: left.Tokens, &b.o.cost.Value: left.CostNano} {
@@ -122,8 +122,8 @@ func (b *batch) lessSpent() {
 	}
 }
 
-// another returns an error if queries were run before and none of them is the same now: it is another
-// batch. Of a pipe the first of them decides.
+// another returns an error if queries were run before and none of them is the same now: it is
+// another batch. Of a pipe the first of them decides.
 func (e *earlier) another() error {
 	if e.same > 0 || e.why == nil {
 		return nil

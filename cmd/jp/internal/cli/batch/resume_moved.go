@@ -9,8 +9,8 @@ import (
 	"jp/convstore"
 )
 
-// answer is the answer to the query that had an index in an earlier run: a row, or the runs of which
-// one came to it.
+// answer is the answer to the query that had an index in an earlier run: a row, or the runs
+// of which one came to it.
 type answer struct {
 	index int
 	id    convstore.ID
@@ -19,8 +19,8 @@ type answer struct {
 	good  convstore.Delegation
 }
 
-// move gives a query the answer to the same one that ran under another number, because lines were put
-// in or taken out, if no other query has it. Then the query is done.
+// move gives a query the answer to the same one that ran under another number, because lines were
+// put in or taken out, if no other query has it. Then the query is done.
 func (b *batch) move(ctx context.Context, it delegate.Item) (delegate.Item, error) {
 	e := b.earlier
 	if it.ID != "" || it.Mark == "" {
@@ -49,8 +49,8 @@ func (b *batch) move(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	return it, nil
 }
 
-// free reports whether a query can have the answer of a conversation, which is in this row; nil = in
-// none. Another query may have it already.
+// free reports whether a query can have the answer of a conversation, which is in this row; nil =
+// in none. Another query may have it already.
 func (e *earlier) free(id convstore.ID, row *earlierRow) bool {
 	return !e.taken[id] || row != nil && row.reused
 }

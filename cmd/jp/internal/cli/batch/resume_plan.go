@@ -12,10 +12,10 @@ import (
 	"jp/convstore"
 )
 
-// plan returns a query with what is to be done: nothing where it has an answer, else to continue the
-// sub-conversation that was cut off, or to begin one. A query that is not the one that was run under
-// its number has the answer to the same one under another number, or begins again. If none was run
-// before, that is an error.
+// plan returns a query with what is to be done: nothing where it has an answer, else to continue
+// the sub-conversation that was cut off, or to begin one. A query that is not the one that was run
+// under its number has the answer to the same one under another number, or begins again. If none
+// was run before, that is an error.
 func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, error) {
 	e, index := b.earlier, it.Number-1
 	if e == nil {

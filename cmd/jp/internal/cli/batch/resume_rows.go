@@ -23,12 +23,12 @@ type earlierRow struct {
 	reused   bool // whether the answer was there before: other rows may have the same one
 }
 
-// maxEarlier bounds a row in the file of --resume, in bytes: six for each of its line and its answer,
-// and what is in each row.
+// maxEarlier bounds a row in the file of --resume, in bytes: six for each of its line and its
+// answer, and what is in each row.
 const maxEarlier = 6*(maxLine+maxRow) + 1<<20
 
-// readRows reads the output of an earlier run, and returns the parents of the conversations that its
-// rows name, but for those whose answers were reused.
+// readRows reads the output of an earlier run, and returns the parents of the conversations that
+// its rows name, but for those whose answers were reused.
 func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.ID, err error) {
 	if path == "" {
 		return nil, exit.Usagef("--resume: names no file and no conversation")

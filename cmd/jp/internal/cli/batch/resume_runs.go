@@ -43,8 +43,8 @@ func lineOf(call string) (sum, line string) {
 }
 
 // find finds the conversation of the batch: the latest one that has answers in the rows, else the
-// latest one with the same sum. It takes the lock of that conversation, so that only one run goes on
-// with it, settles what a killed run left open, and ends its turn.
+// latest one with the same sum. It takes the lock of that conversation, so that only one run goes
+// on with it, settles what a killed run left open, and ends its turn.
 func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	e := b.earlier
 	for _, id := range parents {
@@ -229,7 +229,8 @@ func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string)
 	return b.claim(ctx, caller, "batch "+line)
 }
 
-// mine reports whether a call below the conversation that find or findFor has found is of this batch.
+// mine reports whether a call below the conversation that find or findFor has found is of this
+// batch.
 func (b *batch) mine(call string) bool {
 	_, line := lineOf(call)
 	return strings.HasPrefix(call, model.CallOfBatch) && (b.earlier.line == "" || line == b.earlier.line)
@@ -246,8 +247,8 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 }
 
 // collect notes those of list that are runs for queries of this batch, and what they have used.
-// number returns the number of the query, 0 for none, and whether the delegation is of this batch, as
-// those of its reduction are.
+// number returns the number of the query, 0 for none, and whether the delegation is of this batch,
+// as those of its reduction are.
 func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number func(convstore.Delegation) (int, bool)) {
 	e, ours := b.earlier, map[convstore.ID]bool{}
 	e.mark(list)

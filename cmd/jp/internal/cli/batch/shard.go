@@ -10,9 +10,9 @@ import (
 // maxShards bounds the parts of a batch.
 const maxShards = 100_000
 
-// part returns the range of the shard among all queries, and sets the limits of the flags to its part
-// of them. The shards are equal but for one query, and so are their limits; all limits together are
-// those of the flags.
+// part returns the range of the shard among all queries, and sets the limits of the flags to its
+// part of them. The shards are equal but for one query, and so are their limits; all limits
+// together are those of the flags.
 func (o *options) part(all int) (from, to int, err error) {
 	if !o.shard.Set {
 		return 0, all, nil

@@ -137,8 +137,8 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	})
 }
 
-// trustInit trusts the files that init wrote, and asks about those that were there before. Where nobody
-// can be asked, or the answer is no, a note says what is not trusted.
+// trustInit trusts the files that init wrote, and asks about those that were there before. Where
+// nobody can be asked, or the answer is no, a note says what is not trusted.
 func (g *Group) trustInit(ctx context.Context, dir string, written map[string][]byte, unasked bool) error {
 	err := g.WS.Gate.Written(ctx, dir, written)
 	if err == nil {

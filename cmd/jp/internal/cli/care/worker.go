@@ -32,8 +32,9 @@ func NewWorker(g *Group) *cli.Command {
 			if g.Con.IO.InTTY {
 				return exit.Usagef("worker: is started by jp through a launcher").WithHint("docs/scale.md says how")
 			}
-			// What runs in the background of a shell ignores SIGINT, and so would the sub-agents, which
-			// are stopped by it. What is caught here has its default again in them.
+			// What runs in the background of a shell ignores SIGINT, and so would the
+			// sub-agents, which are stopped by it. What is caught here has its default again in
+			// them.
 			signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 			v := version.OfBuild()
 			host := proc.NewHost(proc.Options{})

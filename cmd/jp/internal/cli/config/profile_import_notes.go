@@ -11,8 +11,8 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// maxLeftOut bounds the name of what was left out, in columns. A line of a frontmatter may be as long
-// as the file.
+// maxLeftOut bounds the name of what was left out, in columns. A line of a frontmatter may be as
+// long as the file.
 const maxLeftOut = 200
 
 // omission is a part of a file that its profile does not have.

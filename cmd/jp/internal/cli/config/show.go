@@ -70,8 +70,8 @@ func runShow(ctx context.Context, g *Group, o configOptions) error {
 	})
 }
 
-// valueMin is the least that is seen of a value on a screen; else where it is set goes below it, and it
-// below its key.
+// valueMin is the least that is seen of a value on a screen; else where it is set goes below it,
+// and it below its key.
 const valueMin = 12
 
 // writeValue writes one setting: key = value, origin. Values are written as JSON, so that each is

@@ -27,9 +27,9 @@ type clientAsker struct {
 }
 
 // Ask asks whether a call may run; it is a tools.Prompter. The protocol cannot ask whether a model
-// may see a result. The client answers yes or no for this call. If it adds a rule that allows all calls
-// of this tool in the session, the conversation keeps that; other rules are ignored. If it changes
-// the arguments, the answer is no.
+// may see a result. The client answers yes or no for this call. If it adds a rule that allows all
+// calls of this tool in the session, the conversation keeps that; other rules are ignored. If it
+// changes the arguments, the answer is no.
 func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
 	no := func(format string, args ...any) (tools.Answer, error) {
 		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf(format, args...)}, nil

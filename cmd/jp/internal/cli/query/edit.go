@@ -25,8 +25,8 @@ import (
 // scissors ends the request in the file that is edited.
 const scissors = "# ------------------------ >8 ------------------------"
 
-// plain ends the file. Editors take options from its last lines, which a model may have written: vim
-// reads them from the end on, and Emacs what follows the last form feed.
+// plain ends the file. Editors take options from its last lines, which a model may have written:
+// vim reads them from the end on, and Emacs what follows the last form feed.
 const plain = "\f\n# vim: nomodeline\n"
 
 // maxQuoted bounds the part of the last answer that is quoted in the file, in bytes.
@@ -200,8 +200,8 @@ func (k *asking) edit(d *draft, line, text, below string) (string, error) {
 		}
 		text = joinText(before, text)
 	}
-	// Editors take options from the first lines too: of 5 in vim, where users change nothing, and of 1 in
-	// Emacs. Piped text there may be anybody's.
+	// Editors take options from the first lines too: of 5 in vim, where users change nothing, and
+	// of 1 in Emacs. Piped text there may be anybody's.
 	if regexp.MustCompile(`(?:[vV]im?[<=>]?[0-9]*|ex):|-\*-`).MatchString(text) {
 		text = strings.Repeat("\n", 5) + text
 	}

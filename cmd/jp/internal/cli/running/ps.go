@@ -175,7 +175,8 @@ func (p *reader) read(ctx context.Context, c convstore.Conversation, d convstore
 	return a.Own.Add(a.Below), err
 }
 
-// turn reads the open turn of a conversation. If it has none, something else than an agent holds it.
+// turn reads the open turn of a conversation. If it has none, something else than an agent holds
+// it.
 func (p *reader) turn(ctx context.Context, id convstore.ID, r *run) error {
 	var open []convstore.ToolCall
 	for ev, err := range p.store.Events(ctx, id, convstore.LastTurns(1)) {

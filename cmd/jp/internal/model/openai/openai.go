@@ -67,7 +67,8 @@ type call struct {
 	extra     json.RawMessage
 }
 
-// signedID is what LiteLLM puts between the id of a call and Gemini's signature of it, of several KB.
+// signedID is what LiteLLM puts between the id of a call and Gemini's signature of it, of several
+// KB.
 const signedID = "__thought__"
 
 // memory is data that must be sent back to a server and for which we have no field. It is stored in

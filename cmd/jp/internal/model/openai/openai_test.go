@@ -321,7 +321,8 @@ func TestIDsGoBack(t *testing.T) {
 	}
 }
 
-// TestSignaturesGoBack: the model that has signed a call gets the signature back, and no other does.
+// TestSignaturesGoBack: the model that has signed a call gets the signature back, and no other
+// does.
 func TestSignaturesGoBack(t *testing.T) {
 	for named, want := range map[string]bool{"x": true, "y": false} {
 		s, tr := stream(t, "")

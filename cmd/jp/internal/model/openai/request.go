@@ -109,9 +109,9 @@ func said(m model.Message) chatMessage {
 	return chatMessage{Role: "user", Content: strings.Join(texts, "\n\n")}
 }
 
-// message writes one message. The tool role has one per result on this wire. own has the ids of calls
-// that go back as they are: some models, Kimi for one, read their ids, and stop calling where these
-// are others. A message of the assistant adds its own.
+// message writes one message. The tool role has one per result on this wire. own has the ids of
+// calls that go back as they are: some models, Kimi for one, read their ids, and stop calling where
+// these are others. A message of the assistant adds its own.
 func (p provider) message(m model.Message, current bool, own map[string]bool) []chatMessage {
 	fit := func(id string) string {
 		if own[id] {

@@ -45,9 +45,9 @@ type reasoningItem struct {
 	Encrypted string     `json:"encrypted_content,omitempty"`
 }
 
-// opaqueItem is model.Reasoning.Opaque of this API. What is read as one may come from a sub-agent or an
-// import, so only what a reasoning item has is sent back: an item of another type could name a file,
-// which costs far more than its text.
+// opaqueItem is model.Reasoning.Opaque of this API. What is read as one may come from a sub-agent
+// or an import, so only what a reasoning item has is sent back: an item of another type could name
+// a file, which costs far more than its text.
 type opaqueItem struct {
 	Item reasoningItem `json:"response_item"`
 }

@@ -103,8 +103,8 @@ func TestResponsesEvents(t *testing.T) {
 	}
 }
 
-// TestResponsesUnended: the last event counts where its connection ended before the blank line behind
-// it, if it is whole.
+// TestResponsesUnended: the last event counts where its connection ended before the blank line
+// behind it, if it is whole.
 func TestResponsesUnended(t *testing.T) {
 	const usage = `usage {"input_tokens":4,"output_tokens":5,"cache_read_tokens":3,"cache_write_tokens":2}` + "\n"
 	begun := named(spoken)
@@ -168,8 +168,8 @@ func TestResponsesMemory(t *testing.T) {
 	}
 }
 
-// TestResponsesReasoningOnly: what claims to be reasoning is sent as nothing else. A file or an image
-// behind an address costs far more than the bytes of the address.
+// TestResponsesReasoningOnly: what claims to be reasoning is sent as nothing else. A file or an
+// image behind an address costs far more than the bytes of the address.
 func TestResponsesReasoningOnly(t *testing.T) {
 	const file = `{"type":"message","role":"user","content":[{"type":"input_file","file_url":"https://example.com/long.pdf"}]}`
 	const dressed = `{"type":"reasoning","id":"rs","summary":[],"encrypted_content":"E","content":[{"type":"reasoning_text","text":"t","file_url":"https://example.com/long.pdf"}],"role":"user"}`
@@ -248,8 +248,8 @@ func TestMutatedResponses(t *testing.T) {
 	}
 }
 
-// TestResponsesCancelled: a reply whose last events came is complete, and what it cost is told, also
-// where the run ended while they were read.
+// TestResponsesCancelled: a reply whose last events came is complete, and what it cost is told,
+// also where the run ended while they were read.
 func TestResponsesCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

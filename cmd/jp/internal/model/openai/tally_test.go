@@ -11,8 +11,8 @@ import (
 	"jp/convstore"
 )
 
-// TestTallyCovers: in whichever of the ways known of servers a use is counted, and however often, it is charged no less than
-// it is billed.
+// TestTallyCovers: in whichever of the ways known of servers a use is counted, and however often,
+// it is charged no less than it is billed.
 func TestTallyCovers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := func(name string) int64 { return rapid.Int64Range(0, 3000).Draw(rt, name) }

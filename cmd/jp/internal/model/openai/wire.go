@@ -33,8 +33,8 @@ type streamOptions struct {
 // no is a false that is sent.
 var no = new(bool)
 
-// standard is the vendor's tier whose prices are known. Without one the vendor takes the tier of the
-// project, and that may cost a multiple.
+// standard is the vendor's tier whose prices are known. Without one the vendor takes the tier of
+// the project, and that may cost a multiple.
 const standard = "default"
 
 type responseFormat struct {
@@ -131,8 +131,8 @@ type usage struct {
 
 	PromptDetails inputDetails `json:"prompt_tokens_details"`
 	InputDetails  inputDetails `json:"input_tokens_details"`
-	// cache writes, as LiteLLM names them; its versions that do not tell them in the details leave them
-	// out of the prompt
+	// cache writes, as LiteLLM names them; its versions that do not tell them in the details leave
+	// them out of the prompt
 	Created model.Num `json:"cache_creation_input_tokens"`
 
 	model.Stated

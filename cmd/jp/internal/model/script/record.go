@@ -186,8 +186,8 @@ func (p IDMatch) pattern() *regexp.Regexp {
 	return conversationID()
 }
 
-// idMatches finds the ids that the reply names in the thread that it answers. An id that is not there
-// was invented by the model, and the replay repeats it.
+// idMatches finds the ids that the reply names in the thread that it answers. An id that is not
+// there was invented by the model, and the replay repeats it.
 func (e *Entry) idMatches(r model.Request) map[string]IDMatch {
 	var ids []string
 	for _, s := range e.texts() {

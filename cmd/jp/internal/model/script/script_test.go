@@ -72,7 +72,8 @@ func result(id, name, text string, failed bool) model.Message {
 
 func tool(name string) model.Tool { return model.Tool{Name: name, Schema: json.RawMessage("{}")} }
 
-// TestConditions: a rule with one condition, and a request for which it holds and one for which not.
+// TestConditions: a rule with one condition, and a request for which it holds and one for which
+// not.
 func TestConditions(t *testing.T) {
 	q := []model.Message{user("count the lines")}
 	answered := []model.Message{user("count the lines"), call("1", "wc"), result("1", "wc", "42 lines", false)}

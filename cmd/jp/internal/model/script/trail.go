@@ -12,8 +12,8 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// Trail names the position of one process's requests in a tree of runs. The name is the same when the
-// tree is recorded and when it is replayed, although ids of calls and conversations differ. The
+// Trail names the position of one process's requests in a tree of runs. The name is the same when
+// the tree is recorded and when it is replayed, although ids of calls and conversations differ. The
 // first run is "". The name of a run that it started follows after "/":
 //
 //	2.1      the sub-agent of the first call in the reply of round 2
@@ -41,8 +41,8 @@ func NewTrail(run string) *Trail {
 // Run returns the name of the run.
 func (t *Trail) Run() string { return t.run }
 
-// Follow returns s, and sets in each request its position: Run, and as Attempt how many requests this
-// round has had.
+// Follow returns s, and sets in each request its position: Run, and as Attempt how many requests
+// this round has had.
 func (t *Trail) Follow(s model.Stream) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {

@@ -1,5 +1,6 @@
-// Floor does the least for the work of a `jp query`: it asks the model, starts children that each ask it once, and
-// commits as often as it is told to one bbolt file. It reads no config, checks nothing and keeps the store to itself.
+// Floor does the least for the work of a `jp query`: it asks the model, starts children that each
+// ask it once, and commits as often as it is told to one bbolt file. It reads no config, checks
+// nothing and keeps the store to itself.
 //
 //	floor URL QUERY                          a child: asks once and prints what came
 //	floor URL QUERY FILE COMMITS CHILDREN    the owner of FILE

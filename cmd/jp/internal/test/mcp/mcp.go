@@ -1,5 +1,5 @@
-// Package mcp is MCP servers for tests, well-behaved ones and others. They are real ones: programs on stdio, or what an
-// HTTP server serves.
+// Package mcp is MCP servers for tests, well-behaved ones and others. They are real ones: programs
+// on stdio, or what an HTTP server serves.
 package mcp
 
 import (

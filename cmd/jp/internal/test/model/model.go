@@ -36,8 +36,9 @@ func Ask(question string) model.Request {
 	return model.Request{Model: "x", Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: question}}}}}
 }
 
-// Read returns the parts of a reply but pieces of calls, one per line: the kind and what it holds. Ids of calls that
-// we made up stand as "ours". A reply that breaks the promises of a Stream fails the test.
+// Read returns the parts of a reply but pieces of calls, one per line: the kind and what it holds.
+// Ids of calls that we made up stand as "ours". A reply that breaks the promises of a Stream fails
+// the test.
 func Read(t testing.TB, ctx context.Context, s model.Stream, r model.Request) (string, error) {
 	t.Helper()
 	var (

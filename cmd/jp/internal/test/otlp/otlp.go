@@ -1,5 +1,5 @@
-// Package otlp is a trace collector for tests: an HTTP server on loopback that takes OTLP in protobuf and decodes it with
-// OpenTelemetry's own types.
+// Package otlp is a trace collector for tests: an HTTP server on loopback that takes OTLP in
+// protobuf and decodes it with OpenTelemetry's own types.
 package otlp
 
 import (
@@ -17,7 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span that was received. Attribute values are string, bool, int64, float64 or []any of these.
+// Span is a span that was received. Attribute values are string, bool, int64, float64 or []any of
+// these.
 type Span struct {
 	Trace, ID, Parent string // hexadecimal; Parent is "" at the top
 	State             string // tracestate
@@ -56,8 +57,8 @@ type Collector struct {
 	requests []Request
 }
 
-// New starts a collector. answer, unless nil, answers a request instead, which is then recorded without its spans where it
-// reports true. The caller closes the collector.
+// New starts a collector. answer, unless nil, answers a request instead, which is then recorded
+// without its spans where it reports true. The caller closes the collector.
 func New(answer func(w http.ResponseWriter, r *http.Request) bool) *Collector {
 	c := &Collector{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,8 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// responses is OpenAI's Responses API. Like the vendor's it refuses reasoning that is not followed by what followed it, and
-// encrypted content that it did not make.
+// responses is OpenAI's Responses API. Like the vendor's it refuses reasoning that is not followed
+// by what followed it, and encrypted content that it did not make.
 type responses struct {
 	model    string
 	sequence int

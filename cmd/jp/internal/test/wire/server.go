@@ -1,8 +1,8 @@
 // Package wire is a model provider on a local socket: a real HTTP server that speaks
-// Anthropic's Messages API, OpenAI's chat completions and its Responses API, all streaming. What it answers comes
-// from any model.Stream, usually a script (package script, where the format is described); what
-// it is asked can be logged for tests to read. It shares no code with the providers, so both
-// sides would have to be wrong in the same way to agree on an error.
+// Anthropic's Messages API, OpenAI's chat completions and its Responses API, all streaming. What it
+// answers comes from any model.Stream, usually a script (package script, where the format is
+// described); what it is asked can be logged for tests to read. It shares no code with the
+// providers, so both sides would have to be wrong in the same way to agree on an error.
 //
 // Over the wire a script does not see the profile of a request; rules tell agents apart by
 // system, query or variant ("fast#variant" as the model). Turn and round are counted from the
