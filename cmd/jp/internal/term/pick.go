@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,8 @@ func (t *TTY) Pick(ctx context.Context, list List) (picked int, err error) {
 	if !t.Foreground() {
 		return 0, ErrNobody
 	}
-	polled := t.f.SetReadDeadline(time.Time{}) == nil
+	polled, over := t.bound(ctx)
+	defer over()
 	var before *term.State
 	if err := t.control(func(fd int) (err error) {
 		if before, err = term.MakeRaw(fd); err == nil && !polled {
@@ -73,7 +75,6 @@ func (t *TTY) Pick(ctx context.Context, list List) (picked int, err error) {
 	p := picker{List: list}
 	p.filter()
 	defer func() {
-		_ = t.f.SetReadDeadline(time.Time{})
 		_ = t.draw(p.region.replace(nil, nil, t.Width(), t.Height()))
 		if restored := t.control(func(fd int) error { return term.Restore(fd, before) }); err == nil && restored != nil {
 			err = fmt.Errorf("terminal: %w", restored)
@@ -88,7 +89,7 @@ func (t *TTY) Pick(ctx context.Context, list List) (picked int, err error) {
 		if dirty {
 			width, height := t.size()
 			if err := t.draw(p.region.replace(nil, p.lines(width, height), width, height)); err != nil {
-				return 0, fmt.Errorf("terminal: %w", err)
+				return 0, cmp.Or(context.Cause(ctx), fmt.Errorf("terminal: %w", err))
 			}
 		}
 		if polled {

@@ -2,6 +2,7 @@ package term
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,10 +97,12 @@ func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 	if err := t.control(flushInput); err != nil {
 		return "", fmt.Errorf("terminal: %w", err)
 	}
+	polled, over := t.bound(ctx)
+	defer over()
 	if _, err := io.WriteString(t.f, text); err != nil {
-		return "", fmt.Errorf("terminal: %w", err)
+		return "", cmp.Or(context.Cause(ctx), fmt.Errorf("terminal: %w", err))
 	}
-	line, err := t.readLine(ctx)
+	line, err := t.readLine(ctx, polled)
 	if err != nil {
 		// What is written next shall not continue the line of the question.
 		_, _ = io.WriteString(t.f, "\n")
@@ -107,17 +110,32 @@ func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 	return line, err
 }
 
-// readLine reads up to a newline. A deadline interrupts the read when ctx ends. On systems that
-// cannot poll /dev/tty the read stays behind and ends with the process.
-func (t *TTY) readLine(ctx context.Context) (string, error) {
+// bound lets reads end with ctx, and soon after it writes to a terminal that takes nothing (Ctrl-S), until
+// over is called. It does nothing on systems that cannot poll /dev/tty.
+func (t *TTY) bound(ctx context.Context) (polled bool, over func()) {
+	polled = t.f.SetDeadline(time.Time{}) == nil
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = t.f.SetReadDeadline(time.Unix(1, 0))
+		_ = t.f.SetWriteDeadline(time.Now().Add(unreadWait))
+	})
+	return polled, func() {
+		if !stop() {
+			<-ended
+		}
+		_ = t.f.SetDeadline(time.Time{})
+	}
+}
+
+// readLine reads up to a newline. Unless the terminal is polled, the read stays behind when ctx ends, and
+// ends with the process.
+func (t *TTY) readLine(ctx context.Context, polled bool) (string, error) {
 	type answer struct {
 		line string
 		err  error
 	}
 	done := make(chan answer, 1)
-	polled := t.f.SetReadDeadline(time.Time{}) == nil
-	stop := context.AfterFunc(ctx, func() { _ = t.f.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
 	go func() {
 		line, err := t.read()
 		done <- answer{line, err}

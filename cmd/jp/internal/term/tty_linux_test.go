@@ -71,6 +71,15 @@ func play(scene string) int {
 		time.AfterFunc(time.Millisecond, func() { cancel(errors.New("enough")) })
 		answer, err := tty.Ask(ctx, "sure? ")
 		fmt.Printf("%q %v\n", answer, err)
+	case "deaf":
+		if err := tty.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TCXONC, unix.TCOOFF) }); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		stop := time.AfterFunc(time.Millisecond, func() { cancel(errors.New("enough")) })
+		defer stop.Stop()
+		answer, err := tty.Ask(ctx, "sure? ")
+		fmt.Printf("%q %v\n", answer, err)
 	case "pick panics":
 		state := func() (s *xterm.State) {
 			_ = tty.control(func(fd int) (err error) { s, err = xterm.GetState(fd); return err })
@@ -191,6 +200,14 @@ func TestAskDropsWhatWasTypedAhead(t *testing.T) {
 func TestAskEndsWithItsContext(t *testing.T) {
 	master, out := terminal(t, "cancel")
 	expect(t, master, "sure? ")
+	if got, want := line(t, out), `"" enough`; got != want {
+		t.Errorf("answer %s, want %s", got, want)
+	}
+}
+
+// TestAskStoppedTerminal: a terminal that takes nothing delays the end of a question only for some time.
+func TestAskStoppedTerminal(t *testing.T) {
+	_, out := terminal(t, "deaf")
 	if got, want := line(t, out), `"" enough`; got != want {
 		t.Errorf("answer %s, want %s", got, want)
 	}
