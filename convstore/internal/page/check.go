@@ -173,7 +173,11 @@ func (w *walker) lowest(g Page) error {
 	if err := g.counted(); err != nil {
 		return err
 	}
-	heads, order := g.Data[HeaderSize:][:g.Count*elementSize], binary.NativeEndian
+	heads, err := g.element(0, 0, uint64(g.Count)*elementSize)
+	if err != nil {
+		return err
+	}
+	order := binary.NativeEndian
 	for at := 0; at < len(heads); at += elementSize {
 		head := heads[at:][:elementSize]
 		id, end := order.Uint64(head[8:]), HeaderSize+at+int(order.Uint32(head))+int(order.Uint32(head[4:]))

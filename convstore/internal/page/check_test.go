@@ -21,6 +21,7 @@ func TestCheckFast(t *testing.T) {
 		{"a hidden leaf", "page 3: page 4: 1 entries in the room of 2", func(h handmade) { h[4*handmadeSize+10] = 1 }},
 		{"more leaves than have room", "page 0: out of range", func(h handmade) { h[5*handmadeSize+10] = 3 }},
 		{"a key that reaches out", "page 3: page 4: element 1: reaches out of the page", func(h handmade) { h[4*handmadeSize+HeaderSize+elementSize+5] = 8 }},
+		{"leaves and a first key that reach out", "page 3: page 4: element 0: reaches out of the page", func(h handmade) { h[4*handmadeSize+11], h[4*handmadeSize+HeaderSize+3] = 1, 1 }},
 		{"no leaf", "page 6: unexpected kind 0x6", func(h handmade) { h[6*handmadeSize+8] |= 4 }},
 		{"a ring", "page 3: too deep", func(h handmade) { h.page(4, FlagBranch, is{"a", 3}, is{"c", 7}) }},
 		{"a ring at the end", "page 3: too deep", func(h handmade) { h.page(5, FlagBranch, is{"e", 8}, is{"g", 3}) }},
