@@ -63,7 +63,7 @@ func init() {
 		"old-wire":   fake(func(h *hello) { h.Wire = 7 }, nil),
 		"nonce":      fake(func(h *hello) { h.Nonce = "another" }, nil),
 		"lacks":      fake(func(h *hello) { h.Lacks = []string{"a sandbox\x1b[2J"} }, nil),
-		"nameless":   fake(func(h *hello) { h.Host = " " }, func(*lines) { _, _ = io.WriteString(os.Stdout, exitLine) }),
+		"nameless":   fake(func(h *hello) { h.Host = " " }, func(*lines) { _, _ = io.WriteString(os.Stdout, "1 alive 0 1\n2 exit 1 {\"code\":0,\"duration\":1}\n") }),
 		"ok":         raw(exitLine),
 		"again":      raw("1 alive 0 1\n1 alive 0 1\n2 exit 1 {\"code\":0,\"duration\":1}\n2 exit 1 {}\n"),
 		"second":     raw("\njp-worker {\"protocol\":1}\n"),

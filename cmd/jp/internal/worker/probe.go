@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/subprocess"
@@ -89,10 +90,17 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 	defer theirs.Close()
 	defer ours.Close()
 	begun = proc.SinceBoot()
+	limited, stop := context.WithTimeoutCause(ctx, p.Launcher.Lease, fmt.Errorf("a jp there did not end in %v", p.Launcher.Lease))
+	defer stop()
 	said := &subprocess.Messages{}
-	exit, err := c.run(ctx, subprocess.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
-	if err == nil && (exit.Code != 0 || exit.Cause != nil) {
-		err = fmt.Errorf("a jp there %w: %s", &ExitError{exit}, plain(said.String(), maxText))
+	exit, err := c.run(limited, subprocess.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
+	words := strings.TrimSuffix(": "+plain(said.String(), maxText), ": ")
+	switch {
+	case err != nil:
+	case exit.Cause != nil:
+		err = fmt.Errorf("%w%s", exit.Cause, words)
+	case exit.Code != 0:
+		err = fmt.Errorf("a jp there: %w%s", &ExitError{exit}, words)
 	}
 	if err != nil {
 		return fail(StepProcess, err)

@@ -425,12 +425,18 @@ func TestProbe(t *testing.T) {
 	if f.Err != nil || f.Host != host || f.Build != "test" || f.Start <= 0 || f.Process <= 0 || f.RoundTrip <= 0 {
 		t.Errorf("Probe = %+v", f)
 	}
-	if f := pool(t, "nameless", nil).Probe(t.Context()); f.Host != "gpu" {
+	if f = pool(t, "nameless", nil).Probe(t.Context()); f.Host != "gpu" {
 		t.Errorf("a node without a name is called %q, want the launcher's name", f.Host)
 	}
 	// Of all that a process there says the last words are kept.
-	if f := pool(t, "wordy", nil).Probe(t.Context()); f.Err == nil || f.Err.Step != StepProcess || !strings.HasSuffix(f.Err.Error(), "x the end") {
+	if f = pool(t, "wordy", nil).Probe(t.Context()); f.Err == nil || f.Err.Step != StepProcess || !strings.HasSuffix(f.Err.Error(), "x the end") {
 		t.Errorf("Probe = %.200v", f.Err)
+	}
+	// A process whose end is never said, by a node that is there.
+	p := pool(t, "alive", func(o *Options) { o.Launcher.Lease = 300 * time.Millisecond })
+	p.stopWait = 100 * time.Millisecond
+	if f = p.Probe(t.Context()); f.Err == nil || f.Err.Step != StepProcess || f.Err.Error() != "the worker on gpu1 does not say how a sub-agent that was stopped has ended" {
+		t.Errorf("Probe = %+v", f)
 	}
 	var ended *ExitError
 	f = pool(t, "failing", nil).Probe(t.Context())
