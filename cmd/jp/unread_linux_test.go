@@ -28,6 +28,7 @@ func TestUnreadOutput(t *testing.T) {
 		{"answer, deadline", 1, []string{"--timeout", "3s"}, 0, 124, "ok"},
 		{"lines, deadline", 1, []string{"--timeout", "3s", "-F", "stream-json"}, 0, 124, "timeout"},
 		{"chrome, deadline", 2, []string{"--timeout", "3s"}, 0, 124, "timeout"},
+		{"error, deadline", 2, []string{"--timeout", "3s", "-q", "--title", "q", "fail"}, 0, 8, "error"},
 		{"answer, signal", 1, nil, syscall.SIGTERM, 143, "ok"},
 		{"lines, signal", 1, []string{"-F", "stream-json"}, syscall.SIGINT, 130, "cancelled"},
 		{"chrome, signal", 2, nil, syscall.SIGINT, 130, "cancelled"},
@@ -36,7 +37,7 @@ func TestUnreadOutput(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, map[string]string{
 				".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n[conversation.tools.fs_list_files]\nsource = \"builtin\"\nrun = \"unattended\"\n",
-				"m.toml": "[[rule]]\nround = 1\ntext = \"" + strings.Repeat("look ", 2000) + "\"\ntool_calls = [{ name = \"fs_list_files\", arguments = { path = \".\" } }]\n" +
+				"m.toml": "[[rule]]\nquery = \"fail\"\nerror = { kind = \"bad_request\", status = 400, message = \"no\" }\n[[rule]]\nround = 1\ntext = \"" + strings.Repeat("look ", 2000) + "\"\ntool_calls = [{ name = \"fs_list_files\", arguments = { path = \".\" } }]\n" +
 					"[[rule]]\ntext = \"the answer\"\n",
 			})
 			room := 0
@@ -102,6 +103,19 @@ func TestUnreadBatch(t *testing.T) {
 		if got, want := cmd.ProcessState.ExitCode(), 128+int(sig); got != want || strings.Count(stderr.String(), "nobody reads it") != 1 {
 			t.Errorf("%v: exit = %d, want %d; stderr:\n%s", sig, got, want, stderr.String())
 		}
+	}
+}
+
+// TestUnreadWait: a jp wait whose lines nobody reads outlasts its deadline no more than a query.
+func TestUnreadWait(t *testing.T) {
+	s := newSite(t, map[string]string{".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n", "m.toml": "[[rule]]\ntext = \"the answer\"\n"})
+	if out, status := s.jp("query", "--new", "q"); status != 0 {
+		t.Fatal(out)
+	}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "wait", "--timeout", "1s", s.all()["q"].ID.String()}, Dir: s.dir, Env: s.environ(), Stdout: pipeWithRoom(t, 0)}
+	_ = cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != 124 {
+		t.Errorf("exit = %d, want 124", got)
 	}
 }
 

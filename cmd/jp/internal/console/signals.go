@@ -96,6 +96,14 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 	}
 }
 
+// Within is for commands with a deadline: what the command still says after its work, such as an error, does
+// not wait for its reader beyond that time either.
+func (c *Console) Within(d time.Duration) {
+	ctx, end := context.WithCancel(context.Background())
+	time.AfterFunc(d, end)
+	c.IO.Bound(ctx)
+}
+
 // presses tells signals apart. One can come twice at almost the same time: timeout(1) sends it to
 // its child and then to the group, and a parent may pass on a Ctrl-C that the terminal has sent to
 // all. Nobody presses a key twice that fast. SIGQUIT always counts.

@@ -181,6 +181,9 @@ func (g *Group) run(ctx context.Context, o options) error {
 		g.Env.Con.Globals.Elsewhere = true // only programs for other agents do this
 	}
 	g.Env.WS.SetDirectives(o.directives)
+	if o.timeout.Set {
+		g.Env.Con.Within(o.timeout.Value)
+	}
 	if o.input == inputStream && g.Env.Con.Format() == console.FormatStream {
 		return g.converse(ctx, o)
 	}

@@ -3,6 +3,7 @@ package running
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -10,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/subprocess"
+	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 )
 
@@ -49,6 +51,7 @@ func runWait(ctx context.Context, g *Group, timeout command.Maybe[time.Duration]
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout.Value, &exit.Error{Code: "deadline", Status: exit.Deadline, Msg: "--timeout: the time is up", Err: context.DeadlineExceeded})
 		defer cancel()
+		g.Con.Within(timeout.Value)
 	}
 	list := []ended{}
 	status := exit.OK
@@ -66,7 +69,9 @@ func runWait(ctx context.Context, g *Group, timeout command.Maybe[time.Duration]
 			status = exit.Failed
 		}
 	}
-	if err := g.writeEnded(list); err != nil || status == exit.OK {
+	if err := g.writeEnded(list); errors.Is(err, term.ErrUnread) {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	} else if err != nil || status == exit.OK {
 		return err
 	}
 	return exit.Quiet(status)
