@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/profiles/effort"
 	"jp/tools"
 	"jp/tools/schema"
@@ -92,10 +93,12 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 		return nil // the tool reports the error
 	}
 	list := make([]admission, len(a.Queries))
-	whole := &rule.Batch{Want: convstore.Budget{Tokens: a.forTasks()}} // one grant for all
+	whole := new(rule.Batch)
 	for i, q := range a.Queries {
 		list[i].request, list[i].err = c.request(ctx, itemCall(call.ID, i+1), call.Name, q)
-		list[i].Batch = whole
+		// Its part depends on nothing else, so that all parts together are never more than the whole,
+		// whenever each is reserved: in its turn, or after a crash.
+		list[i].Batch, list[i].Want.Tokens = whole, amount.Portion(a.forTasks(), len(list), list[i].Want.Tokens)
 	}
 	return list
 }

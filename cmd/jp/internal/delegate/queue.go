@@ -5,7 +5,6 @@ import (
 
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
-	"jp/convstore/amount"
 )
 
 // admission is a call that Admit has seen, and that its tool has not run yet.
@@ -72,18 +71,17 @@ func (a *admission) line(last map[string]chan struct{}) {
 }
 
 // partLater bounds what the items of a batch ask for that are reserved later, each in its turn: no
-// more than the items got that were reserved together, and than an even part of what all may use.
+// more than the items got that were reserved together.
 func partLater(list []admission) {
-	part, items := map[*rule.Batch]convstore.Budget{}, map[*rule.Batch]int{}
+	part := map[*rule.Batch]convstore.Budget{}
 	for _, a := range list {
-		if items[a.Batch]++; a.Batch != nil && a.res != nil && !a.res.Existed {
+		if a.Batch != nil && a.res != nil && !a.res.Existed {
 			part[a.Batch] = part[a.Batch].Min(a.res.Delegation.Grant.Budget)
 		}
 	}
 	for i, a := range list {
 		if b := a.Batch; b != nil && a.after != nil {
-			even := convstore.Budget{Tokens: amount.Portion(b.Want.Tokens, items[b])}
-			list[i].Want, b.Later = a.Want.Min(part[b]).Min(even), 0
+			list[i].Want, b.Later = a.Want.Min(part[b]), 0
 		}
 	}
 }

@@ -81,10 +81,9 @@ type Ask struct {
 	Sticky string // label of the caller's one child that does this; "" = a new child for each call
 }
 
-// Batch is a call of several items, which share one grant: each gets the same part of it.
+// Batch is a call of several items, which share what a call gets: each gets the same part of it.
 type Batch struct {
-	Want  convstore.Budget // most that all items together shall be granted
-	Later int              // number of items that are asked for later, each in its turn
+	Later int // number of items that are asked for later, each in its turn
 }
 
 // Profile is a resolved agent profile, as far as the rule needs it.

@@ -58,17 +58,12 @@ func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []err
 // part returns the grant of one ask, where so many calls share the pool, and so many items its
 // batch.
 func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget) convstore.Budget {
-	one := func(pool *int64, batch func(convstore.Budget) *int64, want, most *int64) *int64 {
-		if a.Batch == nil {
-			return amount.Portion(pool, calls, want, most)
-		}
-		return amount.Portion(amount.Portion(pool, calls, batch(a.Batch.Want)), items, want, most)
+	if a.Batch == nil {
+		items = 1
 	}
-	tokens := func(b convstore.Budget) *int64 { return b.Tokens }
-	cost := func(b convstore.Budget) *int64 { return b.CostNano }
 	return convstore.Budget{
-		Tokens:   one(pool.Tokens, tokens, a.Want.Tokens, caps.Tokens),
-		CostNano: one(pool.CostNano, cost, a.Want.CostNano, caps.CostNano),
+		Tokens:   amount.Portion(amount.Portion(pool.Tokens, calls), items, a.Want.Tokens, caps.Tokens),
+		CostNano: amount.Portion(amount.Portion(pool.CostNano, calls), items, a.Want.CostNano, caps.CostNano),
 	}
 }
 

@@ -44,8 +44,8 @@ func TestGrants(t *testing.T) {
 	follow.ID = child
 	stranger := plain
 	stranger.Profile.Name = "agent/other"
-	batch := func(total *int64, n int) (list []Ask) {
-		b := &Batch{Want: convstore.Budget{Tokens: total}}
+	batch := func(n int) (list []Ask) {
+		b := new(Batch)
 		for range n {
 			a := plain
 			a.Batch = b
@@ -72,12 +72,9 @@ func TestGrants(t *testing.T) {
 		{"too little to share", some(1), []Ask{plain}, []string{"tokens"}},
 		{"none for any", some(4), []Ask{plain, plain, plain}, []string{"tokens", "tokens", "tokens"}},
 		{"unlimited", nil, []Ask{plain, wants(5)}, []string{"unlimited", "5"}},
-		{"a batch", some(16000), batch(nil, 3), []string{"2666", "2666", "2666"}},
-		{"a batch asks for more", some(8000), batch(some(100_000), 2), []string{"2000", "2000"}},
-		{"a batch asks for less", some(8000), batch(some(100), 3), []string{"33", "33", "33"}},
-		{"a batch of nothing", some(8000), batch(some(2), 3), []string{"tokens", "tokens", "tokens"}},
-		{"a batch beside a call", some(8000), append(batch(nil, 2), plain), []string{"1000", "1000", "2000"}},
-		{"a batch up to the limit of calls", some(8000), batch(nil, 7), []string{"800", "800", "800", "800", "800", "calls", "calls"}},
+		{"a batch", some(16000), batch(3), []string{"2666", "2666", "2666"}},
+		{"a batch beside a call", some(8000), append(batch(2), plain), []string{"1000", "1000", "2000"}},
+		{"a batch up to the limit of calls", some(8000), batch(7), []string{"800", "800", "800", "800", "800", "calls", "calls"}},
 	} {
 		s := standing(0, 0, nil)
 		s.Account.Free.Tokens = test.free
@@ -152,7 +149,7 @@ func TestGrantsComeToNoMore(t *testing.T) {
 		s.Account.Free.Tokens = &free
 		c := caller(toolQuery)
 		c.Limits.Share, c.Limits.MaxPerTurn = rapid.Float64Range(0, 1).Draw(rt, "share"), rapid.IntRange(0, 8).Draw(rt, "calls")
-		batches := []*Batch{nil, {}, {Want: convstore.Budget{Tokens: some(rapid.Int64Range(0, 1<<20).Draw(rt, "total"))}}}
+		batches := []*Batch{nil, {}, {Later: rapid.IntRange(0, 3).Draw(rt, "later")}}
 		var asks []Ask
 		for range rapid.IntRange(1, 12).Draw(rt, "n") {
 			a := Ask{Tool: toolQuery, Profile: researcher(0), Batch: rapid.SampledFrom(batches).Draw(rt, "batch")}
