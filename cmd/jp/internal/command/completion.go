@@ -121,13 +121,16 @@ func (c completing) ask(arg, word string) []Candidate {
 // values are the known values of a flag.
 func (c completing) values(o *Option, prefix, word string) []Candidate {
 	var out []Candidate
-	for _, k := range c.ask(o.Arg, word) {
-		out = append(out, Candidate{prefix + k.Word, k.Text})
-	}
 	for _, v := range o.Choices {
 		if strings.HasPrefix(v, word) {
 			out = append(out, Candidate{prefix + v, ""})
 		}
+	}
+	if o.Choices != nil {
+		return out
+	}
+	for _, k := range c.ask(o.Arg, word) {
+		out = append(out, Candidate{prefix + k.Word, k.Text})
 	}
 	return out
 }
