@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,13 +56,13 @@ func newListCommand(g *Group) *cli.Command {
 			"JP_NONINTERACTIVE) it prints the plain list.",
 		Flags: []*command.Option{
 			workspace.TargetFlag(&o.root, "root", "ID", "only conversations below ID; without ID only roots"),
-			command.Bool(&o.tree, "tree", "draw the tree"),
+			command.Bool(&o.tree, "tree", "draw the tree, in the order in which they were created"),
 			command.Bool(&o.pick, "pick", "pick one on the terminal and print its id"),
 			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
 			command.Bool(&o.archived, "archived", "archived conversations too"),
 			command.Choice(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost, the least first (default: the latest activity first)"),
 			command.Bool(&o.descending, "descending", "reverse the order"),
-			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
+			command.Int(&o.limit, "limit", "N", 1, "at most N conversations; in a tree those with the latest activity"),
 			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
 		},
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Interrupted},
@@ -83,7 +84,7 @@ func newTreeCommand(g *Group) *cli.Command {
 		Flags: []*command.Option{
 			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
 			command.Bool(&o.archived, "archived", "archived conversations too"),
-			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
+			command.Int(&o.limit, "limit", "N", 1, "at most N conversations; in a tree those with the latest activity"),
 			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
 		},
 		Max:      1,
@@ -126,8 +127,8 @@ func runList(ctx context.Context, g *Group, o listOptions) error {
 			"title": convstore.SortTitle, "turns": convstore.SortTurns, "cost": convstore.SortCost,
 		}[o.sort],
 	}
-	if o.sort == "" && !o.tree { // what was last worked on is what is looked for
-		f.Sort, f.Descending = convstore.SortActivity, !o.descending
+	if o.sort == "" && (!o.tree || o.limit.Set) { // what was last worked on is what is looked for
+		f.Sort, f.Descending = convstore.SortActivity, o.tree || !o.descending
 	}
 	if o.root.Value != "" {
 		if view, err = g.WS.Below(ctx, o.root.Value); err != nil {
@@ -151,6 +152,11 @@ func runList(ctx context.Context, g *Group, o listOptions) error {
 	}
 	if cs = append(cs, below...); f.Limit > 0 {
 		cs = cs[:min(len(cs), f.Limit)]
+	}
+	if o.tree && o.limit.Set {
+		slices.SortFunc(cs, func(a, b convstore.Conversation) int {
+			return wording.Either(o.descending, cmp.Compare(b.ID, a.ID), cmp.Compare(a.ID, b.ID))
+		})
 	}
 	if o.pick && g.WS.Picks() {
 		heads := make([]convstore.Head, len(cs))
