@@ -63,7 +63,7 @@ func runTool(ctx context.Context, g *Group, o toolOptions, name, args string) er
 		d = defs[0]
 	}
 	if _, err := d.Validate(json.RawMessage(args)); err != nil {
-		return exit.Usagef("tool %s: --args: %v", name, err).WithHint("`jp tool show %s` shows what it takes", name)
+		return exit.Usagef("--args: %v", err).WithHint("the same command with show in place of run, without --args, says what it takes")
 	}
 	if d.Run == tools.RunDeny {
 		return exit.Refusedf("tool %s: run = \"deny\"", name)
