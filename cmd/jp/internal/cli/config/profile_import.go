@@ -212,13 +212,17 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 	if format == "" {
 		format = foreign.FormatOf(file)
 	}
+	missing := exit.NotFoundf("profile import %s: no such file", arg)
 	if format == "" {
+		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+			return imported{}, missing
+		}
 		return imported{}, exit.Usagef("profile import %s: the program that it is for is not known", arg).
 			WithHint("--from %s", strings.Join(foreign.Formats(), "|"))
 	}
 	f, err := foreign.Read(format, file, root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return imported{}, exit.NotFoundf("profile import %s: no such file", arg)
+		return imported{}, missing
 	}
 	if err != nil {
 		return imported{}, err
