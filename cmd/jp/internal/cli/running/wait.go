@@ -57,6 +57,9 @@ func runWait(ctx context.Context, g *Group, timeout command.Maybe[time.Duration]
 	status := exit.OK
 	for _, id := range ids {
 		c, err := st.Await(ctx, id)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("conversation %s: has not ended: %w", id, err)
+		}
 		if err != nil {
 			return errors.Join(g.writeEnded(list), err)
 		}
