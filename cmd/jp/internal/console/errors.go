@@ -49,7 +49,7 @@ func Explain(err error) Report {
 			r.is("scope", exit.Scope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
 		}) ||
 		as(err, func(e *convstore.BusyError) {
-			r.is("busy", exit.Busy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
+			r.is("busy", exit.Busy, wording.Either(e.ID != 0, fmt.Sprintf("`jp wait %[1]v` waits for the end of its run, `jp stop %[1]v` ends it", e.ID), "try again; a process that holds the store may be stopped, or busy with something long"))
 		}) ||
 		as(err, func(*convstore.ClaimError) { r.is("busy", exit.Busy, "wait for what runs there to end, or stop that") }) ||
 		as(err, func(*convstore.ChildrenError) {
