@@ -303,7 +303,7 @@ func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	switch {
 	case s.tree == nil:
 	case r.IsError && !s.hasRow(c.ID):
-		s.con.Note("%s: %s", c.Name, term.Cut(term.Line(turns.Failed(r.Text)), 160, s.con.IO.UTF8))
+		s.con.Note("%s: %s", c.Name, term.Cut(term.Line(turns.Failed(r.Text)), 240, s.con.IO.UTF8))
 	case !r.IsError && changesFile(c):
 		s.beside(line)
 	}
