@@ -13,7 +13,6 @@ import (
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
-	"jp/convstore/amount"
 	"jp/tools"
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
@@ -419,10 +418,7 @@ type unready struct {
 // reduced returns the result of a batch whose tasks have ended and are reduced now.
 func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, ends []outcome, errs []error, size int) (tools.Result, error) {
 	inputs := make([]Input, len(ends))
-	var used, unknown int64
-	if part := amount.Portion(a.forTasks(), len(ends)); part != nil {
-		unknown = *part
-	}
+	var used int64
 	result := reducedResult{Others: []unready{}}
 	for i := range ends {
 		row := ends[i].row(errs[i], 0)
@@ -433,9 +429,7 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 			result.Others = append(result.Others, unready{i + 1, row.ConversationID, row.Status, reason})
 		}
 		inputs[i] = Input{Number: i + 1, Status: row.Status, Size: len(ends[i].Text)}
-		if used += ends[i].Total.Tokens(); ends[i].State == "" && !rule.Refused(ends[i].denied) {
-			used += unknown // such as of one that an earlier run of the call left, and that runs still
-		}
+		used += ends[i].Total.Tokens()
 		if row.ConversationID != nil && ends[i].useful() {
 			inputs[i].ID = *row.ConversationID
 			inputs[i].Text = func(context.Context) (string, error) { return ends[i].Text, nil }
