@@ -170,7 +170,7 @@ func (g *group) write(h *Handle) (err error) {
 	if err != nil {
 		return g.leader.f.openError(err)
 	}
-	size := uint64(h.db.Info().PageSize)
+	number, size := uint64(b.ID()), uint64(h.db.Info().PageSize)
 	h.lengths = page.Changing(h.File, size, uint64(b.Size())/size)
 	for w := g.next(); w != nil; w = g.next() {
 		g.running = w
@@ -191,12 +191,13 @@ func (g *group) write(h *Handle) (err error) {
 		g.final = !again && g.wrote == 0
 		return b.Rollback()
 	}
-	err = b.Commit()
-	g.final = err == nil || errors.Is(err, syscall.EIO) // if the disk fails, all may have been written
-	if err != nil {
-		return g.leader.f.commitError(err)
+	if err = b.Commit(); err == nil {
+		g.final = true
+		return nil
 	}
-	return nil
+	p, _ := page.Inspect(h.File)
+	g.final = p != nil && p.Transaction >= number || errors.Is(err, syscall.EIO)
+	return g.leader.f.commitError(err, g.final)
 }
 
 // undo takes back what functions did beside the store in runs that are not kept. Err is the error

@@ -2,8 +2,10 @@ package db
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/page"
 )
 
 // line is a store whose writers wait: a writer holds the lock until let go.
@@ -370,4 +373,52 @@ func TestWriteOnce(t *testing.T) {
 	if got := l.flushes() - l.base; got != 2 {
 		t.Errorf("%d flushes, want 2", got)
 	}
+}
+
+// TestCommitFails: only where its meta was not written it is said that nothing was.
+func TestCommitFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		written bool // the meta of the commit that fails
+		want    string
+	}{
+		"before the meta": {false, "nothing was written"},
+		"after it":        {true, "it is not certain that this was written"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine(t)
+			l.run()
+			err := l.f.WriteOnce(t.Context(), func(tx *Tx) error {
+				if test.written {
+					if err := nextMeta(tx.h); err != nil {
+						return err
+					}
+				}
+				tx.wrote++
+				return tx.Bolt.Rollback() // and so Commit fails
+			})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Write = %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// nextMeta writes the meta of the next transaction, as a commit does last.
+func nextMeta(h *Handle) error {
+	size := int64(h.db.Info().PageSize)
+	b := make([]byte, pageHeader+metaSize)
+	p, err := page.Inspect(h.File)
+	if err != nil {
+		return err
+	}
+	if _, err := h.File.ReadAt(b, int64(p.Transaction%2)*size); err != nil {
+		return err
+	}
+	meta, sum := b[pageHeader:], fnv.New64a()
+	binary.NativeEndian.PutUint64(b, (p.Transaction+1)%2)
+	binary.NativeEndian.PutUint64(meta[48:], p.Transaction+1)
+	sum.Write(meta[:metaSize-8])
+	binary.NativeEndian.PutUint64(meta[metaSize-8:], sum.Sum64())
+	_, err = h.File.WriteAt(b, int64((p.Transaction+1)%2)*size)
+	return err
 }

@@ -17,7 +17,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -114,10 +113,11 @@ func (f *Base) WriteOnce(ctx context.Context, fn func(*Tx) error) error {
 	return f.write(ctx, &write{fn: fn, alone: true, once: true})
 }
 
-// commitError returns the error for a commit that failed. If the disk is full, nothing of the
-// commit is valid. If the disk fails, it is not known whether the last flush succeeded.
-func (f *Base) commitError(err error) error {
-	if errors.Is(err, syscall.EIO) {
+// commitError returns the error for a commit that failed. Nothing of it is valid before its meta is written. If
+// only the flush of that failed, others read it, and it may be gone after a power cut. The commit may be valid, too,
+// if the disk fails.
+func (f *Base) commitError(err error, maybe bool) error {
+	if maybe {
 		return fmt.Errorf("store %s: it is not certain that this was written: %w", f.StorePath(), err)
 	}
 	return fmt.Errorf("store %s: nothing was written: %w", f.StorePath(), err)
