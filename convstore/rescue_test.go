@@ -150,3 +150,36 @@ func TestRescueImported(t *testing.T) {
 		t.Errorf("%d events, before it %d", after, before)
 	}
 }
+
+// TestRescueMisplaced: what a flipped bit of its key moved to where nobody looks for it is lost.
+func TestRescueMisplaced(t *testing.T) {
+	sample := sampleStore(t)
+	for name, test := range map[string]struct {
+		bucket db.BucketNumber
+		at     int // byte of the key
+		want   string
+	}{
+		"delegation of another root":    {db.Delegations, 4, "delegation of "},
+		"delegation of another number":  {db.Delegations, 8, "delegation of "},
+		"listed conversation":           {db.Listing, 4, ": its record"},
+		"what came with a conversation": {db.Imported, 4, ": what was imported with it"},
+	} {
+		s := storeOf(t, sample)
+		mustNot(t, s.f.write(t.Context(), func(tx *tx) error {
+			k, v := tx.Bucket(test.bucket).Cursor().First()
+			k, v = bytes.Clone(k), bytes.Clone(v)
+			if k == nil {
+				k, v = db.Key(1<<40), []byte("{}")
+			}
+			moved := bytes.Clone(k)
+			moved[test.at] ^= 8
+			return errors.Join(tx.Drop(test.bucket, k), tx.Put(test.bucket, moved, v))
+		}))
+		var lost []string
+		_, _, _, err := Rooms.Rescue(t.Context(), s, func(err error) { lost = append(lost, err.Error()) })
+		mustNot(t, err)
+		if len(lost) != 1 || !strings.Contains(lost[0], test.want) {
+			t.Errorf("%s: lost %q, want %q", name, lost, test.want)
+		}
+	}
+}

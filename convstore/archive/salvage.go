@@ -127,8 +127,10 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	if err := each(db.Conversations, func(k, v []byte) error {
 		id := convstore.ID(db.Num(k))
 		found := salvaged{ID: id, Config: configs[id], Imported: imported[id], Listed: listed[id]}
-		delete(configs, found.ID)
-		delete(staged, found.ID)
+		delete(configs, id)
+		delete(imported, id)
+		delete(listed, id)
+		delete(staged, id)
 		if json.Valid(v) {
 			found.Record = v
 		} else {
@@ -143,6 +145,13 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 		if err := proceed(yield(salvaged{ID: id, Config: config}, nil)); err != nil {
 			return err
 		}
+		delete(listed, id)
+	}
+	for id := range listed {
+		s.lost(fmt.Errorf("conversation %s: its record", id))
+	}
+	for id := range imported {
+		s.lost(fmt.Errorf("conversation %s: what was imported with it", id))
 	}
 	if err := each(db.Events, func(k, v []byte) error {
 		if len(k) != 16 {
@@ -165,7 +174,7 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	return each(db.Delegations, func(k, v []byte) error {
 		var d convstore.Delegation
 		root := convstore.ID(db.Num(k))
-		if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 {
+		if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 || d.Root != root || d.ID != convstore.DelegationID(db.Num(k[8:])) {
 			s.lost(fmt.Errorf("delegation of %s: malformed", root))
 			return nil
 		}
