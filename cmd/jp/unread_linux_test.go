@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +16,8 @@ import (
 	"jp/convstore"
 )
 
+const jpStop syscall.Signal = -1
+
 // TestUnreadOutput: a reader that stands still outlasts neither a deadline nor a signal. The run is
 // settled as what it was.
 func TestUnreadOutput(t *testing.T) {
@@ -21,7 +25,7 @@ func TestUnreadOutput(t *testing.T) {
 		name   string
 		unread int // descriptor
 		args   []string
-		signal syscall.Signal // sent once the conversation is there; 0 = none
+		signal syscall.Signal // sent once the conversation is there; 0 = none; jpStop = by jp stop
 		exit   int
 		state  convstore.Status
 	}{
@@ -32,6 +36,7 @@ func TestUnreadOutput(t *testing.T) {
 		{"answer, signal", 1, nil, syscall.SIGTERM, 143, "ok"},
 		{"lines, signal", 1, []string{"-F", "stream-json"}, syscall.SIGINT, 130, "cancelled"},
 		{"chrome, signal", 2, nil, syscall.SIGINT, 130, "cancelled"},
+		{"chrome, jp stop", 2, nil, jpStop, 130, "cancelled"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,9 +64,16 @@ func TestUnreadOutput(t *testing.T) {
 					if tt.state == "ok" {
 						return s.ended(c.ID)
 					}
+					if tt.signal == jpStop { // the line of the tool call is written then
+						return c.ID != 0 && slices.ContainsFunc(s.events(c.ID), func(ev convstore.Event) bool { _, called := ev.Body.(convstore.ToolCall); return called })
+					}
 					return c.Status == convstore.StatusRunning && c.Turns > 0 // before the turn nothing is kept
 				})
-				_ = cmd.Process.Signal(tt.signal)
+				if tt.signal != jpStop {
+					_ = cmd.Process.Signal(tt.signal)
+				} else if out, status := s.jp("stop", s.all()["q"].ID.String()); status != 0 {
+					t.Error(out)
+				}
 			}
 			over := make(chan error, 1)
 			go func() { over <- cmd.Wait() }()
@@ -156,6 +168,38 @@ func TestUnreadClient(t *testing.T) {
 		if status := c.end(); status != tt.exit {
 			t.Errorf("%v: status %d, want %d; stderr = %s", tt.args, status, tt.exit, &c.said)
 		}
+	}
+}
+
+// TestUnreadErrors: the messages that a signal leaves decide the status, also behind an error that nobody reads.
+func TestUnreadErrors(t *testing.T) {
+	s := clientSite(t)
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"jp", "query", "--input-format", "stream-json", "--output-format", "stream-json"}, Dir: s.dir, Env: s.environ(),
+		Stderr: pipeWithRoom(t, 0),
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, strings.Repeat(`{"type":"user","message":{"role":"user","content":[{"type":"image"}]}}`+"\n", 3)); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Scan() // the result of the first one
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	for lines.Scan() {
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 143 {
+		t.Errorf("exit = %d, want 143", got)
 	}
 }
 

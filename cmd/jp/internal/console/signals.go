@@ -161,16 +161,22 @@ func (c *Console) forceEnd(kill func(), why error, within time.Duration) {
 }
 
 // EndWith is forceEnd for a run that is to end with ctx and takes too long: its deadline passed, or
-// its caller is gone. After a single signal it may take as long as it needs. stop cancels this
-// unless ctx has ended; then Main should return soon.
-func (c *Console) EndWith(ctx context.Context, kill func()) (stop func() bool) {
-	return context.AfterFunc(ctx, func() {
+// its caller is gone. After a single signal it may take as long as it needs. Once stop is called, the
+// run has ended.
+func (c *Console) EndWith(ctx context.Context, kill func()) (stop func()) {
+	ended := make(chan struct{})
+	context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
 		if errors.As(cause, new(*SignalError)) {
 			return
 		}
-		time.AfterFunc(cmp.Or(c.Env.EndWithin, endWithin), func() { c.forceEnd(kill, cause, killWithin) })
+		select {
+		case <-ended:
+		case <-time.After(cmp.Or(c.Env.EndWithin, endWithin)):
+			c.forceEnd(kill, cause, killWithin)
+		}
 	})
+	return func() { close(ended) }
 }
 
 // EndAtQuit ends the process with its exit status at SIGQUIT, except while others take that signal.

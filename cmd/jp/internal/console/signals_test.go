@@ -1,11 +1,35 @@
 package console
 
 import (
+	"context"
+	"errors"
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// TestEndWith: only a run that does not end takes the process along. The next one of the same client lives on.
+func TestEndWith(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			forced := 0
+			c := New(Env{Exit: func(int) { forced++ }})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := c.EndWith(ctx, nil)
+			cancel(errors.New("interrupted"))
+			synctest.Wait()
+			if ends {
+				stop()
+			}
+			time.Sleep(endWithin + killWithin + time.Second)
+			if (forced == 0) != ends {
+				t.Errorf("a run that ends: %v; the process was ended %d times", ends, forced)
+			}
+		})
+	}
+}
 
 func TestPresses(t *testing.T) {
 	type signal struct {

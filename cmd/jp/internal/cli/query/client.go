@@ -3,6 +3,7 @@ package query
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 // come.
 type client struct {
 	group *Group
+	all   context.Context // of all messages
 
 	mu     sync.Mutex
 	o      options                 // options of the next run
@@ -68,7 +70,7 @@ var errInterrupted = &exit.Error{Code: "interrupted", Status: exit.Interrupted, 
 var errWordsBeside = exit.Usagef("--input-format stream-json: the query is in the message on stdin, not in words")
 
 // converse answers a client until it closes stdin. The exit status is that of its last message.
-func (g *Group) converse(ctx context.Context, o options) (last error) {
+func (g *Group) converse(ctx context.Context, o options) error {
 	if g.asking(&o, nil).asked() != "" {
 		return errWordsBeside
 	}
@@ -82,9 +84,9 @@ func (g *Group) converse(ctx context.Context, o options) (last error) {
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
 	defer g.Env.Con.IO.Bound(ctx)()
+	c.all = ctx
 	go c.read(g.Env.Con.IO.In)
-	last = c.answerAll(ctx)
-	return errors.Join(last, c.leave(ctx, last))
+	return c.leave(ctx, c.answerAll(ctx))
 }
 
 // answerAll answers messages until none can come or be answered any more. It returns the error of
@@ -114,7 +116,7 @@ func (c *client) answerAll(ctx context.Context) (last error) {
 					return c.failed(err)
 				}
 			}
-			if last = c.answer(ctx, run, in); c.run.id == 0 && !c.unbegun(last) {
+			if last = c.answer(run, in); c.run.id == 0 && !c.unbegun(last) {
 				return last
 			}
 		}
@@ -128,7 +130,7 @@ func (c *client) answerAll(ctx context.Context) (last error) {
 }
 
 // leave writes a result for each message that still waits when the client is answered no longer,
-// because of last or the end of ctx; if last does not say so, it returns why.
+// because of last or the end of ctx. It returns the error of the last message.
 func (c *client) leave(ctx context.Context, last error) error {
 	c.mu.Lock()
 	waiting := len(c.queue)
@@ -140,15 +142,19 @@ func (c *client) leave(ctx context.Context, last error) error {
 	} else if ctx.Err() != nil {
 		why = context.Cause(ctx)
 	}
+	if waiting == 0 {
+		return last
+	}
+	if last != nil && !errors.Is(last, why) {
+		c.group.Env.Con.Fail(last)
+		last = nil
+	}
 	for range waiting {
 		if err := c.writeFailed(fmt.Errorf("not begun: %w", why)); err != nil {
-			return err
+			return errors.Join(why, err)
 		}
 	}
-	if waiting > 0 && last == nil {
-		return why
-	}
-	return nil
+	return cmp.Or(last, why)
 }
 
 // Reasons why a line of a client ends the input, although it is probably a message.
@@ -410,15 +416,15 @@ func (c *client) account(ctx context.Context, ag *run.Agent) {
 }
 
 // answer runs a message. If it fails before there is a result, answer writes one, because the
-// client waits for it. The context ctx is that of the message, and all that of all messages.
-func (c *client) answer(all, ctx context.Context, in stream.Input) error {
+// client waits for it.
+func (c *client) answer(ctx context.Context, in stream.Input) error {
 	c.mu.Lock()
 	o := c.o
 	c.mu.Unlock()
 	c.run = clientRun{in: in, id: c.run.id}
 	o.composed, o.client = command.Given(in.Text), c
 	err := c.group.ask(ctx, o)
-	c.group.Env.Con.IO.Bound(all) // the run may have left its own, which has ended
+	c.group.Env.Con.IO.Bound(c.all) // an interrupted run has left its own, which has ended
 	cause := context.Cause(ctx)
 	if err == nil || c.run.answered {
 		c.over()

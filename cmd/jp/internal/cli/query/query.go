@@ -242,8 +242,12 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
-		defer g.Env.Con.IO.Bound(ctx)()
 	}
+	unread := ctx
+	if o.client != nil {
+		unread = o.client.all // a client that interrupts a run reads on
+	}
+	defer g.Env.Con.IO.Bound(unread)()
 	defer g.Env.Con.EndWith(ctx, host.Kill)()
 
 	req := o.request(g.Tree.Plain)
