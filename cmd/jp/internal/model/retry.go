@@ -300,9 +300,15 @@ func (o RetryOptions) wait(n int, e *Error) time.Duration {
 // Sleep waits for d, or for the end of the context, whose cause it then returns. Time in which the
 // machine sleeps counts, within half a minute.
 func Sleep(ctx context.Context, d time.Duration) error {
+	return sleep(ctx, d, func() time.Time { return time.Now().Round(0) })
+}
+
+// sleep is Sleep with a clock that counts time asleep. Somebody may set it: back makes no wait longer.
+func sleep(ctx context.Context, d time.Duration, clock func() time.Time) error {
 	const look = 30 * time.Second
-	for end := time.Now().Round(0).Add(d); d > 0; d = end.Sub(time.Now().Round(0)) {
-		t := time.NewTimer(min(d, look))
+	begun, end := time.Now(), clock().Add(d)
+	for left := d; left > 0; left = min(end.Sub(clock()), d-time.Since(begun)) {
+		t := time.NewTimer(min(left, look))
 		select {
 		case <-t.C:
 		case <-ctx.Done():

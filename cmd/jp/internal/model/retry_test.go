@@ -344,6 +344,22 @@ func TestLimitKeepAlives(t *testing.T) {
 	}
 }
 
+// TestSleepClockSet: a clock that somebody sets while it waits makes no wait longer than it was.
+func TestSleepClockSet(t *testing.T) {
+	for _, set := range []time.Duration{-time.Hour, 0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			begun, by := time.Now(), time.Duration(0)
+			err := sleep(t.Context(), time.Second, func() time.Time {
+				defer func() { by = set }()
+				return time.Now().Round(0).Add(by)
+			})
+			if took := time.Since(begun); err != nil || took != time.Second {
+				t.Errorf("set by %v: slept for %v, %v, want 1s", set, took, err)
+			}
+		})
+	}
+}
+
 // TestLimitSlowConsumer: the time of the consumer is not the provider's silence.
 func TestLimitSlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
