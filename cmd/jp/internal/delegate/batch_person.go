@@ -227,7 +227,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				if it.Resume {
 					a.query = agent.Continue
 				}
-				a.Want, put = w.Purse.take(1, w.Most.Min(a.Want))
+				a.Want, put = w.Purse.take(w.Most.Min(a.Want))
 				a.Default, a.Batch, a.ofPerson, a.place = w.Default, new(rule.Batch), w.tool == "", index+1 // rows are reported in this order
 				a.Among, a.Tool = w.Among, cmp.Or(w.tool, a.Tool)
 				if a.Refs = it.Attach; it.Reuse && !it.Resume {

@@ -25,32 +25,32 @@ func (p *Purse) Add(more convstore.Budget) {
 	p.left = p.left.Plus(more)
 }
 
-// tokens returns how many tokens are left; nil = they are not limited.
-func (p *Purse) tokens() *int64 {
+// part returns the n-th part of what is left.
+func (p *Purse) part(n int) convstore.Budget {
 	if p == nil {
-		return nil
+		return convstore.Budget{}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return amount.Portion(p.left.Tokens, 1)
+	return convstore.Budget{Tokens: amount.Portion(p.left.Tokens, n), CostNano: amount.Portion(p.left.CostNano, n)}
 }
 
-// take takes the n-th part of what is left, and not more than most. put is called with what was
-// used of it, and puts the rest back.
-func (p *Purse) take(n int, most convstore.Budget) (taken convstore.Budget, put func(used convstore.Spend)) {
+// take takes what is left, and not more than most. put is called with what was used of it, and puts the
+// rest back.
+func (p *Purse) take(most convstore.Budget) (taken convstore.Budget, put func(used convstore.Spend)) {
 	if p == nil {
 		return most, func(convstore.Spend) {}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	part := func(left, most *int64) *int64 {
-		n := amount.Portion(left, n, most)
+	within := func(left, most *int64) *int64 {
+		n := amount.Portion(left, 1, most)
 		if left != nil {
 			n = new(max(*n, 0)) // more than foreseen may have been used
 		}
 		return n
 	}
-	taken = convstore.Budget{Tokens: part(p.left.Tokens, most.Tokens), CostNano: part(p.left.CostNano, most.CostNano)}
+	taken = convstore.Budget{Tokens: within(p.left.Tokens, most.Tokens), CostNano: within(p.left.CostNano, most.CostNano)}
 	p.left = p.left.Minus(taken)
 	return taken, func(used convstore.Spend) {
 		p.mu.Lock()

@@ -142,7 +142,7 @@ func (r *reduction) run(ctx context.Context, inputs []Input) (outcome, error) {
 	for level := 1; ; level++ {
 		groups := groupsOf(pieces, room)
 		if len(groups) == 1 {
-			o, err := r.ask(ctx, level, 1, 1, 1, groups[0])
+			o, err := r.ask(ctx, level, 1, 1, 1, r.purse.part(1), groups[0])
 			if o.denied == nil && o.State == convstore.StateOK && r.cut+r.lost > 0 {
 				o.State, o.Reason = convstore.StatePartial, r.worse()
 			}
@@ -150,13 +150,14 @@ func (r *reduction) run(ctx context.Context, inputs []Input) (outcome, error) {
 		}
 		ends := make([]outcome, len(groups))
 		errs := make([]error, len(groups))
+		most := r.purse.part(len(groups) + 1) // and for who reads what they hand in; also after a crash
 		slots := make(chan struct{}, r.parallel)
 		var all sync.WaitGroup
 		for i, g := range groups {
 			slots <- struct{}{}
 			all.Go(func() {
 				defer func() { <-slots }()
-				ends[i], errs[i] = r.ask(ctx, level, i+1, len(groups), min(r.parallel, len(groups)), g)
+				ends[i], errs[i] = r.ask(ctx, level, i+1, len(groups), min(r.parallel, len(groups)), most, g)
 			})
 		}
 		all.Wait()
@@ -198,7 +199,7 @@ func (r *reduction) room(ctx context.Context) (int, error) {
 	if tokens <= 0 {
 		tokens = smallRoom
 	}
-	if left := r.purse.tokens(); left != nil {
+	if left := r.purse.part(1).Tokens; left != nil {
 		tokens = min(tokens, *left/2) // it answers too, and is asked more than once where it has tools
 	}
 	// A token is three bytes for the estimate of a request.
@@ -286,8 +287,8 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 	return []piece{p}
 }
 
-// ask gives a group to a sub-agent: the n-th of so many of a level.
-func (r *reduction) ask(ctx context.Context, level, n, of, among int, group []piece) (outcome, error) {
+// ask gives a group to a sub-agent, which may use no more than most: the n-th of so many of a level.
+func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convstore.Budget, group []piece) (outcome, error) {
 	query, err := r.query(ctx, of, group)
 	if err != nil {
 		return outcome{}, err
@@ -297,12 +298,8 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, group []pi
 	a.Batch, a.Among, a.Reuse, a.place = new(rule.Batch), among, r.reuse, int(r.d.placed.Add(1))
 	a.Tool = cmp.Or(r.what.tool, a.Tool)
 	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", Ranges(numbersOf(group)), Title(r.what.Query)), 200)
-	waiting := of - n + 1 // of this level
-	if of > 1 {
-		waiting++ // for who reads what they hand in
-	}
 	var put func(convstore.Spend)
-	a.Want, put = r.purse.take(waiting, a.Want)
+	a.Want, put = r.purse.take(most)
 	o, err := r.d.carryOut(ctx, a)
 	put(o.Total)
 	r.mu.Lock()
