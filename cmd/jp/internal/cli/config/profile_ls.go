@@ -37,6 +37,9 @@ func runProfileList(ctx context.Context, g *Group) error {
 	}
 	rows := make([][]string, len(found))
 	for i, p := range found {
+		if g.Con.Pretty() {
+			p.Arg = g.WS.Relative(p.Arg)
+		}
 		rows[i] = []string{p.Name, p.Source, p.Arg, wording.Either(p.Shadowed, "shadowed", "")}
 	}
 	return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
