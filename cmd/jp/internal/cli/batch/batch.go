@@ -53,6 +53,8 @@ type options struct {
 	reduceQuery command.Maybe[string]
 }
 
+const fromStdin = "jp batch -c agent/researcher < queries.jsonl"
+
 // New returns the command `jp batch`; guest is set in a jp inside a tool, else nil.
 func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 	var o options
@@ -95,14 +97,18 @@ func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 		}, record.Flags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
-			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
+			fromStdin + ` > answers.jsonl`,
 			`git ls-files | sed 's/^/Review /' | jp batch -c agent/reviewer --lines > reviews.jsonl`,
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
 			`jp batch -c agent/researcher --resume answers.jsonl < queries.jsonl > all.jsonl`,
 			`jp batch -c agent/reader --reduce agent/writer --reduce-query "What do they agree on?" < queries.jsonl | tail -n 1 | jq -r .text`,
 			`jp batch -c agent/researcher --shard 2/8 --max-cost 4 < queries.jsonl > answers-2.jsonl`,
 		},
-		Run: func(ctx context.Context, _ []string) error {
+		Max: 1, // to say more about the name of a file
+		Run: func(ctx context.Context, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("batch: unexpected argument %q", args[0]).WithHint("the queries are read from stdin: %s", fromStdin)
+			}
 			if guest != nil {
 				return inTool(ctx, env, guest, o)
 			}
@@ -116,7 +122,7 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		return err
 	}
 	if env.Con.IO.InTTY {
-		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
+		return exit.Usagef("batch: the queries are read from stdin").WithHint(fromStdin)
 	}
 	env.WaitFor(o.wait.Value)
 	return env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {

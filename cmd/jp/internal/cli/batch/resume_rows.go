@@ -61,8 +61,11 @@ func (b *batch) readRows(ctx context.Context, path string) (parents []convstore.
 		case err == io.EOF, err == io.ErrUnexpectedEOF: // a row that was cut off counts as none
 			return parents, b.mark(ctx, lenders)
 		case err != nil:
-			return nil, exit.Usagef("--resume %s: row %d: %v", path, index+1, err).
-				WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", index)
+			bad := exit.Usagef("--resume %s: row %d: %v", path, index+1, err)
+			if index == 0 {
+				return nil, bad.WithHint("the file has to be what `jp batch` wrote to stdout")
+			}
+			return nil, bad.WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", index)
 		}
 		var row struct {
 			ID     *string          `json:"conversation_id"`
