@@ -110,6 +110,17 @@ func (e *editor) updates() []string {
 
 var convID = regexp.MustCompile(`jp-c\d+`)
 
+// unfenced returns what is in a code block of Markdown, and says of another text that it is in none.
+func unfenced(text string) string {
+	fence := text[:len(text)-len(strings.TrimLeft(text, "`"))]
+	inner, opened := strings.CutPrefix(text, fence+"\n")
+	inner, closed := strings.CutSuffix(inner, "\n"+fence)
+	if len(fence) < 3 || !opened || !closed || strings.Contains(inner, fence) {
+		return "no code block: " + text
+	}
+	return inner
+}
+
 // SessionUpdate keeps an update as a line.
 func (e *editor) SessionUpdate(_ context.Context, n acp.SessionNotification) error {
 	u := n.Update
@@ -131,7 +142,7 @@ func (e *editor) SessionUpdate(_ context.Context, n acp.SessionNotification) err
 			if c.Diff != nil {
 				parts = append(parts, fmt.Sprintf("diff %s %q", filepath.Base(c.Diff.Path), c.Diff.NewText))
 			} else {
-				parts = append(parts, block(c.Content.Content))
+				parts = append(parts, unfenced(block(c.Content.Content)))
 			}
 		}
 		return strings.Join(parts, "|")

@@ -1,6 +1,9 @@
 package acp
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Version is the version of the protocol.
 const Version = 1
@@ -147,9 +150,18 @@ type CallContent struct {
 	NewText *string `json:"newText,omitempty"`
 }
 
-// TextContent shows a text.
+// TextContent shows a text as it is. Clients show texts as Markdown, which hides parts of some: the
+// target of a link, a comment. So it is in a fence that nothing in it can close.
 func TextContent(s string) CallContent {
-	b := Text(s)
+	longest, run := 2, 0
+	for i := range len(s) {
+		if run++; s[i] != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	fence := strings.Repeat("`", longest+1)
+	b := Text(fence + "\n" + strings.TrimSuffix(s, "\n") + "\n" + fence)
 	return CallContent{Type: "content", Content: &b}
 }
 

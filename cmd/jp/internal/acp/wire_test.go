@@ -50,6 +50,20 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestTextContent: nothing in a text ends the code block that it is in.
+func TestTextContent(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "```\n\n```",
+		`z = "[ok](<; rm -rf ~>)"`: "```\n" + `z = "[ok](<; rm -rf ~>)"` + "\n```",
+		"`` <!-- a\n":              "```\n`` <!-- a\n```",
+		"```\n<!-- rm\n````\n-->":  "`````\n```\n<!-- rm\n````\n-->\n`````",
+	} {
+		if got := TextContent(text).Content.Text; got != want {
+			t.Errorf("TextContent(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestDecodeBounded: no message can take a hundred times its own memory.
 func TestDecodeBounded(t *testing.T) {
 	line := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[` + strings.Repeat("{},", jsondoc.MaxValues) + `{}]}}`
