@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -166,8 +167,27 @@ func (w *Workspace) OneTarget(ctx context.Context, word string) (convstore.ID, e
 	return ids[0], nil
 }
 
+// firstFields splits as bufio.ScanWords does, and leaves out what follows a tab in its line: `jp c
+// ls` prints the id first.
+func firstFields() bufio.SplitFunc {
+	rest := false
+	return func(data []byte, atEOF bool) (int, []byte, error) {
+		from := 0
+		if rest {
+			end := bytes.IndexByte(data, '\n')
+			if end < 0 {
+				return len(data), nil, nil
+			}
+			from = end + 1
+		}
+		n, word, err := bufio.ScanWords(data[from:], atEOF)
+		rest = word != nil && data[from+n-1] == '\t'
+		return from + n, word, err
+	}
+}
+
 // Targets finds several conversations. - means the ids on stdin, one per line or separated by
-// spaces; an empty stdin is no error. Each id counts once.
+// spaces, of a line with tabs the first; an empty stdin is no error. Each id counts once.
 func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID, error) {
 	var ids []convstore.ID
 	seen := map[convstore.ID]bool{}
@@ -187,7 +207,7 @@ func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID
 			continue
 		}
 		stdin := bufio.NewScanner(w.Con.IO.In)
-		stdin.Split(bufio.ScanWords)
+		stdin.Split(firstFields())
 		for stdin.Scan() {
 			if err := add(stdin.Text(), w.Exactly); err != nil {
 				return nil, err

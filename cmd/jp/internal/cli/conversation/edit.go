@@ -61,7 +61,7 @@ func newEditCommand(g *Group) *cli.Command {
 		Examples: []string{
 			"jp conversation edit . --title 'Release notes' --pin --label team=red",
 			"jp conversation edit jp-c17543982411 --no-parent --unhide",
-			"jp c ls --label scratch | cut -f1 | jp c edit - --tmp=2h",
+			"jp c ls --label scratch | jp c edit - --tmp=2h",
 		},
 		Run: func(ctx context.Context, args []string) error { return runEdit(ctx, g, o, args) },
 	})

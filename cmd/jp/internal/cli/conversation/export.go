@@ -27,7 +27,7 @@ func newExportCommand(g *Group) *cli.Command {
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
 			"jp conversation export jp-c17543982411 --cascade > review.jsonl",
-			"jp c ls --label team=red | cut -f1 | jp c export - > red.jsonl",
+			"jp c ls --label team=red | jp c export - > red.jsonl",
 		},
 		Run: func(ctx context.Context, args []string) error { return runExport(ctx, g, cascade, args) },
 	})

@@ -67,7 +67,8 @@ func (g *Group) passages(ctx context.Context, words []string, all convstore.Rang
 		lines := bufio.NewReader(g.Con.IO.In)
 		for {
 			line, err := lines.ReadString('\n')
-			if err := read(strings.TrimSuffix(line, "\n"), strings.Fields(line)...); err != nil {
+			ids, _, _ := strings.Cut(line, "\t") // of a line of `jp c ls` the first
+			if err := read(strings.TrimSuffix(line, "\n"), strings.Fields(ids)...); err != nil {
 				return nil, err
 			}
 			if err != nil {

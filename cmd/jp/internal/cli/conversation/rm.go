@@ -38,7 +38,7 @@ func newRemoveCommand(g *Group) *cli.Command {
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
 			"jp conversation rm jp-c17543982411 --cascade --yes",
-			"jp c ls --root=jp-c17543982411 --hidden | cut -f1 | jp c rm - --promote --yes",
+			"jp c ls --root=jp-c17543982411 --hidden | jp c rm - --promote --yes",
 		},
 		Run: func(ctx context.Context, args []string) error { return runRemove(ctx, g, o, args) },
 	})
