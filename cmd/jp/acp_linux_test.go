@@ -184,8 +184,6 @@ func TestACP(t *testing.T) {
 	e.endWell()
 }
 
-// TestACPCost: what an editor is told after a turn is what everything in it has cost, its title
-// too.
 // TestACPWaitLimit: the flag holds in each session.
 func TestACPWaitLimit(t *testing.T) {
 	for _, tt := range []struct {
@@ -203,6 +201,8 @@ func TestACPWaitLimit(t *testing.T) {
 	}
 }
 
+// TestACPCost: what an editor is told after a turn is what everything in it has cost, its title
+// too.
 func TestACPCost(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": acpConfig + "[conversation.title]\nmodel = \"script/title.toml\"\n", "main.toml": acpModel,

@@ -47,7 +47,7 @@ func signalName(s syscall.Signal) string {
 // ends the process soon (SIGQUIT: at once), the third kills; see presses for which count. Other
 // commands leave signals to their default, which ends them at once with the same status for a
 // shell. Once ctx has ended, a reader that does not read our output is not waited for long; a
-// command with a deadline sets that in c.io itself. stop must be called; then signals have their
+// command with a deadline sets that in c.IO itself. stop must be called; then signals have their
 // default again.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -110,8 +110,8 @@ func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 	return line, err
 }
 
-// bound lets reads end with ctx, and soon after it writes to a terminal that takes nothing (Ctrl-S), until
-// over is called. It does nothing on systems that cannot poll /dev/tty.
+// bound lets reads end with ctx, and soon after it writes to a terminal that takes nothing
+// (Ctrl-S), until over is called. It does nothing on systems that cannot poll /dev/tty.
 func (t *TTY) bound(ctx context.Context) (polled bool, over func()) {
 	polled = t.f.SetDeadline(time.Time{}) == nil
 	ended := make(chan struct{})
@@ -128,8 +128,8 @@ func (t *TTY) bound(ctx context.Context) (polled bool, over func()) {
 	}
 }
 
-// readLine reads up to a newline. Unless the terminal is polled, the read stays behind when ctx ends, and
-// ends with the process.
+// readLine reads up to a newline. Unless the terminal is polled, the read stays behind when ctx
+// ends, and ends with the process.
 func (t *TTY) readLine(ctx context.Context, polled bool) (string, error) {
 	type answer struct {
 		line string

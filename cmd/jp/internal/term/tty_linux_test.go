@@ -205,7 +205,8 @@ func TestAskEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAskStoppedTerminal: a terminal that takes nothing delays the end of a question only for some time.
+// TestAskStoppedTerminal: a terminal that takes nothing delays the end of a question only for some
+// time.
 func TestAskStoppedTerminal(t *testing.T) {
 	_, out := terminal(t, "deaf")
 	if got, want := line(t, out), `"" enough`; got != want {

@@ -22,9 +22,9 @@ import (
 //
 //   - The account: a run is one turn, because a second one would begin with nothing used by
 //     sub-agents. A call of a model has a bound that was in the account, in the same model, one of
-//     those that its config names, and
-//     neither gives anything back. What it used is what the owner has heard, and is charged whether
-//     the sub-agent says it or not. A replay is what the owner says it is.
+//     those that its config names, and neither gives anything back. What it used is what the owner
+//     has heard, and is charged whether the sub-agent says it or not. A replay is what the owner
+//     says it is.
 //   - The end: nothing follows it, it is one that a run can have by itself, and it is a good one
 //     only where the reply before it says something.
 //   - The config: what a change of it says is made by the owner.
