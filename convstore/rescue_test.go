@@ -75,6 +75,29 @@ func TestRescueWhole(t *testing.T) {
 	}
 }
 
+// TestRescueLedger: of a conversation its delegations are rescued where nothing else is left of it.
+func TestRescueLedger(t *testing.T) {
+	s := storeOf(t, sampleStore(t))
+	id := mustList(t, s.View, Filter{Roots: true})[0]
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) (err error) {
+		for _, bucket := range []db.BucketNumber{db.Conversations, db.Configs, db.Events, db.Listing} {
+			var keys [][]byte
+			_ = tx.Prefixed(bucket, id.key(), func(k, _ []byte) error { keys = append(keys, bytes.Clone(k)); return nil })
+			for _, k := range keys {
+				err = errors.Join(err, tx.Drop(bucket, k))
+			}
+		}
+		return err
+	}))
+	var lost []string
+	lines, _, _, err := Rooms.Rescue(t.Context(), s, func(err error) { lost = append(lost, err.Error()) })
+	mustNot(t, err)
+	mustImport(t, openStore(t), lines)
+	if got, want := strings.Join(lost, "\n"), "conversation "+id.String()+": its record"; got != want || !strings.Contains(lines, `"root_id":"`+id.String()) {
+		t.Errorf("lost: %s; want %s", got, want)
+	}
+}
+
 // TestRescueZeroth: an event whose number became 0 hides no other one that is missing.
 func TestRescueZeroth(t *testing.T) {
 	s := storeOf(t, sampleStore(t))

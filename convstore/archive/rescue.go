@@ -46,7 +46,7 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 		for _, id := range slices.Sorted(maps.Keys(r.ledgers)) {
 			detach(id, r.ledgers[id])
 			for i := range r.ledgers[id] {
-				if r.done[id] && !yield(Piece{Delegation: &r.ledgers[id][i]}, nil) {
+				if !yield(Piece{Delegation: &r.ledgers[id][i]}, nil) {
 					return
 				}
 			}
@@ -138,6 +138,9 @@ func (r *rescue) delegation(root convstore.ID, d *convstore.Delegation) {
 		return
 	}
 	r.ledgers[root] = append(before, *d)
+	if !r.done[root] && r.heads[root] == nil {
+		r.heads[root] = nil // nothing else is left of it
+	}
 }
 
 // begin yields a conversation.
