@@ -56,11 +56,8 @@ func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []err
 }
 
 // part returns the grant of one ask, where so many calls share the pool, and so many items its
-// batch.
+// batch; 0 items = it has none.
 func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget) convstore.Budget {
-	if a.Batch == nil {
-		items = 1
-	}
 	return convstore.Budget{
 		Tokens:   amount.Portion(amount.Portion(pool.Tokens, calls), items, a.Want.Tokens, caps.Tokens),
 		CostNano: amount.Portion(amount.Portion(pool.CostNano, calls), items, a.Want.CostNano, caps.CostNano),
