@@ -96,8 +96,8 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 	}
 }
 
-// Within is for commands with a deadline: what the command still says after its work, such as an error, does
-// not wait for its reader beyond that time either.
+// Within is for commands with a deadline: what the command still says after its work, such as an
+// error, does not wait for its reader beyond that time either.
 func (c *Console) Within(d time.Duration) {
 	ctx, end := context.WithCancel(context.Background())
 	time.AfterFunc(d, end)

@@ -96,8 +96,8 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 	whole := new(rule.Batch)
 	for i, q := range a.Queries {
 		list[i].request, list[i].err = c.request(ctx, itemCall(call.ID, i+1), call.Name, q)
-		// Its part depends on nothing else, so that all parts together are never more than the whole,
-		// whenever each is reserved: in its turn, or after a crash.
+		// Its part depends on nothing else, so that all parts together are never more than the
+		// whole, whenever each is reserved: in its turn, or after a crash.
 		list[i].Batch, list[i].Want.Tokens = whole, amount.Portion(a.forTasks(), len(list), list[i].Want.Tokens)
 	}
 	return list
