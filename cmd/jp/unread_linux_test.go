@@ -118,6 +118,31 @@ func TestUnreadBatch(t *testing.T) {
 	}
 }
 
+// TestUnreadBatchStopped: jp stop ends a batch whose notes nobody reads.
+func TestUnreadBatchStopped(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml":         "[assistant]\nmodel = \"script/m.toml\"\n",
+		".jp/config/agent/r.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/m.toml\"\n",
+		"m.toml":                  "[[rule]]\ntext = \"the answer\"\n",
+	})
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"jp", "batch", "-c", "agent/r"}, Dir: s.dir, Env: s.environ(),
+		Stdin: strings.NewReader("\"one\"\n"), Stderr: pipeWithRoom(t, 0),
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the batch", func() bool { return len(s.conversations()) > 0 }) // which says so then
+	if out, status := s.jp("stop", s.conversations()[0].ID.String()); status != 0 {
+		t.Errorf("jp stop: %s", out)
+		_ = cmd.Process.Kill()
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 130 {
+		t.Errorf("exit = %d, want 130", got)
+	}
+}
+
 // TestUnreadWait: a jp wait whose lines nobody reads outlasts its deadline no more than a query.
 func TestUnreadWait(t *testing.T) {
 	s := newSite(t, map[string]string{".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n", "m.toml": "[[rule]]\ntext = \"the answer\"\n"})

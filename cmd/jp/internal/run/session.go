@@ -42,6 +42,7 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
+	defer env.Con.IO.Bound(ctx)() // jp stop ends ctx
 	s := &Session{site: at, stop: abandon}
 	defer s.far.close()
 	defer func() {
