@@ -307,7 +307,7 @@ func TestHostileSubagent(t *testing.T) {
 		"call of another":     {begin + calls + `{"n":3,"call":{"id":"root-1","name":"jp_query","arguments":{}}}` + "\n", "was not made in this turn", 0, 0},
 		"before the turn":     {`{"n":1,"admit":[` + leaf + `]}` + "\n", "was not made in this turn", 0, 0},
 		"admitted twice":      {begin + calls + `{"n":3,"admit":[` + leaf + "," + leaf + `]}` + "\n" + `{"n":4,"admit":[` + leaf + `]}` + "\n", `{"answer":{"n":4}}`, 1, 0},
-		"called twice":        {begin + calls + `{"n":3,"call":` + leaf + `}` + "\n" + `{"n":4,"call":` + leaf + `}` + "\n", `"recalled":true`, 1, 0},
+		"called twice":        {begin + calls + `{"n":3,"call":` + leaf + `}` + "\n" + `{"n":4,"call":` + leaf + `}` + "\n", "was made before", 1, 0},
 		"another profile":     {begin + calls + `{"n":3,"call":{"id":"c1","name":"jp_query","arguments":{"config":"agent/hostile","query":"q"}}}` + "\n", "agent/hostile", 0, 0},
 		"10,000 calls":        {begin + calls + `{"n":3,"admit":[` + strings.Repeat(leaf+",", 9_999) + leaf + `]}` + "\n", "too many calls", 0, 0},
 		"a server":            {begin + tools + `{"n":3,"serve":{"tool":"echo","call":"c1","arguments":{"text":"another"}}}` + "\n", `"Text":"as it is stored"`, 0, 0},

@@ -460,6 +460,10 @@ func (s *server) allowed(f fromChild) error {
 			return err
 		}
 	}
+	if f.Call != nil {
+		_, err := s.turn.serve(f.Call.ID, f.Call.Name)
+		return err
+	}
 	return nil
 }
 

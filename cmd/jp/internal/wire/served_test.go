@@ -73,6 +73,7 @@ func TestServe(t *testing.T) {
 // TestServeHostile asks for calls that no run asks for.
 func TestServeHostile(t *testing.T) {
 	const call = `"serve":{"tool":"echo","call":"c0"}`
+	const asCall = `"call":{"id":"c0","name":"echo","arguments":{}}`
 	for name, tt := range map[string]struct {
 		before string   // events
 		lines  []string // each but the last is answered
@@ -88,7 +89,8 @@ func TestServeHostile(t *testing.T) {
 		"twice":             {calling("echo", "{}"), []string{call, call}, "was made before", 1},
 		"with a result":     {appending(event("e1", convstore.TurnStart{}), event("e2", convstore.ToolCall{ID: "c0", Name: "echo"}), event("e3", convstore.ToolResult{ID: "c0"})), []string{call}, "was made before", 0},
 		"after the turn":    {appending(event("e1", convstore.TurnStart{}), event("e2", convstore.ToolCall{ID: "c0", Name: "echo"}), event("e3", convstore.TurnEnd{State: convstore.StateError})), []string{call}, "not made in this turn", 0},
-		"as another's call": {calling("echo", "{}"), []string{`"call":{"id":"c0","name":"echo","arguments":{}}`, call, call}, "was made before", 1},
+		"as another's call": {calling("echo", "{}"), []string{asCall, call}, "was made before", 0},
+		"a call twice":      {calling("echo", "{}"), []string{asCall, asCall}, "was made before", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -59,7 +59,7 @@ type turn struct {
 type toolCall struct {
 	tool      string
 	arguments json.RawMessage // as they are stored, of a tool that the owner serves
-	done      bool            // whether it was served, or has a result
+	done      bool            // whether the owner was asked to carry it out, or it has a result
 }
 
 func newTurn(o *Owner, a *attempts) *turn {
@@ -332,7 +332,7 @@ func (t *turn) finish(c *toolCall) {
 	}
 }
 
-// serve returns the arguments of a call of a tool that the owner serves, once. The error is that of
+// serve returns the arguments of a call of a tool, once, if the owner serves it. The error is that of
 // called.
 func (t *turn) serve(id, tool string) (json.RawMessage, error) {
 	if err := t.called(id, tool); err != nil {

@@ -249,17 +249,24 @@ func TestBounds(t *testing.T) {
 		<-ctx.Done()
 		return tools.Result{}, false, context.Cause(ctx)
 	}}
-	one := `"call":{"id":"c1","name":"jp_query","arguments":{}}`
+	one := func(i int) string {
+		return fmt.Sprintf(`{"n":%d,"call":{"id":"d%d","name":"jp_query","arguments":{}}}`, i+2, i)
+	}
 	open := func(t *testing.T, subs Subagents) *raw {
 		f := newFamily(t, convstore.Budget{})
 		r := serve(t, f.owner(subs)).raw()
-		r.ask(appending(event("e1", convstore.TurnStart{}), event("e2", convstore.ToolCall{ID: "c1", Name: "jp_query"})))
+		said := []string{event("e1", convstore.TurnStart{}), event("e2", convstore.ToolCall{ID: "c1", Name: "jp_query"})}
+		for i := range maxOpen + 1 {
+			id := fmt.Sprint("d", i)
+			said = append(said, event(id, convstore.ToolCall{ID: id, Name: "jp_query"}))
+		}
+		r.ask(appending(said...))
 		return r
 	}
 	t.Run("requests", func(t *testing.T) {
 		r := open(t, hangs)
 		for i := range maxOpen + 1 {
-			r.send(fmt.Sprintf(`{"n":%d,%s}`, i+2, one))
+			r.send(one(i))
 		}
 		broken(t, r.end(), "too many requests")
 	})
@@ -267,7 +274,7 @@ func TestBounds(t *testing.T) {
 		r := open(t, hangs)
 		big := strings.Repeat("x", MaxFrame/2)
 		for i := range 5 {
-			r.send(fmt.Sprintf(`{"n":%d,"call":{"id":"c1","name":"jp_query","arguments":{"a":"%s"}}}`, i+2, big))
+			r.send(fmt.Sprintf(`{"n":%d,"call":{"id":"d%d","name":"jp_query","arguments":{"a":"%s"}}}`, i+2, i, big))
 		}
 		broken(t, r.end(), "at the same time")
 	})
@@ -299,7 +306,7 @@ func TestBounds(t *testing.T) {
 			return tools.Result{Text: large}, false, nil
 		}})
 		for i := range maxOpen + 1 {
-			r.send(fmt.Sprintf(`{"n":%d,%s}`, i+2, one))
+			r.send(one(i))
 		}
 		broken(t, r.end(), "too many requests")
 	})
@@ -352,7 +359,7 @@ func TestBounds(t *testing.T) {
 		r := open(t, &fake{call: func(context.Context, Call, func([]byte)) (tools.Result, bool, error) {
 			return tools.Result{Text: large}, false, nil
 		}})
-		r.send(fmt.Sprintf(`{"n":2,%s}`, one))
+		r.send(one(0))
 		r.send(`{"n":3,"events":true}`)
 		shut(t, r.theirs)
 		no(t, r.end())
