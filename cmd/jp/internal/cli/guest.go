@@ -42,7 +42,7 @@ func (a *app) insideTool(fd string) int {
 // serve runs one command line of a jp inside a tool and returns its status. It makes an app with
 // the same commands and flags as any other. The app has only the guest: no workspace, no store, no
 // config, no terminal, and only the language and time zone of the environment.
-func serve(ctx context.Context, g *run.Guest, r call.Request, places readers) (status int) {
+func serve(ctx context.Context, g *run.Guest, r call.Request, places call.Readers) (status int) {
 	a := newAppFor(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.Environ}, g)
 	a.con.InTool, a.ws.Within = true, &g.Scope
 	defer func() {
@@ -56,39 +56,8 @@ func serve(ctx context.Context, g *run.Guest, r call.Request, places readers) (s
 	return int(exit.OK)
 }
 
-// readers has one element for each command of a tool that reads conversations now. Each may keep
-// its output and what it reads for that, and a tool can start many at once.
-type readers chan struct{}
-
-const maxReaders = 4
-
-// run runs a command when it has a place. While the command waits for its stdin it has none: that
-// may come from another one. It waits for nothing else that a command could keep from it, so nobody
-// who has a place waits for somebody who has none.
-func (r readers) run(ctx context.Context, stdin io.Reader, do func(stdin io.Reader) error) error {
-	select {
-	case r <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-r }()
-	return do(yielding{stdin, r})
-}
-
-// yielding is the stdin of a command that has a place.
-type yielding struct {
-	io.Reader
-	places readers
-}
-
-func (y yielding) Read(p []byte) (int, error) {
-	<-y.places
-	defer func() { y.places <- struct{}{} }()
-	return y.Reader.Read(p)
-}
-
 // runGuest runs a command line that a tool wrote.
-func (a *app) runGuest(ctx context.Context, args []string, places readers) error {
+func (a *app) runGuest(ctx context.Context, args []string, places call.Readers) error {
 	if f := command.FormatIn(args); slices.Contains(console.Formats(), f) {
 		a.con.Globals.Format = f // of errors before the flags are read
 	}
@@ -119,7 +88,7 @@ func (a *app) runGuest(ctx context.Context, args []string, places readers) error
 	if verb == tools.VerbQuery || verb == tools.VerbFork {
 		return a.tree.Run(ctx, inv)
 	}
-	return places.run(ctx, a.con.Env.Stdin, func(stdin io.Reader) error {
+	return places.Run(ctx, a.con.Env.Stdin, func(stdin io.Reader) error {
 		a.con.Env.Stdin = stdin
 		return a.tree.Run(ctx, inv)
 	})

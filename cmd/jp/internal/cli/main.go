@@ -113,8 +113,7 @@ func named(verbs []verb, args []string) (list []*cli.Command) {
 func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
 	a.env = run.New(con, a.ws)
-	places := make(readers, maxReaders)
-	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return serve(ctx, &g, r, places) }
+	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return serve(ctx, &g, r, a.env.Reads) }
 	a.review = review.New(con, a.ws, a.env.Servers)
 	a.ws.Gate.Page = func(ctx context.Context, j trust.Judgement, width int) (string, trust.Shown, error) {
 		p, err := a.review.Page(ctx, j)

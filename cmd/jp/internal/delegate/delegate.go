@@ -25,6 +25,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -109,6 +110,8 @@ type Options struct {
 	// Served returns the tools of MCP servers that a sub-agent holds, when it starts; nil = none
 	// holds any. An error ends the sub-agent before that.
 	Served func(context.Context, Below) (Served, error)
+
+	Reads call.Readers // of the conversation tools
 
 	// Follow is called at each step of a delegation, with the context of its call, from any
 	// goroutine; nil = nobody follows.
@@ -338,12 +341,16 @@ func (d *Delegator) function(name string) (tools.Func, bool) {
 		return d.query, true
 	case toolBatch:
 		return d.batch, true
-	case toolList:
-		return func(ctx context.Context, c tools.Call) (tools.Result, error) { return d.subtree().list(ctx, c) }, true
-	case toolPrint:
-		return func(ctx context.Context, c tools.Call) (tools.Result, error) { return d.subtree().print(ctx, c) }, true
-	case toolGrep:
-		return func(ctx context.Context, c tools.Call) (tools.Result, error) { return d.subtree().grep(ctx, c) }, true
+	}
+	reads := map[string]func(subtree, context.Context, tools.Call) (tools.Result, error){toolList: subtree.list, toolPrint: subtree.print, toolGrep: subtree.grep}
+	if read := reads[name]; read != nil {
+		return func(ctx context.Context, c tools.Call) (r tools.Result, err error) {
+			err = d.runner.o.Reads.Run(ctx, nil, func(io.Reader) (err error) {
+				r, err = read(d.subtree(), ctx, c)
+				return err
+			})
+			return r, err
+		}, true
 	}
 	if d.catalog.special != nil && IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation}) {
 		return d.query, true

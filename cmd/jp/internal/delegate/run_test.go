@@ -2,12 +2,15 @@ package delegate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/wire"
+	"jp/tools"
 )
 
 // TestTimeLeft: a child is told how long its caller goes on, as a duration: it has the same time
@@ -35,6 +38,25 @@ func TestTimeLeft(t *testing.T) {
 		i := slices.IndexFunc(argv, func(a string) bool { return strings.HasPrefix(a, "--timeout") })
 		if i < 0 && test.want != "" || i >= 0 && argv[i] != test.want {
 			t.Errorf("argv with %v left = %q, want %q", test.left, argv, test.want)
+		}
+	}
+}
+
+// TestReadsWait calls the conversation tools while others have all places: each waits for one.
+func TestReadsWait(t *testing.T) {
+	reads := make(call.Readers, 1)
+	reads <- struct{}{}
+	d := &Delegator{catalog: &catalog{}, runner: &runner{o: Options{Reads: reads}}}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("Ctrl-C")
+	cancel(why)
+	for _, name := range []string{toolList, toolPrint, toolGrep} {
+		read, ok := d.function(name)
+		if !ok {
+			t.Fatal(name)
+		}
+		if _, err := read(ctx, tools.Call{}); err != why {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -41,11 +41,12 @@ type Env struct {
 	Servers *servers.Set
 	// Serve carries out a command line of a jp inside a tool and returns its exit status.
 	Serve func(ctx context.Context, g Guest, r call.Request) int
+	Reads call.Readers // what tools and sub-agents read of conversations
 }
 
 // New returns the Env of a workspace.
 func New(con *console.Console, ws *workspace.Workspace) *Env {
-	return &Env{Set: models.New(con, ws), Servers: servers.New(con, ws)}
+	return &Env{Set: models.New(con, ws), Servers: servers.New(con, ws), Reads: make(call.Readers, call.MaxReaders)}
 }
 
 // Implicit resolves the layers that no flag names. The result is the config of a new conversation,

@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 // TestReaders runs commands that read, each of which has its stdin from one that comes after all of
 // them.
 func TestReaders(t *testing.T) {
-	places := make(readers, maxReaders)
+	places := make(Readers, MaxReaders)
 	var all sync.WaitGroup
 	run := func(stdin io.Reader, do func(io.Reader) error) {
 		all.Go(func() {
-			err := places.run(t.Context(), stdin, func(stdin io.Reader) error {
+			err := places.Run(t.Context(), stdin, func(stdin io.Reader) error {
 				err := do(stdin)
 				if len(places) == 0 {
 					t.Error("it has no place")
@@ -28,7 +28,7 @@ func TestReaders(t *testing.T) {
 		})
 	}
 	var from []*io.PipeWriter
-	for range 4 * maxReaders {
+	for range 4 * MaxReaders {
 		stdin, stdout := io.Pipe()
 		from = append(from, stdout)
 		run(stdin, func(stdin io.Reader) error {
@@ -47,13 +47,13 @@ func TestReaders(t *testing.T) {
 		t.Errorf("%d places are held", len(places))
 	}
 
-	for range maxReaders {
+	for range MaxReaders {
 		places <- struct{}{}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("Ctrl-C")
 	cancel(why)
-	if err := places.run(ctx, nil, nil); err != why {
-		t.Errorf("run = %v", err)
+	if err := places.Run(ctx, nil, nil); err != why {
+		t.Errorf("Run = %v", err)
 	}
 }
