@@ -153,8 +153,11 @@ func (c *conn) obey(m message) error {
 		return io.EOF
 	}
 	c.mu.Lock()
-	ch := c.channels[m.channel]
+	ch, last := c.channels[m.channel], c.last
 	c.mu.Unlock()
+	if ch == nil && m.verb == verbCredit && m.channel > 0 && m.channel <= last {
+		return nil // the node has said it while the process ended
+	}
 	if ch == nil {
 		return broken("%s for channel %d, which is not open", quoted([]byte(m.verb)), m.channel)
 	}

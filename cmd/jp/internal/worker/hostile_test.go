@@ -86,6 +86,11 @@ func init() {
 				_ = l.write(message{verb: streamWire, channel: 1, text: make([]byte, maxChunk)})
 			}
 		}),
+		"late": fake(nil, func(l *lines) { // gives credit to a process that has ended, while another one runs
+			for m, err := l.next(); err == nil && m.verb != verbOpen; m, err = l.next() {
+			}
+			_, _ = io.WriteString(os.Stdout, "1 exit 2 {\"code\":0,\"duration\":1}\n2 credit 2 wire 1\n3 exit 1 {\"code\":0,\"duration\":1}\n")
+		}),
 		"wordy": raw("1 err 1 " + strings.Repeat("x", maxChunk) + "\n2 err 1 the end\n3 exit 1 {\"code\":1,\"duration\":1}\n"),
 		"bye":   raw("1 bye 0 terminated\n"),
 		"dead": fake(nil, func(*lines) {
@@ -190,6 +195,20 @@ func TestNodeBreaksRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLateCredit has a node give credit to a process whose end it has said, while another one runs.
+func TestLateCredit(t *testing.T) {
+	p := pool(t, "late", nil)
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			if exit, err := p.Run(t.Context(), newJob(t, "echo").Job); err != nil || exit.Code != 0 {
+				t.Errorf("Run = %+v, %v", exit, err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestNodeNeverEnds stops a job of a node that does not say how it has ended.
