@@ -20,9 +20,11 @@ build: ## bin/jp, static
 	@dd if=$(BIN) of=$(BIN).new bs=67108864 2>/dev/null # in one write, see "Start" in docs/performance.md
 	@chmod 755 $(BIN).new && mv $(BIN).new $(BIN)
 
-install: build ## jp, its manual and completions below PREFIX
-	mkdir -p $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+install: build ## jp, its pages, manual and completions below PREFIX
+	mkdir -p $(DESTDIR)$(PREFIX)/bin $(SHARE)/doc/jp/docs $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/jp
+	install -m 644 README.md $(SHARE)/doc/jp
+	install -m 644 docs/*.md $(SHARE)/doc/jp/docs
 	$(BIN) man >$(SHARE)/man/man1/jp.1
 	$(BIN) completion bash >$(SHARE)/bash-completion/completions/jp
 	$(BIN) completion zsh >$(SHARE)/zsh/site-functions/_jp
