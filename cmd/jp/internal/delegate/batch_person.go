@@ -163,8 +163,7 @@ func AnswerOf(ctx context.Context, v convstore.View, id convstore.ID, turn, limi
 	return strings.TrimSuffix(o.text(id, limit), "\n"), err
 }
 
-// maxAhead is the most tasks of a batch that have begun and wait for the report of an earlier one,
-// or run.
+// maxAhead is the most tasks of a batch that run, or wait for the report of an earlier one.
 const maxAhead = 4096
 
 // Batch carries out the tasks of a person, some of them at a time. It calls next for a task when

@@ -108,8 +108,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(whole)
 }
 
-// down refuses to start a child none of whose models can be asked, which may be so since it was
-// reserved.
+// down refuses to start a child none of whose models can be asked any more.
 func (p *runner) down(ctx context.Context, res *convstore.Reservation, r request) error {
 	c := p.ledger.caller
 	if c.Down == nil || c.Down(res.Delegation.Model) == nil {

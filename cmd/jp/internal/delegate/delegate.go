@@ -1,5 +1,4 @@
-// Package delegate hands scoped work to sub-agents: each a process of its own, on a conversation of
-// its own.
+// Package delegate hands scoped work to sub-agents: each has a process and a conversation of its own.
 //
 //	calls of one reply
 //	     │  catalog    reads the arguments, resolves profiles
@@ -70,8 +69,7 @@ type Options struct {
 	// Special returns what a special tool stands for; nil = the caller holds none.
 	Special func(ctx context.Context, tool string) (Special, error)
 
-	// Readable is where the answers are that may be used again; nil = the conversations below the
-	// caller.
+	// Readable has the answers that may be used again; nil = the conversations below the caller.
 	Readable *convstore.View
 
 	// Lanes bounds how many calls run at the same time that are each a reply by itself, like those

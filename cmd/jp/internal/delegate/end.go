@@ -100,8 +100,7 @@ func (e *ending) handedIn() bool {
 	return e.State == convstore.StateOK || e.State == convstore.StatePartial
 }
 
-// text returns what was handed in, at most limit bytes of it. Each line of it ends with a line
-// break.
+// text returns at most limit bytes of what was handed in. Each line ends with a line break.
 func (e *ending) text(child convstore.ID, limit int) string {
 	var b strings.Builder
 	text := neutralize(strings.TrimSpace(e.Text))

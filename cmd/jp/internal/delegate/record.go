@@ -9,8 +9,7 @@ import (
 	"jp/convstore"
 )
 
-// LogEnd writes the one line in the log about a delegation that was settled, from its record in the
-// store.
+// LogEnd writes the line in the log about a delegation that was settled, from its stored record.
 func LogEnd(log *slog.Logger, d convstore.Delegation) {
 	within := ""
 	if d.Within != 0 {
