@@ -23,7 +23,7 @@ func TestEditOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	noEditor, _, status := onTerminal(t, s, "", "", "query")
-	if want := "jp: query: nothing to ask and nothing to resume\n"; status != 2 || !strings.HasPrefix(noEditor, want) {
+	if want := "jp: query: nothing to ask and nothing to resume\n"; status != 2 || !strings.HasPrefix(noEditor, want) || !strings.Contains(noEditor, "$EDITOR") {
 		t.Errorf("without an editor: status %d, screen %q, want 2, %q", status, noEditor, want)
 	}
 	if err := os.WriteFile(filepath.Join(config, "config.toml"), []byte("[editor]\ncmd = \"sh '"+s.dir+"/editor.sh'\"\n"), 0o600); err != nil {
@@ -43,7 +43,7 @@ func TestEditOnTerminal(t *testing.T) {
 		{"--non-interactive", "", []string{"query", "--new", "--non-interactive"}, "", 2, "jp: query: nothing to ask and nothing to resume\n"},
 	} {
 		screen, out, status := onTerminal(t, s, "EDIT: ", tt.answer, tt.args...)
-		if out != tt.stdout || status != tt.status || !strings.Contains(unbroken(screen), strings.TrimSpace(tt.screen)) || tt.answer == "" && strings.Contains(screen, "EDIT") {
+		if out != tt.stdout || status != tt.status || !strings.Contains(unbroken(screen), strings.TrimSpace(tt.screen)) || tt.answer == "" && strings.Contains(screen, "EDIT: ") {
 			t.Errorf("%s: status %d, stdout %q, want %d, %q, and %q on the screen:\n%s", tt.name, status, out, tt.status, tt.stdout, tt.screen, screen)
 		}
 	}
