@@ -80,8 +80,13 @@ func TestServeMCP(t *testing.T) {
 	if err != nil || !strings.Contains(text, `status="ok"`) || !strings.Contains(text, "quick answer") {
 		t.Fatalf("jp_query = %s, %v", text, err)
 	}
+	s.eventually("more progress than the start", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.told) > 1
+	})
 	c.mu.Lock()
-	if id := s.all()["quick one"].ID.String(); len(c.told) < 2 || c.told[0] != "agent/child "+id+": started" {
+	if id := s.all()["quick one"].ID.String(); c.told[0] != "agent/child "+id+": started" {
 		t.Errorf("progress = %q", c.told)
 	}
 	c.mu.Unlock()
