@@ -24,6 +24,7 @@ func TestEndWith(t *testing.T) {
 				stop()
 			}
 			time.Sleep(endWithin + killWithin + time.Second)
+			synctest.Wait()
 			if (forced == 0) != ends {
 				t.Errorf("a run that ends: %v; the process was ended %d times", ends, forced)
 			}
