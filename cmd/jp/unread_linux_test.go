@@ -132,7 +132,7 @@ func TestUnreadBatchStopped(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the batch", func() bool { return len(s.conversations()) > 0 }) // which says so then
+	s.eventually("the batch", func() bool { return len(s.conversations()) > 0 }) // it says so then
 	if out, status := s.jp("stop", s.conversations()[0].ID.String()); status != 0 {
 		t.Errorf("jp stop: %s", out)
 		_ = cmd.Process.Kill()

@@ -84,8 +84,8 @@ func (p *Price) Charged(u convstore.Usage, reported *int64) *int64 {
 // server says that a call costs something, and only afterwards.
 func (p *Price) Bounds() bool { return p != nil && *p != (Price{}) }
 
-// Most returns the highest cost of one call with a bounded input and so much output. It assumes
-// that the whole input is written to a cache or read from it, where that costs more than plain
+// Most returns the highest cost of one call with a bounded input and so much output. It
+// assumes that the whole input is written to a cache or read from it, where that costs more than plain
 // input, and that a prompt is long where its bound is.
 func (p Price) Most(in Bound, out int64) int64 {
 	most := int64(0)

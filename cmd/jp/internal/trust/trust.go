@@ -333,8 +333,8 @@ func (j Judgement) Refusal() error {
 		WithHint("%s%s", hint, wording.Either(j.none, "; --cfg NONE works without it", ""))
 }
 
-// Record records what j saw and what a person was shown of it, and nothing else, also in j. States
-// that were trusted before, even meanwhile, stay trusted as they were. If the state is not trusted
+// Record records what j saw and what a person was shown of it, and nothing else, also in j.
+// States that were trusted before, even meanwhile, stay trusted as they were. If the state is not trusted
 // any more that j was compared with, the error is a refusal: what the person was not shown,
 // because that state had it, counts for nothing then.
 func (g *Gate) Record(ctx context.Context, j *Judgement, shown Shown) error {

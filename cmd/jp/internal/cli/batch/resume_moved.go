@@ -9,8 +9,8 @@ import (
 	"jp/convstore"
 )
 
-// answer is the answer to the query that had an index in an earlier run: a row, or the runs
-// of which one came to it.
+// answer is the answer to the query that had an index in an earlier run: a row, or the
+// runs, one of which came to it.
 type answer struct {
 	index int
 	id    convstore.ID

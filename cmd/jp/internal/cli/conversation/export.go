@@ -41,7 +41,7 @@ func runExport(ctx context.Context, g *Group, cascade bool, words []string) erro
 	w := bufio.NewWriterSize(g.Con.IO.Out, 1<<20)
 	var out io.Writer = w
 	if g.Con.IO.OutTTY {
-		out = console.Escaping{Writer: w} // which gets whole lines
+		out = console.Escaping{Writer: w} // it gets whole lines
 	}
 	lines := archive.NewLineWriter(out)
 	for p, err := range archive.Export(ctx, st.View, ids, cascade) {

@@ -62,7 +62,7 @@ type reply struct {
 type call struct {
 	index     int64
 	id, name  string
-	signature string // that was in the id
+	signature string // the one in the id
 	arguments []byte
 	extra     json.RawMessage
 }
