@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -34,7 +35,7 @@ func (e *LinkError) Error() string {
 
 // Resolve returns the absolute path without its symbolic links. A link is followed if its folder is
 // around one of Closed, or if this user may not write there; otherwise the error is a *LinkError.
-// For a path that does not exist it returns the part that is known, with an fs.ErrNotExist.
+// With any other error it returns what is known: no link is left in front of the part that failed.
 //
 // Another process may replace a part of the path by a link at any time. So the result must be
 // opened without following links.
@@ -59,15 +60,19 @@ func (l Links) Resolve(path string) (string, error) {
 			at = next
 			continue
 		}
-		target, err := os.Readlink(next)
-		if err != nil {
-			return "", err
-		}
 		if !l.follows(at) {
 			return "", &LinkError{next}
 		}
 		if links++; links > maxLinks {
-			return "", &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+			return filepath.Join(append([]string{next}, rest...)...), &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+		}
+		target, err := os.Readlink(next)
+		switch {
+		case errors.Is(err, syscall.EINVAL): // it is no link any more
+			rest = append([]string{name}, rest...)
+			continue
+		case err != nil:
+			return filepath.Join(append([]string{next}, rest...)...), err
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 		if filepath.IsAbs(target) {
