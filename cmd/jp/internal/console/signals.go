@@ -82,7 +82,7 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 				if s == syscall.SIGQUIT {
 					within = 0
 				}
-				c.forceEnd(again, context.Cause(ctx), within)
+				c.forceEnd(nil, again, context.Cause(ctx), within)
 			}
 		}
 	}()
@@ -131,9 +131,9 @@ const (
 )
 
 // forceEnd lets kill end what is below this process, and ends the process within that time unless
-// Main has returned before. It waits for nothing that the run could wait for. The store is as after
-// a kill: the next run settles what is open.
-func (c *Console) forceEnd(kill func(), why error, within time.Duration) {
+// Main has returned before, or the run has ended. It waits for nothing that the run could wait for.
+// The store is as after a kill: the next run settles what is open.
+func (c *Console) forceEnd(ended <-chan struct{}, kill func(), why error, within time.Duration) {
 	if c.Env.Exit == nil {
 		if kill != nil {
 			kill()
@@ -141,6 +141,11 @@ func (c *Console) forceEnd(kill func(), why error, within time.Duration) {
 		return
 	}
 	time.AfterFunc(within, func() {
+		select {
+		case <-ended: // by kill, or what it waited for came; the process may have another run
+			return
+		default:
+		}
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
@@ -173,7 +178,7 @@ func (c *Console) EndWith(ctx context.Context, kill func()) (stop func()) {
 		select {
 		case <-ended:
 		case <-time.After(cmp.Or(c.Env.EndWithin, endWithin)):
-			c.forceEnd(kill, cause, killWithin)
+			c.forceEnd(ended, kill, cause, killWithin)
 		}
 	})
 	return func() { close(ended) }

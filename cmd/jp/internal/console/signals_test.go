@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// TestEndWith: only a run that does not end takes the process along. The next one of the same client lives on.
+// TestEndWith: only a run that does not end takes the process along. The next one of the same client
+// lives on.
 func TestEndWith(t *testing.T) {
-	for _, ends := range []bool{true, false} {
+	for ends, want := range map[time.Duration]int{0: 0, endWithin + time.Second: 0, time.Hour: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			forced := 0
 			c := New(Env{Exit: func(int) { forced++ }})
@@ -20,13 +21,12 @@ func TestEndWith(t *testing.T) {
 			stop := c.EndWith(ctx, nil)
 			cancel(errors.New("interrupted"))
 			synctest.Wait()
-			if ends {
-				stop()
-			}
+			time.Sleep(ends)
+			stop()
 			time.Sleep(endWithin + killWithin + time.Second)
 			synctest.Wait()
-			if (forced == 0) != ends {
-				t.Errorf("a run that ends: %v; the process was ended %d times", ends, forced)
+			if forced != want {
+				t.Errorf("a run that ends after %v: the process was ended %d times, want %d", ends, forced, want)
 			}
 		})
 	}
