@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/tools"
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
@@ -301,7 +302,9 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convs
 	var put func(convstore.Spend)
 	a.Want, put = r.purse.take(most)
 	o, err := r.d.carryOut(ctx, a)
-	put(o.Total)
+	if o.child != 0 { // one that was refused keeps its part: after a crash it may run
+		put(o.Total)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o.denied == nil && !o.reused && o.child != 0 {
@@ -415,7 +418,10 @@ type unready struct {
 // reduced returns the result of a batch whose tasks have ended and are reduced now.
 func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, ends []outcome, errs []error, size int) (tools.Result, error) {
 	inputs := make([]Input, len(ends))
-	var used int64
+	var used, part int64
+	if n := amount.Portion(a.forTasks(), len(ends)); n != nil {
+		part = *n
+	}
 	result := reducedResult{Others: []unready{}}
 	for i := range ends {
 		row := ends[i].row(errs[i], 0)
@@ -426,7 +432,9 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 			result.Others = append(result.Others, unready{i + 1, row.ConversationID, row.Status, reason})
 		}
 		inputs[i] = Input{Number: i + 1, Status: row.Status, Size: len(ends[i].Text)}
-		used += ends[i].Total.Tokens()
+		if used += ends[i].Total.Tokens(); ends[i].child == 0 {
+			used += part // after a crash what refused it may be gone, and it runs
+		}
 		if row.ConversationID != nil && ends[i].useful() {
 			inputs[i].ID = *row.ConversationID
 			inputs[i].Text = func(context.Context) (string, error) { return ends[i].Text, nil }
