@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxLinks bounds the symbolic links that one path goes through, as the kernel does.
@@ -60,14 +62,13 @@ func (l Links) Resolve(path string) (string, error) {
 			at = next
 			continue
 		}
-		if !l.follows(at) {
-			return "", &LinkError{next}
-		}
 		if links++; links > maxLinks {
 			return filepath.Join(append([]string{next}, rest...)...), &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 		}
-		target, err := os.Readlink(next)
+		target, err := l.readLink(at, name)
 		switch {
+		case errors.As(err, new(*LinkError)):
+			return "", err
 		case errors.Is(err, syscall.EINVAL): // it is no link any more
 			rest = append([]string{name}, rest...)
 			continue
@@ -98,18 +99,41 @@ func OpenRoot(path string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	var want, is fs.FileInfo
-	if want, err = statNoLinks(path); err == nil {
-		is, err = root.Stat(".")
-	}
-	if err == nil && !os.SameFile(want, is) {
-		err = &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+	is, err := root.Stat(".")
+	if err == nil {
+		err = sameAt(path, is, statNoLinks)
 	}
 	if err != nil {
 		root.Close()
 		return nil, err
 	}
 	return root, nil
+}
+
+// sameAt returns an error unless look finds at path what was opened there.
+func sameAt(path string, opened fs.FileInfo, look func(string) (fs.FileInfo, error)) error {
+	there, err := look(path)
+	if err == nil && !os.SameFile(there, opened) {
+		err = &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+	}
+	return err
+}
+
+// openSame is openNoLinks where the kernel cannot do it at once.
+func openSame(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	is, err := f.Stat()
+	if err == nil {
+		err = sameAt(path, is, lstatAll)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // lstatAll is statNoLinks where the kernel cannot do it at once.
@@ -127,12 +151,32 @@ func lstatAll(path string) (info fs.FileInfo, err error) {
 	return info, nil
 }
 
-// follows reports whether links in the folder dir are followed. dir has no links in its path.
-func (l Links) follows(dir string) bool {
-	if Within(l.Workspace, dir) {
-		return false
+// readLink returns the target of the link name in the folder dir, whose path has no links, or a
+// *LinkError if such a link is not followed.
+func (l Links) readLink(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	switch {
+	case Within(l.Workspace, dir):
+		return "", &LinkError{path}
+	case slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) || Within(c, dir) }):
+		return os.Readlink(path)
 	}
-	return slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) || Within(c, dir) }) || !writable(dir)
+	// Another folder may get this path at any time: the one that is asked about is the one that has
+	// the link.
+	at, err := openNoLinks(dir)
+	if err != nil {
+		return "", err
+	}
+	defer at.Close()
+	if writable(at) {
+		return "", &LinkError{path}
+	}
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(at.Fd()), name, target)
+	if err != nil {
+		return "", &os.PathError{Op: "readlink", Path: path, Err: err}
+	}
+	return string(target[:n]), nil
 }
 
 // Within reports whether path is dir or below it, by their names alone; both are absolute. Nothing
@@ -143,13 +187,13 @@ func Within(dir, path string) bool {
 }
 
 // writable reports whether this user can make something in dir, or can get the right to.
-func writable(dir string) bool {
-	info, err := os.Stat(dir)
+func writable(dir *os.File) bool {
+	info, err := dir.Stat()
 	if err != nil {
 		return true
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
 		return true
 	}
-	return syscall.Access(dir, 2) == nil // W_OK
+	return unix.Faccessat(int(dir.Fd()), ".", unix.W_OK, 0) == nil
 }

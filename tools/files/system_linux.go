@@ -60,17 +60,25 @@ func OfKernel(root *os.Root) (bool, error) {
 
 // statNoLinks is os.Stat for a path that is to have no symbolic link, at any part of it.
 func statNoLinks(path string) (fs.FileInfo, error) {
+	f, err := openNoLinks(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Stat()
+}
+
+// openNoLinks opens such a path to look at it, which needs no right to read it.
+func openNoLinks(path string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	for {
 		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
 		switch err {
 		case nil:
-			f := os.NewFile(uintptr(fd), path)
-			defer f.Close()
-			return f.Stat()
+			return os.NewFile(uintptr(fd), path), nil
 		case unix.EINTR, unix.EAGAIN:
 		case unix.ENOSYS: // before Linux 5.6
-			return lstatAll(path)
+			return openSame(path, unix.O_PATH)
 		default:
 			return nil, &os.PathError{Op: "open", Path: path, Err: err}
 		}
