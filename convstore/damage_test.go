@@ -200,6 +200,58 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
+// TestStaleBranch puts a branch in the place of each leaf, as a lost write can leave one there, that
+// leads to itself, or to a branch. bbolt would go round: whoever reads or writes there says that the
+// store is damaged.
+func TestStaleBranch(t *testing.T) {
+	var most syscall.Rlimit // a round without end takes no more memory than this
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &most); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: min(8<<30, most.Max), Max: most.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_AS, &most) })
+	sample := sampleStore(t)
+	p, err := page.Open(bytes.NewReader(sample), int64(len(sample)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, free := binary.NativeEndian, freePages(p, sample)
+	var branches, leaves []uint64
+	for id := uint64(2); id < p.High; id += 1 + uint64(order.Uint32(sample[id*p.PageSize+12:])) {
+		switch kind := order.Uint16(sample[id*p.PageSize+8:]); {
+		case free[id]:
+		case kind == page.FlagBranch:
+			branches = append(branches, id)
+		case kind == 2 && id != p.Root:
+			leaves = append(leaves, id)
+		}
+	}
+	if len(branches) == 0 || len(leaves) < 20 {
+		t.Fatalf("the sample has %d branches and %d leaves, want more", len(branches), len(leaves))
+	}
+	for _, id := range leaves {
+		for _, to := range append(branches, id) {
+			data := bytes.Clone(sample)
+			at := data[id*p.PageSize:][:p.PageSize]
+			key := bytes.Clone(at[16+order.Uint32(at[20:]):][:order.Uint32(at[24:])]) // of its first entry
+			order.PutUint16(at[8:], page.FlagBranch)
+			order.PutUint16(at[10:], 1)
+			order.PutUint32(at[16:], 16)
+			order.PutUint32(at[20:], uint32(len(key)))
+			order.PutUint64(at[24:], to)
+			copy(at[32:], key)
+			s := storeOf(t, data)
+			var damaged *DamagedError
+			if err := touchEverything(t, s); !errors.As(err, &damaged) {
+				t.Errorf("page %d leads to %d: %v, want a *DamagedError", id, to, err)
+			}
+			_ = os.RemoveAll(filepath.Dir(s.Path()))
+		}
+	}
+}
+
 // TestCheckNotices breaks one promise after the other behind the store's back.
 func TestCheckNotices(t *testing.T) {
 	sample := sampleStore(t)

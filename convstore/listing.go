@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"jp/convstore/internal/db"
 )
 
@@ -147,7 +145,7 @@ func (t *tx) saveEntry(id ID, r *record) error {
 // entries reads entries by id. It is fastest in the order of ids.
 type entries struct {
 	t    *tx
-	c    *bbolt.Cursor
+	c    *db.Cursor
 	k, v []byte
 }
 

@@ -170,11 +170,10 @@ func (g *group) write(h *Handle) (err error) {
 	if err != nil {
 		return g.leader.f.openError(err)
 	}
-	number, size := uint64(b.ID()), uint64(h.db.Info().PageSize)
-	h.lengths = page.Changing(h.File, size, uint64(b.Size())/size)
+	number, paths := uint64(b.ID()), h.paths(b)
 	for w := g.next(); w != nil; w = g.next() {
 		g.running = w
-		w.tx = &Tx{F: w.f, Bolt: b, h: h, Now: w.f.Now().Round(0)}
+		w.tx = &Tx{F: w.f, Bolt: b, h: h, paths: paths, Now: w.f.Now().Round(0)}
 		w.err = w.fn(w.tx)
 		g.ran, g.running = append(g.ran, w), nil
 		switch {

@@ -70,12 +70,11 @@ func (f *Base) TakeRun(id int64) (*file.RunLock, error) {
 // Handle is the open and locked file. While a process has one, no other process can write. If it is
 // a handle for writing, no other process can read either.
 type Handle struct {
-	db      *bbolt.DB
-	File    *os.File      // bbolt's own descriptor
-	lengths *page.Lengths // of its write transaction
-	write   bool
-	from    *slot // slot that lent it, or in whose turn it was opened; nil = it is not kept
-	state   state // of a kept handle: when it was unlocked
+	db    *bbolt.DB
+	File  *os.File // bbolt's own descriptor
+	write bool
+	from  *slot // slot that lent it, or in whose turn it was opened; nil = it is not kept
+	state state // of a kept handle: when it was unlocked
 }
 
 // close releases the lock and closes the file. It unlocks explicitly, for the same reason as
@@ -100,8 +99,8 @@ func (h *Handle) Abandon() {
 //
 // bbolt follows branches wherever they lead, and trusts its list of free pages and the lengths in
 // its pages. Where a bit of these is wrong, a commit writes over pages in use. So each process
-// checks the branches and that list before it reads or writes for the first time, and the lengths
-// of the leaves that it changes in each transaction.
+// checks the branches and that list before it reads or writes for the first time, and in each
+// transaction the ways that it goes and the lengths of the leaves that it changes, see page.Paths.
 func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	defer wait.End()
 	kept, turn, ok := f.slot.lend(wait, write)

@@ -33,17 +33,11 @@ type Tx struct {
 	Now  time.Time // when it began
 
 	h       *Handle
-	buckets [bucketCount]*bbolt.Bucket
+	paths   *page.Paths
+	buckets [bucketCount]Bucket
 	wrote   int // bytes that were put or dropped
 	undo    []func()
 	after   []func()
-}
-
-// Reader is what a Bucket can be read with. Only the methods of Tx write.
-type Reader interface {
-	Get(key []byte) []byte
-	Cursor() *bbolt.Cursor
-	Sequence() uint64
 }
 
 // Undo has fn called if what this run of the function has written is not kept: if the function
@@ -84,7 +78,7 @@ func (f *Base) View(h *Handle, fn func(*Tx) error) error {
 	if err != nil {
 		return f.openError(err)
 	}
-	t := &Tx{F: f, Bolt: b, h: h, Now: f.Now().Round(0)}
+	t := &Tx{F: f, Bolt: b, h: h, paths: h.paths(b), Now: f.Now().Round(0)}
 	if have := t.Schema(); have != f.version {
 		err = &SchemaError{Path: f.StorePath(), Have: have, Want: f.version}
 	} else {
@@ -154,7 +148,7 @@ func (f *Base) Guarded(open, use func(*Handle) error) (err error) {
 		if cause == nil {
 			panic(r)
 		}
-		err = &DamagedError{Path: f.StorePath(), Err: cause}
+		err = f.openError(cause)
 	}()
 	if err := open(&h); err != nil {
 		orderly = true
@@ -223,37 +217,6 @@ func (t *Tx) MakeBucket(n BucketNumber) error {
 	return err
 }
 
-// Bucket returns one of the buckets that every store has.
-func (t *Tx) Bucket(n BucketNumber) Reader { return t.bucket(n) }
-
-func (t *Tx) bucket(n BucketNumber) *bbolt.Bucket {
-	if t.buckets[n] == nil {
-		t.buckets[n] = t.Bolt.Bucket([]byte(BucketNames[n]))
-		if t.buckets[n] == nil {
-			panic(damage{fmt.Errorf("bucket %s is missing", BucketNames[n])})
-		}
-		switch n {
-		case Events, EventIDs, Turns:
-			// Within a conversation their keys are added in order, so a page that is split gets few
-			// more entries. By default bbolt would leave it half empty.
-			t.buckets[n].FillPercent = 0.9
-		}
-	}
-	return t.buckets[n]
-}
-
-// changing returns a bucket that is about to be changed at a key. It panics with damage where bbolt
-// would free more pages than the change replaces.
-func (t *Tx) changing(n BucketNumber, key []byte, dropped bool) *bbolt.Bucket {
-	b := t.bucket(n)
-	if root := uint64(b.Root()); root != 0 { // 0 = it is in the page of the buckets
-		if err := t.h.lengths.Check(root, key, dropped); err != nil {
-			panic(damage{err})
-		}
-	}
-	return b
-}
-
 // Damaged returns the error for an invalid record.
 func (t *Tx) Damaged(format string, args ...any) error {
 	return &DamagedError{Path: t.F.StorePath(), Err: fmt.Errorf(format, args...)}
@@ -262,7 +225,7 @@ func (t *Tx) Damaged(format string, args ...any) error {
 // Put is bbolt's Put, with the name of the store in the error.
 func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 	t.wrote += len(key) + len(value)
-	if err := t.changing(n, key, false).Put(key, value); err != nil {
+	if err := t.Bucket(n).changing(key, false).Put(key, value); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}
 	return nil
@@ -271,7 +234,7 @@ func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 // Drop is bbolt's Delete, with the name of the store in the error.
 func (t *Tx) Drop(n BucketNumber, key []byte) error {
 	t.wrote += len(key)
-	if err := t.changing(n, key, true).Delete(key); err != nil {
+	if err := t.Bucket(n).changing(key, true).Delete(key); err != nil {
 		return fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}
 	return nil
@@ -280,7 +243,7 @@ func (t *Tx) Drop(n BucketNumber, key []byte) error {
 // NextNumber adds one to the sequence of a bucket and returns it.
 func (t *Tx) NextNumber(n BucketNumber) (uint64, error) {
 	t.wrote += 8
-	number, err := t.changing(n, nil, false).NextSequence() // changes the page where the bucket begins
+	number, err := t.Bucket(n).changing(nil, false).NextSequence() // changes the page where the bucket begins
 	if err != nil {
 		return 0, fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
 	}

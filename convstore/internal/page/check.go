@@ -25,7 +25,7 @@ func (p *File) Check() error {
 // or is used twice.
 //
 // Whatever is at the height of leaves is taken for a leaf. Of the leaves of buckets only the
-// headers are read, of those that a free page follows. Lengths is for the others.
+// headers are read, of those that a free page follows. Paths is for the others.
 func (p *File) CheckFast() (reading, writing error) {
 	w := walker{p: p, seen: make([]use, p.High), quick: true}
 	if err := w.walk(p.Root, nil, nil); err != nil {

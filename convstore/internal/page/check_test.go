@@ -27,17 +27,7 @@ func TestCheckFast(t *testing.T) {
 		{"a ring at the end", "page 3: too deep", func(h handmade) { h.page(5, FlagBranch, is{"e", 8}, is{"g", 3}) }},
 		{"a ring at the height of leaves", "page 3: page 4: page 3: used twice", func(h handmade) { h.page(4, FlagBranch, is{"a", 6}, is{"c", 3}) }},
 	} {
-		h := make(handmade, 10*handmadeSize)
-		root := make([]byte, 16)
-		binary.NativeEndian.PutUint64(root, 3)
-		h.page(2, flagLeaf, is{"bucket", string(root), 0})
-		h[2*handmadeSize+HeaderSize] = elementBucket
-		h.page(3, FlagBranch, is{"a", 4}, is{"e", 5})
-		h.page(4, FlagBranch, is{"a", 6}, is{"c", 7})
-		h.page(5, FlagBranch, is{"e", 8}, is{"g", 9})
-		for i, key := range []string{"a", "c", "e", "g"} {
-			h.page(6+i, flagLeaf, is{key, "x", 0})
-		}
+		h := threeLevels()
 		test.make(h)
 		p := &File{r: bytes.NewReader(h), PageSize: handmadeSize, Root: 2, Freelist: noFreelist, High: 10}
 		got := ""
@@ -50,6 +40,60 @@ func TestCheckFast(t *testing.T) {
 		}
 		if whole := p.Check(); got != want || (whole == nil) != (want == "") {
 			t.Errorf("%s: CheckFast = %q, want %q; Check = %v", test.name, got, want, whole)
+		}
+	}
+}
+
+// threeLevels returns a file with a bucket of three levels: page 3, branches 4 and 5, leaves 6 to 9.
+func threeLevels() handmade {
+	type is = [3]any
+	h := make(handmade, 10*handmadeSize)
+	root := make([]byte, 16)
+	binary.NativeEndian.PutUint64(root, 3)
+	h.page(2, flagLeaf, is{"bucket", string(root), 0})
+	h[2*handmadeSize+HeaderSize] = elementBucket
+	h.page(3, FlagBranch, is{"a", 4}, is{"e", 5})
+	h.page(4, FlagBranch, is{"a", 6}, is{"c", 7})
+	h.page(5, FlagBranch, is{"e", 8}, is{"g", 9})
+	for i, key := range []string{"a", "c", "e", "g"} {
+		h.page(6+i, flagLeaf, is{key, "x", 0})
+	}
+	return h
+}
+
+// TestPaths: a leaf that has become a branch is found on the way to it, and from the leaves beside
+// it, but nowhere else.
+func TestPaths(t *testing.T) {
+	sound := threeLevels()
+	for bad, id := range map[string]int{"": 0, "a": 6, "c": 7, "e": 8, "g": 9} {
+		h := slices.Clone(sound)
+		if bad != "" {
+			h.page(id, FlagBranch, [3]any{bad, id})
+		}
+		w := PathsOf(bytes.NewReader(h), handmadeSize, 10)
+		leads := func(key string) bool { return bad == "" || key != bad }
+		for i, key := range []string{"a", "c", "e", "g"} {
+			at, err := w.Leaf(3, []byte(key+"x"))
+			if leads(key) != (err == nil) {
+				t.Errorf("%q is bad: Leaf(%q) = %v", bad, key, err)
+			}
+			from, to := []string{"", "c", "e", "g"}[i], []string{"c", "e", "g", ""}[i]
+			if err == nil && (string(at.From) != from || string(at.To) != to || at.leaf != uint64(6+i)) {
+				t.Errorf("Leaf(%q) = %q to %q, page %d", key, at.From, at.To, at.leaf)
+			}
+			all := leads(key) && (from == "" || leads([]string{"", "a", "c", "e"}[i])) && (to == "" || leads(to))
+			if _, err := w.Around(3, []byte(key)); all != (err == nil) {
+				t.Errorf("%q is bad: Around(%q) = %v", bad, key, err)
+			}
+			if err := w.Change(3, []byte(key), true); all != (err == nil) {
+				t.Errorf("%q is bad: Change(%q) = %v", bad, key, err)
+			}
+			if err := w.Change(3, []byte(key), false); leads(key) != (err == nil) {
+				t.Errorf("%q is bad: Change(%q) without a drop = %v", bad, key, err)
+			}
+		}
+		if _, err := w.Last(3); leads("g") != (err == nil) {
+			t.Errorf("%q is bad: Last = %v", bad, err)
 		}
 	}
 }

@@ -259,13 +259,18 @@ func (g Page) child(i int) (key []byte, id uint64, err error) {
 	return key, order.Uint64(head[8:]), err
 }
 
-// childOf returns which child of a branch has a key, or would have it: the last one whose least key
-// is not after it.
-func (g Page) childOf(key []byte) (i int, bad error) {
+// childOf returns which child of a branch has a key, or would have it.
+func (g Page) childOf(key []byte) (int, error) {
+	return g.lastChild(func(least []byte) bool { return bytes.Compare(least, key) <= 0 })
+}
+
+// lastChild returns the last child of a branch of whose least key ok is true, and the first child
+// if there is none. ok must be true up to a key, and false from there on.
+func (g Page) lastChild(ok func(least []byte) bool) (i int, bad error) {
 	i = sort.Search(g.Count-1, func(i int) bool {
 		least, _, err := g.child(i + 1)
 		bad = errors.Join(bad, err)
-		return bytes.Compare(least, key) > 0
+		return !ok(least)
 	})
 	return i, bad
 }
