@@ -62,6 +62,7 @@ const (
 	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet
 	maxSaid   = 256 << 20    // bytes of the frames whose events are stored, in one run
 	eventSize = 1 << 10      // bytes that each event counts beside those of its frame: what is kept of it takes as much memory
+	valueSize = 64           // bytes that each value of an open request counts beside its own: a list takes as much memory for it
 	maxPlace  = 16 << 10     // bytes of the place of a call
 	maxKept   = 16 << 20     // bytes of the arguments of calls that MCP servers have not had yet
 	MaxReason = 4 << 10      // bytes of the reason why a run ended
@@ -279,6 +280,8 @@ type line struct {
 	in *bufio.Reader
 	at func(point string)
 
+	values int // values in the frame that was read last, about
+
 	mu sync.Mutex // held while a frame is written
 }
 
@@ -313,7 +316,7 @@ func (l *line) read(v any) (size int, err error) {
 		}
 		break
 	}
-	if jsondoc.Crowded(frame, maxValues) {
+	if l.values = jsondoc.Values(frame); l.values > maxValues {
 		return 0, &FrameError{fmt.Sprintf("a frame of more than %d values", maxValues)}
 	}
 	if err := json.Unmarshal(frame, v); err != nil {

@@ -244,7 +244,7 @@ func (s *server) begin(f fromChild, size int) error {
 	o := &opened{}
 	s.open[f.N] = o
 	s.mu.Unlock()
-	if err := s.hold(o, size); err != nil {
+	if err := s.hold(o, size+valueSize*s.line.values); err != nil {
 		return err
 	}
 

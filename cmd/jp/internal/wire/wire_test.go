@@ -293,6 +293,11 @@ func TestBounds(t *testing.T) {
 		r.send(`{"n":9,"await":["` + strings.Repeat(`[{,\"`, maxValues) + `"]}`) // a text of them is one value
 		r.send(`{"n":10,"admit":[` + strings.Repeat(`{},`, maxValues/2) + `{}]}`)
 		broken(t, r.end(), fmt.Sprint("a frame of more than ", maxValues, " values"))
+		r = open(t, hangs)
+		for i := range 2 {
+			r.send(strings.TrimSuffix(one(i), "}}") + `,"trace":[""` + strings.Repeat(`,""`, maxValues-10) + `]}}`)
+		}
+		broken(t, r.end(), "at the same time")
 	})
 	t.Run("arguments", func(t *testing.T) {
 		r := open(t, hangs)
