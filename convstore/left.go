@@ -34,9 +34,10 @@ func (s Scope) Open(ctx context.Context) (ds []Delegation, err error) {
 // SettleLeft settles an open delegation of the caller that a run has left: as the child stored the
 // end of its turn, or as lost. One that is settled is returned as it is.
 //
-// It fails with a *BusyError while anybody holds the run lock of the child. Whoever reserved a
-// delegation holds that lock until it has settled, and the child inherits it. So where the lock is
-// free nobody else is left to settle, also where the caller runs again.
+// It fails with a *BusyError while anybody holds the run lock of the child. The error names no
+// holder: to find one all processes are looked at. Whoever reserved a delegation holds that lock
+// until it has settled, and the child inherits it. So where the lock is free nobody else is left to
+// settle, also where the caller runs again.
 func (s Scope) SettleLeft(ctx context.Context, left Delegation) (settled Delegation, err error) {
 	look := func(t *tx) error {
 		settled = Delegation{}
@@ -52,7 +53,7 @@ func (s Scope) SettleLeft(ctx context.Context, left Delegation) (settled Delegat
 		}
 		held, err := t.Held(d.Child)
 		if held {
-			err = &BusyError{ID: d.Child, Holder: t.F.RunHolder(int64(d.Child))}
+			err = &BusyError{ID: d.Child}
 		}
 		return err
 	}

@@ -115,6 +115,7 @@ type server struct {
 	steps   chan func()     // changes of the log, in the order in which they came
 	work    sync.WaitGroup  // all that runs beside them
 	last    uint64          // number of the latest request
+	waited  bool            // whether it has waited for what an earlier run has left
 	places  chan struct{}   // one element for each command that was begun and whose answer is not sent
 	kept    atomic.Int64    // bytes that commands have written and nobody has read
 	said    int             // bytes of the frames whose events are stored, and eventSize for each event
@@ -440,6 +441,10 @@ func (s *server) allowed(f fromChild) error {
 	switch {
 	case len(f.Admit) > maxCalls:
 		return &FrameError{"too many calls in one reply"}
+	case f.Await != nil && s.waited:
+		return &FrameError{"waits a second time for what an earlier run has left"}
+	case f.Await != nil:
+		s.waited = true
 	case f.Call != nil:
 		calls = []Call{*f.Call}
 	case f.Command != nil:

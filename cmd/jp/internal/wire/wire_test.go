@@ -299,6 +299,13 @@ func TestBounds(t *testing.T) {
 		}
 		broken(t, r.end(), "at the same time")
 	})
+	// Each wait looks at the store again and again.
+	t.Run("waits", func(t *testing.T) {
+		r := open(t, hangs)
+		r.send(`{"n":9,"await":["c1"]}`)
+		r.send(`{"n":10,"await":["c1"]}`)
+		broken(t, r.end(), "waits a second time")
+	})
 	t.Run("arguments", func(t *testing.T) {
 		r := open(t, hangs)
 		r.send(`{"n":9,"command":{"tool":"jp_query","call":"c1","args":["` + strings.Repeat("x", call.MaxArgs) + `"]}}`)
