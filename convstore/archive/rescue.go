@@ -29,6 +29,7 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 			case err != nil:
 				yield(Piece{}, err)
 				return
+			case p.Delegation != nil && p.Removed && !r.done[p.ID] && r.heads[p.ID] == nil:
 			case p.Delegation != nil:
 				r.delegation(p.ID, p.Delegation)
 			case p.Event == nil:

@@ -28,6 +28,7 @@ type salvaged struct {
 	Listed   []byte // its entry in the listing; nil = there is none
 
 	Delegation *convstore.Delegation
+	Removed    bool // the conversation of Delegation was removed, and what it used is kept
 
 	Event *ExportedEvent
 	Seq   uint64 // of Event
@@ -171,6 +172,15 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	}); err != nil {
 		return err
 	}
+	tree := make(map[convstore.ID]bool)
+	for _, n := range []db.BucketNumber{db.Roots, db.Children} {
+		if err := each(n, func(k, _ []byte) error {
+			tree[convstore.ID(db.Num(k[max(0, len(k)-8):]))] = true
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
 	return each(db.Delegations, func(k, v []byte) error {
 		var d convstore.Delegation
 		root := convstore.ID(db.Num(k))
@@ -179,7 +189,7 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 			return nil
 		}
 		d.Number = db.Num(k[8:])
-		return proceed(yield(salvaged{ID: root, Delegation: &d}, nil))
+		return proceed(yield(salvaged{ID: root, Delegation: &d, Removed: !tree[root]}, nil))
 	})
 }
 
