@@ -75,13 +75,19 @@ func (t *Tree) Update(d *stream.Delegation) {
 	}
 	before := n.last
 	n.last, n.at = *d, t.now()
+	// One by one: a control sequence without an end would take along what stands behind it.
+	for _, part := range []*string{
+		&n.last.Phase, &n.last.ConversationID, &n.last.Profile, &n.last.Title, &n.last.Host, &n.last.Tool, &n.last.Status, &n.last.Reason,
+	} {
+		*part = Line(*part)
+	}
 	if t.status != nil && d.Phase == stream.Ended {
 		delete(t.nodes, key)
 		t.order = slices.DeleteFunc(t.order, func(x *node) bool { return x == n })
 	}
 	if !t.io.draws() {
-		if before.Phase != d.Phase || (before.Tool != d.Tool && d.Tool != "") {
-			fmt.Fprintf(t.io.Err, "jp: %s\n", Line(n.plain()))
+		if before.Phase != d.Phase || (before.Tool != n.last.Tool && n.last.Tool != "") {
+			fmt.Fprintf(t.io.Err, "jp: %s\n", n.plain())
 		}
 		return
 	}
@@ -380,19 +386,18 @@ func (t *Tree) text(n *node, room int) string {
 				parts = append(parts, part)
 			}
 		}
-		return Line(strings.Join(parts, "  "))
+		return strings.Join(parts, "  ")
 	}
-	title := Line(d.Title)
 	profile, state, elapsed := cmp.Or(d.Profile, unnamed), n.state(), n.elapsed(t.now())
 	short := profile[strings.LastIndex(profile, "/")+1:]
 	word, _, _ := strings.Cut(state, ":")
 	word, _, _ = strings.Cut(word, " ")
 	where := profile + d.On()
 	text := head(where, state, tokens, elapsed)
-	if title == "" {
+	if d.Title == "" {
 		return text
 	}
-	least := min(Width(title), room/3) + 2
+	least := min(Width(d.Title), room/3) + 2
 	for _, shorter := range []string{
 		head(where, state, "", elapsed), head(where, state, "", ""), head(profile, state, "", ""), head(short, state, "", ""), head(short, word, "", ""), head(short, "", "", ""),
 	} {
@@ -404,7 +409,7 @@ func (t *Tree) text(n *node, room int) string {
 	if room > 0 {
 		text = Cut(text, max(room-least, 1), t.io.UTF8)
 	}
-	return text + "  " + title
+	return text + "  " + d.Title
 }
 
 // unnamed stands for the profile of a call that names none.

@@ -250,12 +250,12 @@ func TestTreeInALog(t *testing.T) {
 	tree := NewTree(&IO{Err: &b}, TreeOptions{})
 	d := stream.Delegation{Phase: stream.Started, ConversationID: "jp-c2", CallID: "a", Profile: "agent/researcher"}
 	tree.Update(&d)
-	d.Phase, d.Tool = stream.Running, "fs_grep_files"
+	d.Phase, d.Tool = stream.Running, "fs_grep_files\x1b["
 	tree.Update(&d)
 	tree.Update(&d) // no change, no line
 	d.Tool, d.Tokens = "", 50
 	tree.Update(&d)
-	d.Phase, d.Status, d.Reason, d.ElapsedMS = stream.Ended, "partial", "max\nturns", 1500
+	d.Phase, d.Status, d.Reason, d.ElapsedMS = stream.Ended, "partial", "max\nturns\x1b[", 1500 // the sequence has no end here
 	tree.Update(&d)
 	tree.Update(&stream.Delegation{Phase: stream.Ended, CallID: "b", Status: "error", Reason: "query is missing"}) // names no profile
 	tree.Close()
