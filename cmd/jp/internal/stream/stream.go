@@ -34,6 +34,7 @@ import (
 
 	"jp/convstore/amount"
 	"jp/tools/jsondoc"
+	"jp/tools/unseen"
 )
 
 // Line is one of *Init, *Partial, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Compaction,
@@ -192,7 +193,7 @@ func (d *Delegation) On() string {
 	return " on " + d.Host
 }
 
-// Text returns what the sub-agent does, in a few words.
+// Text returns what the sub-agent does, in a few words on one line in which every character shows.
 func (d *Delegation) Text() string {
 	text := fmt.Sprintf("%s %s%s: %s", d.Profile, d.ConversationID, d.On(), d.Phase)
 	if d.Tool != "" {
@@ -201,7 +202,7 @@ func (d *Delegation) Text() string {
 	if d.Status != "" {
 		text += ", " + d.Status
 	}
-	return text
+	return unseen.Spell(text)
 }
 
 // Result ends the stream. Without its type it is also the document of `--format=json`.
