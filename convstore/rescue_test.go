@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"jp/convstore/internal/db"
+	"jp/convstore/internal/page"
 )
 
 // TestRescue damages a store in many ways: whatever can still be read goes into a new store, and
@@ -30,12 +32,12 @@ func TestRescue(t *testing.T) {
 	if all == 0 || lost != 0 {
 		t.Fatalf("of a sound store: %d events, %d lost", all, lost)
 	}
-	page, random := os.Getpagesize(), rand.New(rand.NewPCG(1, 2))
+	size, random := os.Getpagesize(), rand.New(rand.NewPCG(1, 2))
 	some := 0
-	for i := 2; i < len(sample)/page; i++ {
+	for i := 2; i < len(sample)/size; i++ {
 		broken := bytes.Clone(sample)
 		for range 8 {
-			broken[i*page+random.IntN(page)] ^= byte(1 + random.IntN(255))
+			broken[i*size+random.IntN(size)] ^= byte(1 + random.IntN(255))
 		}
 		events, lost := rescue(broken)
 		if events > all {
@@ -185,6 +187,8 @@ func TestRescueMisplaced(t *testing.T) {
 		want   string
 	}{
 		"delegation of another root":    {db.Delegations, 4, "delegation of "},
+		"delegation that is not there":  {db.Delegations, -1, "perhaps what was written last: "},
+		"config that is not there":      {db.Configs, -1, "perhaps what was written last: "},
 		"delegation of another number":  {db.Delegations, 8, "delegation of "},
 		"listed conversation":           {db.Listing, 4, ": its record"},
 		"what came with a conversation": {db.Imported, 4, ": what was imported with it"},
@@ -206,5 +210,36 @@ func TestRescueMisplaced(t *testing.T) {
 		if len(lost) != 1 || !strings.Contains(lost[0], test.want) {
 			t.Errorf("%s: lost %q, want %q", name, lost, test.want)
 		}
+	}
+}
+
+// TestRescueCut: an entry that seems shorter than it is is noticed, whatever it holds.
+func TestRescueCut(t *testing.T) {
+	s := openStore(t)
+	for range 30 {
+		mustCreate(t, s, New{Config: Config{JSON: []byte(`{"a":"` + strings.Repeat("x", 300) + `"}`)}})
+	}
+	sample := mustRead(t, s.Path())
+	p, err := page.Open(bytes.NewReader(sample), int64(len(sample)))
+	mustNot(t, err)
+	order, free, tried := binary.NativeEndian, freePages(p, sample), 0
+	for id := uint64(2); id < p.High; id++ {
+		at := id*p.PageSize + page.HeaderSize
+		size := order.Uint32(sample[at+12:])
+		if free[id] || order.Uint16(sample[at-8:]) != 2 || order.Uint16(sample[at-6:]) < 2 || size == 0 {
+			continue // no leaf of two entries
+		}
+		tried++
+		wrong := bytes.Clone(sample)
+		order.PutUint32(wrong[at+12:], size-1)
+		s, lost := storeOf(t, wrong), 0
+		_, _, _, err := Rooms.Rescue(t.Context(), s, func(error) { lost++ })
+		mustNot(t, err)
+		if err := s.Check(t.Context()); lost == 0 || err == nil {
+			t.Errorf("page %d: %d lost, Check = %v", id, lost, err)
+		}
+	}
+	if tried < 5 {
+		t.Errorf("%d leaves", tried)
 	}
 }

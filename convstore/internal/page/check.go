@@ -229,21 +229,25 @@ func (w *walker) leaf(g Page, min, max []byte) error {
 		return err
 	}
 	keys := make([][]byte, g.Count)
+	end := HeaderSize + uint64(g.Count)*elementSize
 	for i := range keys {
-		flags, key, value, err := g.Entry(i)
+		at, err := g.extent(i)
+		if err == nil && at.key != end {
+			err = fmt.Errorf("element %d: does not begin where the one before it ends", i)
+		}
 		if err != nil {
 			return err
 		}
-		keys[i] = key
-		switch flags {
+		keys[i], end = g.Data[at.key:at.value], at.end
+		switch at.flags {
 		case 0:
 			continue
 		case elementBucket:
 		default:
-			return fmt.Errorf("element %d: unknown flags %#x", i, flags)
+			return fmt.Errorf("element %d: unknown flags %#x", i, at.flags)
 		}
-		if err := w.bucket(value); err != nil {
-			return fmt.Errorf("bucket %q: %w", key, err)
+		if err := w.bucket(g.Data[at.value:at.end]); err != nil {
+			return fmt.Errorf("bucket %q: %w", keys[i], err)
 		}
 	}
 	return rising(keys, min, max)

@@ -138,8 +138,9 @@ func (r *Remains) entries(g Page) int {
 // leaf calls fn for the entries of one page. Keys and values are parts of the page's data, which
 // nobody else uses.
 func (r *Remains) leaf(g Page, fn func(k, v []byte) error) error {
-	order := binary.NativeEndian
-	for i := range r.entries(g) {
+	order, n := binary.NativeEndian, r.entries(g)
+	end := HeaderSize + uint64(n)*elementSize
+	for i := range n {
 		head, err := g.element(i, 0, elementSize)
 		if err != nil {
 			r.lost(fmt.Errorf("page %d: %w", g.id, err))
@@ -153,8 +154,14 @@ func (r *Remains) leaf(g Page, fn func(k, v []byte) error) error {
 		}
 		if err != nil {
 			r.lost(fmt.Errorf("page %d: %w", g.id, err))
+			end = 0
 			continue
 		}
+		at := HeaderSize + uint64(i)*elementSize + offset
+		if end != 0 && at != end {
+			r.lost(fmt.Errorf("page %d: element %d: it does not begin where the one before it ends", g.id, i))
+		}
+		end = at + ksize + vsize
 		if err := fn(k, v); err != nil {
 			return err
 		}
