@@ -17,11 +17,14 @@ import (
 // Rescue reads everything that can be read of a damaged store, and changes nothing. It yields
 // pieces for Import: each conversation of which anything can be read, followed by its events, and
 // at the end their delegations. It leaves out what Import would not accept, and calls lost for it,
-// and for events that are not there though later ones or the record say that they were. It ends
-// with an error if nothing can be read. It keeps the metadata of all conversations and all
-// delegations in memory, and the ids of the events of one.
+// and for events that are not there though later ones or the record say that they were. If there is
+// nothing of that, it calls lost for what Check finds. It ends with an error if nothing can be
+// read. It keeps the metadata of all conversations and all delegations in memory, and the ids of
+// the events of one.
 func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
+		whole, report := true, lost
+		lost = func(err error) { whole = false; report(err) }
 		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), ledgers: make(map[convstore.ID][]convstore.Delegation), done: make(map[convstore.ID]bool),
 			last: make(map[convstore.ID]uint64), ids: make(map[string]bool), yield: yield}
 		for p, err := range salvage(ctx, s.Inside(db.Room{}).DB(), lost) {
@@ -51,6 +54,16 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 					return
 				}
 			}
+		}
+		if !whole {
+			return
+		}
+		// A page of before, which a lost write leaves, can be read as well as the present one.
+		err := s.Check(ctx)
+		if damaged, ok := errors.AsType[*convstore.DamagedError](err); ok {
+			lost(fmt.Errorf("perhaps what was written last: %w", damaged.Err))
+		} else if err != nil && !errors.As(err, new(*convstore.SchemaError)) {
+			yield(Piece{}, err)
 		}
 	}
 }
