@@ -3,6 +3,7 @@ package delegate
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,6 +24,22 @@ func TestRespond(t *testing.T) {
 		"last tool call: fs_read_file {}\nits last messages:\njp: no\uFFFD\n</response>"
 	if got.Text != want || !got.IsError {
 		t.Errorf("response = %q, %v, want %q", got.Text, got.IsError, want)
+	}
+}
+
+func TestTook(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	for _, test := range []struct {
+		d    convstore.Delegation
+		want time.Duration
+	}{
+		{convstore.Delegation{Reserved: at, Started: at.Add(time.Second), Ended: at.Add(3 * time.Second)}, 2 * time.Second},
+		{convstore.Delegation{Reserved: at, Ended: at.Add(time.Second)}, time.Second},
+		{convstore.Delegation{Reserved: at, Started: at, Ended: at.Add(-time.Hour)}, 0}, // the clock was set back
+	} {
+		if got := took(test.d); got != test.want {
+			t.Errorf("took = %v, want %v", got, test.want)
+		}
 	}
 }
 
