@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -153,6 +154,29 @@ func TestUnreadWait(t *testing.T) {
 	_ = cmd.Run()
 	if got := cmd.ProcessState.ExitCode(); got != 124 {
 		t.Errorf("exit = %d, want 124", got)
+	}
+}
+
+// TestUnreadTraces: a warning that nobody reads, of a collector that does not answer, outlasts no deadline.
+func TestUnreadTraces(t *testing.T) {
+	s := newSite(t, map[string]string{".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n", "m.toml": "[[rule]]\ntext = \"the answer\"\n"})
+	collector, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer collector.Close()
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"jp", "query", "--new", "--timeout", "3s", "q"}, Dir: s.dir,
+		Env: append(s.environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector.Addr().String()), Stderr: pipeWithRoom(t, 0),
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- cmd.Wait() }()
+	s.eventually("jp to end", func() bool { return len(over) > 0 })
+	if got := cmd.ProcessState.ExitCode(); got != 0 {
+		t.Errorf("exit = %d, want 0", got)
 	}
 }
 

@@ -41,6 +41,7 @@ func (a *app) traced(ctx context.Context) (_ context.Context, end func()) {
 		}
 		last, cancel := context.WithTimeout(last, wait)
 		defer cancel()
+		defer a.con.IO.Bound(last)() // nor does a warning that nobody reads
 		if err := t.Close(last); err != nil {
 			warn(err.Error())
 		}
