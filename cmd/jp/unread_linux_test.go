@@ -144,16 +144,29 @@ func TestUnreadBatchStopped(t *testing.T) {
 	}
 }
 
-// TestUnreadWait: a jp wait whose lines nobody reads outlasts its deadline no more than a query.
-func TestUnreadWait(t *testing.T) {
+// TestWaitDeadline: neither a jp wait whose lines nobody reads outlasts its deadline, nor one for whose ids
+// nobody closes the pipe.
+func TestWaitDeadline(t *testing.T) {
 	s := newSite(t, map[string]string{".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n", "m.toml": "[[rule]]\ntext = \"the answer\"\n"})
 	if out, status := s.jp("query", "--new", "q"); status != 0 {
 		t.Fatal(out)
 	}
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "wait", "--timeout", "1s", s.all()["q"].ID.String()}, Dir: s.dir, Env: s.environ(), Stdout: pipeWithRoom(t, 0)}
-	_ = cmd.Run()
-	if got := cmd.ProcessState.ExitCode(); got != 124 {
-		t.Errorf("exit = %d, want 124", got)
+	open, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for _, word := range []string{s.all()["q"].ID.String(), "-"} {
+		cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "wait", "--timeout", "1s", word}, Dir: s.dir, Env: s.environ(), Stdin: open, Stdout: pipeWithRoom(t, 0)}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		over := make(chan error, 1)
+		go func() { over <- cmd.Wait() }()
+		s.eventually("jp to end", func() bool { return len(over) > 0 })
+		if got := cmd.ProcessState.ExitCode(); got != 124 {
+			t.Errorf("jp wait %s: exit = %d, want 124", word, got)
+		}
 	}
 }
 

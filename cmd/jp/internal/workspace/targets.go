@@ -208,7 +208,17 @@ func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID
 		}
 		stdin := bufio.NewScanner(w.Con.IO.In)
 		stdin.Split(firstFields())
-		for stdin.Scan() {
+		for read := make(chan bool, 1); ; {
+			go func() { read <- stdin.Scan() }() // a pipe that nobody writes to outlasts no deadline
+			more := false
+			select {
+			case more = <-read:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			if !more {
+				break
+			}
 			if err := add(stdin.Text(), w.Exactly); err != nil {
 				return nil, err
 			}

@@ -34,6 +34,12 @@ func NewWait(g *Group) *cli.Command {
 }
 
 func runWait(ctx context.Context, g *Group, timeout command.Maybe[time.Duration], words []string) error {
+	if timeout.Set {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout.Value, &exit.Error{Code: "deadline", Status: exit.Deadline, Msg: "--timeout: the time is up", Err: context.DeadlineExceeded})
+		defer cancel()
+		g.Con.Within(timeout.Value)
+	}
 	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return err
@@ -46,12 +52,6 @@ func runWait(ctx context.Context, g *Group, timeout command.Maybe[time.Duration]
 		if _, err := st.Get(ctx, id); err != nil {
 			return err
 		}
-	}
-	if timeout.Set {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout.Value, &exit.Error{Code: "deadline", Status: exit.Deadline, Msg: "--timeout: the time is up", Err: context.DeadlineExceeded})
-		defer cancel()
-		g.Con.Within(timeout.Value)
 	}
 	list := []ended{}
 	status := exit.OK
