@@ -303,11 +303,10 @@ func (d *Delegator) Release(ctx context.Context) {
 // TakeSlot returns the slot that the caller has now, nil for none. Who calls it owns it then.
 func (d *Delegator) TakeSlot() *convstore.Slot { return d.slots.handOver() }
 
-// Transcript returns what was said in one descendant, in its last turns, or in all of them where
-// last is 0. The text is not cut. It cannot close a wrapper of ours. It is "" where nothing was
-// said yet.
-func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
-	return d.subtree().transcript(ctx, id, last)
+// Transcript returns the beginning of what was said in one descendant, at most most bytes, and how
+// many bytes there are. It cannot close a wrapper of ours.
+func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, most int) (text string, size int, err error) {
+	return d.subtree().transcript(ctx, id, 0, 0, most)
 }
 
 // subtree returns what the caller can read.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"jp/convstore"
 	"jp/convstore/search"
@@ -102,45 +103,57 @@ func (t subtree) print(ctx context.Context, c tools.Call) (tools.Result, error) 
 	if err != nil {
 		return denied(err)
 	}
-	text, err := t.transcript(ctx, id, a.Last)
-	switch {
-	case err != nil:
-		return denied(err)
-	case text == "":
-		return tools.Result{Text: fmt.Sprintf("%s holds nothing yet", id)}, nil
-	case a.From < 0 || a.From >= len(text):
-		return denied(fmt.Errorf("from: %d is not within the %d bytes there are", a.From, len(text)))
-	}
 	const note = 100 // most bytes of the line about the rest
 	most := tools.DefaultSizeThreshold
 	if tool, ok := t.set.Get(c.Name); ok {
 		most = tool.SizeLimit()
 	}
-	rest := strings.ToValidUTF8(text[a.From:], "") // it may begin within a rune
-	part, left := bound(rest, most-note)
-	if left > 0 {
-		part += fmt.Sprintf("\n[%d of %d bytes are left; continue with from=%d]", left, len(text), len(text)-left)
+	text, size, err := t.transcript(ctx, id, a.Last, a.From, most)
+	switch {
+	case err != nil:
+		return denied(err)
+	case size == 0:
+		return tools.Result{Text: fmt.Sprintf("%s holds nothing yet", id)}, nil
+	case a.From < 0 || a.From >= size:
+		return denied(fmt.Errorf("from: %d is not within the %d bytes there are", a.From, size))
+	}
+	from := a.From
+	for len(text) > 0 && !utf8.RuneStart(text[0]) { // it may begin within a rune
+		text, from = text[1:], from+1
+	}
+	part, _ := bound(text, most-note)
+	if next := from + len(part); next < size {
+		part += fmt.Sprintf("\n[%d of %d bytes are left; continue with from=%d]", size-next, size, next)
 	}
 	return tools.Result{Text: part}, nil
 }
 
-// transcript is Delegator.Transcript.
-func (t subtree) transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
+// transcript returns what was said in a descendant, in its last turns, or in all of them where last
+// is 0: at most most bytes of it, after the first from, and how many there are. It keeps no others:
+// there can be hundreds of megabytes.
+func (t subtree) transcript(ctx context.Context, id convstore.ID, last, from, most int) (text string, size int, err error) {
 	r := convstore.Range{}
-	if last < 0 {
-		return "", fmt.Errorf("last: %d is not a number of turns", last)
-	}
-	if last > 0 {
+	switch {
+	case last < 0:
+		return "", 0, fmt.Errorf("last: %d is not a number of turns", last)
+	case last > 0:
 		r = convstore.LastTurns(last)
 	}
-	var b strings.Builder
+	var kept strings.Builder
 	for ev, err := range t.scope.Events(ctx, id, r) {
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
+		var b strings.Builder
 		writeEvent(&b, ev)
+		said := neutralize(b.String())
+		if lo, hi := min(max(from-size, 0), len(said)), min(max(from+most-size, 0), len(said)); lo < hi {
+			kept.WriteString(said[lo:hi])
+		}
+		size += len(said)
 	}
-	return neutralize(strings.TrimSpace(b.String())), nil
+	size, text = max(size-len("\n\n"), 0), kept.String() // each event ends so
+	return text[:min(len(text), max(size-from, 0))], size, nil
 }
 
 // writeEvent writes an event under a heading. Each line that was said has a bar in front, so that

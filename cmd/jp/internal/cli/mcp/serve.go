@@ -271,17 +271,17 @@ func (s *service) read(ctx context.Context, uri string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	whole, err := s.d.Transcript(ctx, id, 0)
+	text, size, err := s.d.Transcript(ctx, id, tools.DefaultBatchBytes)
 	switch {
 	case err != nil:
 		return "", err
-	case whole == "":
+	case size == 0:
 		return id.String() + " holds nothing yet", nil
-	case len(whole) > tools.DefaultBatchBytes:
-		text := brief.Prefix(whole, tools.DefaultBatchBytes)
-		return fmt.Sprintf("%s\n[%d of %d bytes are cut here; jp conversation print %s shows them]", text, len(whole)-len(text), len(whole), id), nil
+	case size > len(text):
+		text = brief.Prefix(text, tools.DefaultBatchBytes-1)
+		return fmt.Sprintf("%s\n[%d of %d bytes are cut here; jp conversation print %s shows them]", text, size-len(text), size, id), nil
 	}
-	return whole, nil
+	return text, nil
 }
 
 // end ends the turn of the conversation that open made, if any.
