@@ -124,10 +124,7 @@ func (c *checker) run(ctx context.Context) error {
 
 // each calls look with each entry of a bucket.
 func (c *checker) each(n db.BucketNumber, look func(k, v []byte)) error {
-	return c.t.Prefixed(n, nil, func(k, v []byte) error {
-		look(k, v)
-		return nil
-	})
+	return c.t.Prefixed(n, nil, func(k, v []byte) error { look(k, v); return nil })
 }
 
 func (c *checker) readRecords() error {
@@ -365,9 +362,12 @@ func (c *checker) compare() error {
 }
 
 func (c *checker) checkConfigs() error {
-	for id := range c.records {
+	for id, r := range c.records {
 		if _, err := c.t.Config(id); err != nil {
 			c.problem("%w", err)
+		}
+		if r.Imported && c.t.Bucket(db.Imported).Get(id.key()) == nil {
+			c.problem("conversation %s: what was imported with it is missing", id)
 		}
 	}
 	return c.each(db.Configs, func(k, _ []byte) {

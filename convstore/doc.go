@@ -78,7 +78,7 @@
 //	created_at updated_at profile profile_arg profile_hash model role grant
 //	last_seq events turns children hidden_children usage cost_nano unpriced
 //	turn_open asked state reason run last run_state run_reason
-//	until hold limits since below call made after foreign
+//	until hold limits since below call made after foreign imported
 //
 // An import takes many transactions. It first writes the events, event_ids and turns of its
 // conversations, and all the rest in the last transaction. Until then, imports lists what it has

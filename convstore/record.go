@@ -77,7 +77,8 @@ type record struct {
 	After uint64 `json:"after,omitzero"`
 
 	// Number of the last event that came by an import, also where it was copied since.
-	Foreign uint64 `json:"foreign,omitzero"`
+	Foreign  uint64 `json:"foreign,omitzero"`
+	Imported bool   `json:"imported,omitzero"` // bucket imported has an entry for it
 }
 
 // spend returns what its own calls used in all its turns.

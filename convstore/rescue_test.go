@@ -77,6 +77,15 @@ func TestRescueWhole(t *testing.T) {
 	if n := strings.Count(lines, `{"delegation":`); n != 4 || !slices.Equal(got, want) {
 		t.Errorf("%d delegations, rescued:\n%s\nexported:\n%s", n, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error {
+		k, _ := tx.Bucket(db.Imported).Cursor().First()
+		return tx.Drop(db.Imported, bytes.Clone(k))
+	}))
+	var lost []string
+	_, _, _, err = Rooms.Rescue(t.Context(), s, func(err error) { lost = append(lost, err.Error()) })
+	if err != nil || len(lost) != 1 || !strings.HasSuffix(lost[0], ": what was imported with it is missing") {
+		t.Errorf("without what was imported: %v, lost %q", err, lost)
+	}
 }
 
 // TestRescueLedger: of a conversation its delegations are rescued where nothing else is left of it.

@@ -137,7 +137,7 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	r := st.Record
 	r.Children, r.HiddenChildren = n.children, n.hidden
 	r.Limits, r.Call = nil, nil // these are not imported
-	r.After, r.Foreign = t.Bucket(db.Delegations).Sequence(), r.LastSeq
+	r.After, r.Foreign, r.Imported = t.Bucket(db.Delegations).Sequence(), r.LastSeq, true
 	if !st.UpdatedAt.IsZero() {
 		r.UpdatedAt = st.UpdatedAt
 	}
