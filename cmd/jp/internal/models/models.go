@@ -174,7 +174,8 @@ func (set *Set) scriptWithheld(id string, p model.Providers) error {
 	name, _, _ := strings.Cut(info.Name, "#")
 	leads := name
 	if root, err := filepath.EvalSymlinks(p.Dir); err == nil {
-		if real, err := filepath.EvalSymlinks(filepath.Join(root, name)); err == nil {
+		// Not joined: that would take x/.. for nothing, and x may be a link.
+		if real, err := filepath.EvalSymlinks(root + "/" + name); err == nil {
 			leads, _ = filepath.Rel(root, real) // both are absolute
 		}
 	}
