@@ -197,8 +197,9 @@ func TestRescueMisplaced(t *testing.T) {
 		want   string
 	}{
 		"delegation of another root":    {db.Delegations, 4, "delegation of "},
-		"delegation that is not there":  {db.Delegations, -1, "perhaps what was written last: "},
-		"config that is not there":      {db.Configs, -1, "perhaps what was written last: "},
+		"delegation that is not there":  {db.Delegations, -1, "perhaps something: "},
+		"config that is not there":      {db.Configs, -1, "perhaps something: "},
+		"schema of a later version":     {db.Meta, 0, "perhaps something: "},
 		"delegation of another number":  {db.Delegations, 8, "delegation of "},
 		"listed conversation":           {db.Listing, 4, ": its record"},
 		"what came with a conversation": {db.Imported, 4, ": what was imported with it"},
@@ -209,6 +210,9 @@ func TestRescueMisplaced(t *testing.T) {
 			k, v = bytes.Clone(k), bytes.Clone(v)
 			if k == nil {
 				k, v = db.Key(1<<40), []byte("{}")
+			}
+			if test.bucket == db.Meta {
+				return tx.Put(db.Meta, []byte(db.SchemaKey), db.Key(schemaVersion+1))
 			}
 			if test.at < 0 {
 				return tx.Drop(test.bucket, k)

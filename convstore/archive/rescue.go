@@ -18,7 +18,7 @@ import (
 // pieces for Import: each conversation of which anything can be read, followed by its events, and
 // at the end their delegations. It leaves out what Import would not accept, and calls lost for it,
 // and for events that are not there though later ones or the record say that they were. If there is
-// nothing of that, it calls lost for what Check finds. It ends with an error if nothing can be
+// nothing of that, it calls lost for the error of Check. It ends with an error if nothing can be
 // read. It keeps the metadata of all conversations and all delegations in memory, and the ids of
 // the events of one.
 func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
@@ -59,11 +59,10 @@ func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2
 			return
 		}
 		// A page of before, which a lost write leaves, can be read as well as the present one.
-		err := s.Check(ctx)
-		if damaged, ok := errors.AsType[*convstore.DamagedError](err); ok {
-			lost(fmt.Errorf("perhaps what was written last: %w", damaged.Err))
-		} else if err != nil && !errors.As(err, new(*convstore.SchemaError)) {
-			yield(Piece{}, err)
+		if err := s.Check(ctx); ctx.Err() != nil {
+			yield(Piece{}, context.Cause(ctx))
+		} else if err != nil {
+			lost(fmt.Errorf("perhaps something: %w", err))
 		}
 	}
 }
