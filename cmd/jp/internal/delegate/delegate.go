@@ -132,6 +132,7 @@ type Delegator struct {
 	lanes    *lanes
 	slots    *treeSlots
 	runner   *runner
+	reads    call.Readers // one: a caller with many calls keeps no other one waiting for more than that
 	placed   atomic.Int64 // calls that were admitted so far
 	said     sync.Map     // texts of refusals of models that cannot be asked, which are said once
 	recalled sync.Map     // ids of calls that were answered from a run that had ended
@@ -186,6 +187,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		o.Priced = func(string) bool { return false }
 	}
 	d := &Delegator{
+		reads: make(call.Readers, 1),
 		scope: o.Scope, inline: o.InlineResult, readable: o.Readable, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
 		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
 		catalog: &catalog{
@@ -342,9 +344,11 @@ func (d *Delegator) function(name string) (tools.Func, bool) {
 	reads := map[string]func(subtree, context.Context, tools.Call) (tools.Result, error){toolList: subtree.list, toolPrint: subtree.print, toolGrep: subtree.grep}
 	if read := reads[name]; read != nil {
 		return func(ctx context.Context, c tools.Call) (r tools.Result, err error) {
-			err = d.runner.o.Reads.Run(ctx, nil, func(io.Reader) (err error) {
-				r, err = read(d.subtree(), ctx, c)
-				return err
+			err = d.reads.Run(ctx, nil, func(io.Reader) error {
+				return d.runner.o.Reads.Run(ctx, nil, func(io.Reader) (err error) {
+					r, err = read(d.subtree(), ctx, c)
+					return err
+				})
 			})
 			return r, err
 		}, true

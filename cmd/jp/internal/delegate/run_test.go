@@ -42,21 +42,26 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-// TestReadsWait calls the conversation tools while others have all places: each waits for one.
+// TestReadsWait calls the conversation tools while others have all places, or another call of the
+// same agent has its only one: each waits for one.
 func TestReadsWait(t *testing.T) {
-	reads := make(call.Readers, 1)
-	reads <- struct{}{}
-	d := &Delegator{catalog: &catalog{}, runner: &runner{o: Options{Reads: reads}}}
+	full := make(call.Readers, 1)
+	full <- struct{}{}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("Ctrl-C")
 	cancel(why)
-	for _, name := range []string{toolList, toolPrint, toolGrep} {
-		read, ok := d.function(name)
-		if !ok {
-			t.Fatal(name)
-		}
-		if _, err := read(ctx, tools.Call{}); err != why {
-			t.Errorf("%s: %v", name, err)
+	for _, d := range []*Delegator{
+		{catalog: &catalog{}, runner: &runner{o: Options{Reads: full}}},
+		{catalog: &catalog{}, runner: &runner{}, reads: full},
+	} {
+		for _, name := range []string{toolList, toolPrint, toolGrep} {
+			read, ok := d.function(name)
+			if !ok {
+				t.Fatal(name)
+			}
+			if _, err := read(ctx, tools.Call{}); err != why {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }
