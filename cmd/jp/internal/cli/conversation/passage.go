@@ -3,12 +3,14 @@ package conversation
 import (
 	"bufio"
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -64,19 +66,19 @@ func (g *Group) passages(ctx context.Context, words []string, all convstore.Rang
 			continue
 		}
 		find = g.WS.Exactly
-		lines := bufio.NewReader(g.Con.IO.In)
-		for {
-			line, err := lines.ReadString('\n')
-			ids, _, _ := strings.Cut(line, "\t") // of a line of `jp c ls` the first
-			if err := read(strings.TrimSuffix(line, "\n"), strings.Fields(ids)...); err != nil {
+		lines := bufio.NewScanner(g.Con.IO.In)
+		lines.Buffer(nil, console.StdinMax)
+		for lines.Scan() {
+			ids, _, _ := strings.Cut(lines.Text(), "\t") // of a line of `jp c ls` the first
+			if err := read(lines.Text(), strings.Fields(ids)...); err != nil {
 				return nil, err
 			}
-			if err != nil {
-				if err = workspace.InputError(err); err != nil {
-					return nil, err
-				}
-				break
-			}
+		}
+		if errors.Is(lines.Err(), bufio.ErrTooLong) {
+			return nil, exit.Usagef("-: a line on stdin has more than %d MiB", console.StdinMax>>20)
+		}
+		if err := workspace.InputError(lines.Err()); err != nil {
+			return nil, err
 		}
 	}
 	for i := range out {
