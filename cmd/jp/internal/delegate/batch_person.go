@@ -49,7 +49,7 @@ func (u Used) Add(v Used) Used { return Used{u.Spend.Add(v.Spend), u.Calls + v.C
 
 // UsedBy returns what a delegation that has ended has used. scope is below its caller.
 func UsedBy(ctx context.Context, scope convstore.Scope, del convstore.Delegation) (Used, error) {
-	e, _, err := subtree{scope: scope}.recorded(ctx, del)
+	e, _, err := recorded(ctx, scope, del)
 	if gone(err) {
 		err = nil
 	}
@@ -98,7 +98,7 @@ func personCall(call string, it Item) string {
 // bytes of its text. It counts what earlier runs for the same task have used. scope is below its
 // caller.
 func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation, earlier Used, limit int) (Row, error) {
-	e, _, err := subtree{scope: scope}.recorded(ctx, del)
+	e, _, err := recorded(ctx, scope, del)
 	if err != nil && !gone(err) {
 		return Row{}, err
 	}

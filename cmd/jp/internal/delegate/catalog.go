@@ -29,9 +29,8 @@ type catalog struct {
 	resolve func(ctx context.Context, name string, overrides []string) (rule.Profile, error)
 	special func(ctx context.Context, tool string) (Special, error)
 
-	mu       sync.Mutex
-	profiles map[string]rule.Profile // resolved, by name and overrides
-	specials map[string]Special      // resolved, by tool
+	profiles sync.Map // resolved: a rule.Profile by name and overrides
+	specials sync.Map // resolved: a Special by tool
 }
 
 // request is one delegation that a call asks for.
@@ -164,35 +163,28 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 // profile resolves a profile with these overrides, which are valid.
 func (c *catalog) profile(ctx context.Context, name string, overrides []string) (rule.Profile, error) {
 	key := name + "\x00" + strings.Join(overrides, "\x00")
-	c.mu.Lock()
-	p, ok := c.profiles[key]
-	c.mu.Unlock()
-	if ok {
-		return p, nil
+	if p, ok := c.profiles.Load(key); ok {
+		return p.(rule.Profile), nil
 	}
 	p, err := c.resolve(ctx, name, overrides)
 	if err == nil {
-		c.mu.Lock()
-		c.profiles[key] = p
-		c.mu.Unlock()
+		c.profiles.Store(key, p)
 	}
 	return p, err
 }
 
 // fixed completes the ask of a call of a special tool, which has one profile.
 func (c *catalog) fixed(ctx context.Context, a rule.Ask) (rule.Ask, error) {
-	c.mu.Lock()
-	s, ok := c.specials[a.Tool]
-	c.mu.Unlock()
+	known, ok := c.specials.Load(a.Tool)
 	if !ok {
-		var err error
-		if s, err = c.special(ctx, a.Tool); err != nil {
+		s, err := c.special(ctx, a.Tool)
+		if err != nil {
 			return a, err
 		}
-		c.mu.Lock()
-		c.specials[a.Tool] = s
-		c.mu.Unlock()
+		c.specials.Store(a.Tool, s)
+		known = s
 	}
+	s := known.(Special)
 	a.Fixed, a.Profile = true, s.Profile
 	if s.Session != "" {
 		a.Sticky = a.Tool + "/" + s.Session

@@ -23,7 +23,6 @@ import (
 type runner struct {
 	o       Options
 	caller  convstore.ID
-	subtree subtree
 	ledger  *ledger
 	slots   *treeSlots
 	starts  *starts
@@ -38,7 +37,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	child := del.Child
 	p.o.Checkpoint(Reserved)
 	f := &follower{
-		watch: p.watch, caller: p.caller, child: child, call: del.Call, place: r.place, profile: del.Profile, title: r.Title, begun: time.Now(),
+		watch: p.watch, del: del, place: r.place, title: r.Title, begun: time.Now(),
 	}
 	whole := ctx // context of the caller, which goes on if only this child is stopped
 	ctx, stopOne := context.WithCancelCause(ctx)
@@ -193,7 +192,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 // judge returns how a child has ended, by subprocess.Verdict. result is its last line, and bad says
 // why that could not be read.
 func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request, end processEnd, result *stream.Result, bad *stream.LineError) ending {
-	events, err := p.subtree.turn(ctx, del.Child, del.ChildTurn)
+	events, err := turnOf(ctx, p.ledger.scope.View, del.Child, del.ChildTurn)
 	var e ending
 	if err != nil {
 		e.State, e.Reason = convstore.StateLost, "its conversation cannot be read: "+err.Error()
@@ -293,11 +292,8 @@ var errDeadline = fmt.Errorf("deadline: %w", context.DeadlineExceeded)
 type follower struct {
 	watch    func(*stream.Delegation)
 	ready    func() // called when the child is about to ask its model
-	caller   convstore.ID
-	child    convstore.ID
-	call     string
+	del      convstore.Delegation
 	place    int
-	profile  string
 	title    string
 	host     string // machine where it runs; "" = this one
 	begun    time.Time
@@ -356,8 +352,8 @@ func (f *follower) end(s convstore.State, reason string) { f.emit(stream.Ended, 
 
 func (f *follower) emit(phase, status, reason string) {
 	f.watch(&stream.Delegation{
-		Phase: phase, ConversationID: f.child.String(), ParentID: f.caller.String(), CallID: f.call,
-		Profile: f.profile, Title: f.title, Host: f.host, Tool: f.tool, Status: status, Reason: reason,
+		Phase: phase, ConversationID: f.del.Child.String(), ParentID: f.del.Caller.String(), CallID: f.del.Call,
+		Profile: f.del.Profile, Title: f.title, Host: f.host, Tool: f.tool, Status: status, Reason: reason,
 		Tokens: f.tokens, CostUSD: f.cost, ElapsedMS: time.Since(f.begun).Milliseconds(), Place: f.place,
 	})
 }

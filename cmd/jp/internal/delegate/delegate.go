@@ -21,6 +21,7 @@
 package delegate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,9 +160,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	if o.Warn == nil {
 		o.Warn = func(string, ...any) {}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Checkpoint == nil {
 		o.Checkpoint = func(string) {}
 	}
@@ -180,20 +179,15 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	if o.Served == nil {
 		o.Served = func(context.Context, Below) (Served, error) { return Served{}, nil }
 	}
-	if o.Readable == nil {
-		o.Readable = &o.Scope.View
-	}
+	o.Readable = cmp.Or(o.Readable, &o.Scope.View)
 	if o.Priced == nil {
 		o.Priced = func(string) bool { return false }
 	}
 	d := &Delegator{
 		reads: make(call.Readers, 1),
 		scope: o.Scope, inline: o.InlineResult, readable: o.Readable, queue: &queue{admitted: map[string]admission{}}, lanes: newLanes(o.Lanes),
-		slots: &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
-		catalog: &catalog{
-			limits: o.Limits, dir: o.Dir, resolve: o.Resolve, special: o.Special,
-			profiles: map[string]rule.Profile{}, specials: map[string]Special{},
-		},
+		slots:   &treeSlots{scope: o.Scope, own: o.Slot, warn: o.Warn},
+		catalog: &catalog{limits: o.Limits, dir: o.Dir, resolve: o.Resolve, special: o.Special},
 	}
 	var err error
 	if d.set, err = arm(d.function); err != nil {
@@ -204,7 +198,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		caller: rule.Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Answering: o.Answering, Down: o.Down},
 	}
 	d.runner = &runner{
-		o: o, caller: o.Scope.Caller(), subtree: d.subtree(), ledger: d.ledger, slots: d.slots, starts: &starts{},
+		o: o, caller: o.Scope.Caller(), ledger: d.ledger, slots: d.slots, starts: &starts{},
 		watch: func(*stream.Delegation) {},
 	}
 	return d, nil
@@ -227,7 +221,7 @@ func (d *Delegator) Set() tools.Set { return d.set }
 func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 	var asked []admission
 	for _, c := range calls {
-		if !d.delegates(c.Name) {
+		if !Delegates(d.set, c.Name) {
 			continue
 		}
 		// A call that a person is asked about, or whose arguments are not valid, must not fork a
@@ -360,11 +354,11 @@ func (d *Delegator) function(name string) (tools.Func, bool) {
 }
 
 // Calls returns how many delegations were reserved so far.
-func (d *Delegator) Calls() int { return d.ledger.calls() }
+func (d *Delegator) Calls() int { return int(d.ledger.made.Load()) }
 
 // Repeats reports whether a call of the tool may be made again after a crash: a call whose child
 // has run is answered from that run.
-func (d *Delegator) Repeats(tool string) bool { return d.delegates(tool) }
+func (d *Delegator) Repeats(tool string) bool { return Delegates(d.set, tool) }
 
 // Recalled reports whether a call was answered from a run that had ended before this one began.
 func (d *Delegator) Recalled(call string) bool {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"jp/cmd/jp/internal/rule"
@@ -18,9 +18,7 @@ type ledger struct {
 	replayed bool        // whether a recording answers in the children
 	warn     func(format string, a ...any)
 	log      *slog.Logger
-
-	mu   sync.Mutex
-	made int // number of delegations that were reserved
+	made     atomic.Int64 // number of delegations that were reserved
 }
 
 // reserve asks the rule about asks and reserves what it allows, in one transaction. It returns a
@@ -49,12 +47,10 @@ func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Rese
 			}
 			return res, errs
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
 		for n, i := range granted {
 			res[i] = got[n]
 			if !got[n].Existed {
-				l.made++
+				l.made.Add(1)
 			}
 		}
 		return res, errs
@@ -133,11 +129,4 @@ func (l *ledger) withdraw(ctx context.Context, res *convstore.Reservation) error
 		_ = res.Release()
 	}
 	return err
-}
-
-// calls returns how many delegations were reserved.
-func (l *ledger) calls() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.made
 }

@@ -20,11 +20,7 @@ type subtree struct {
 	set   tools.Set // tools of the caller, which say how long a result may be
 }
 
-// turn returns the events of one turn of a descendant, nil when it has begun none.
-func (t subtree) turn(ctx context.Context, child convstore.ID, turn int) ([]convstore.Event, error) {
-	return turnOf(ctx, t.scope.View, child, turn)
-}
-
+// turnOf returns the events of one turn of a conversation in view, nil when it has begun none.
 func turnOf(ctx context.Context, v convstore.View, child convstore.ID, turn int) ([]convstore.Event, error) {
 	var events []convstore.Event
 	for ev, err := range v.Events(ctx, child, convstore.Turn(turn)) {
@@ -57,8 +53,8 @@ func gone(err error) bool {
 
 // recorded returns the ending of a delegation from the store, with the events of its turn. Where
 // these cannot be read, the ending has what the delegation says.
-func (t subtree) recorded(ctx context.Context, del convstore.Delegation) (ending, []convstore.Event, error) {
-	events, err := t.turn(ctx, del.Child, del.ChildTurn)
+func recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation) (ending, []convstore.Event, error) {
+	events, err := turnOf(ctx, scope.View, del.Child, del.ChildTurn)
 	e := answered(events)
 	e.State, e.Reason, e.Total = del.State, del.Reason, del.Total
 	e.ran(del)

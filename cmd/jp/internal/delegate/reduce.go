@@ -196,10 +196,7 @@ func (r *reduction) room(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	tokens := p.Room
-	if tokens <= 0 {
-		tokens = smallRoom
-	}
+	tokens := cmp.Or(max(p.Room, 0), smallRoom)
 	if left := r.purse.part(1).Tokens; left != nil {
 		tokens = min(tokens, *left/2) // it answers too, and is asked more than once where it has tools
 	}
@@ -258,12 +255,7 @@ func groupsOf(pieces []piece, room int) (groups [][]piece) {
 // handed returns what the sub-agent of a group has handed in, with at most limit bytes; nothing
 // where it has not.
 func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
-	var numbers []int
-	for _, p := range group {
-		numbers = append(numbers, p.numbers...)
-	}
-	slices.Sort(numbers)
-	numbers = slices.Compact(numbers)
+	numbers := numbersOf(group)
 	if !o.useful() {
 		r.lost++
 		why := string(o.State)
@@ -372,6 +364,7 @@ func (r *reduction) why() string {
 	return strings.Join(parts, ", ")
 }
 
+// numbersOf returns the numbers of the queries of a group, in order.
 func numbersOf(group []piece) (numbers []int) {
 	for _, p := range group {
 		numbers = append(numbers, p.numbers...)

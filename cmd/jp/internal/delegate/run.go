@@ -108,10 +108,7 @@ func (d *Delegator) showDenied(a admission) {
 	}
 	l := &stream.Delegation{
 		Phase: stream.Ended, ParentID: d.scope.Caller().String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
-		Status: string(convstore.StateError), Reason: a.err.Error(), Place: a.place,
-	}
-	if rule.Refused(a.err) {
-		l.Status = string(convstore.StateRefused)
+		Status: (&outcome{denied: a.err}).row(nil, 0).Status, Reason: a.err.Error(), Place: a.place,
 	}
 	if no, ok := errors.AsType[*rule.Refusal](a.err); ok {
 		l.Reason = no.Text
@@ -130,7 +127,7 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	if del.State == "" {
 		return outcome{denied: fmt.Errorf("%s is still being worked on by an earlier run of this call", del.Child)}, nil
 	}
-	e, events, err := d.subtree().recorded(ctx, del)
+	e, events, err := recorded(ctx, d.scope, del)
 	if gone(err) {
 		return outcome{child: del.Child, recalled: true, ending: e, denied: unreadable(err)}, nil
 	}

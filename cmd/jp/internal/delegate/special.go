@@ -23,9 +23,6 @@ func IsSpecial(t tools.Definition) bool {
 	return t.Delegates() && (t.Name == toolLLMQuery || strings.HasPrefix(t.Name, profiles.ToolPrefix))
 }
 
-// delegates is Delegates for a tool of the caller.
-func (d *Delegator) delegates(tool string) bool { return Delegates(d.set, tool) }
-
 // Delegates reports whether a tool of a set starts sub-agents by a function of this package.
 func Delegates(set tools.Set, tool string) bool {
 	t, ok := set.Get(tool)
