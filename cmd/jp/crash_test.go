@@ -20,11 +20,11 @@ import (
 	"jp/tools/proc"
 )
 
-// crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names, and hangs at
-// the point which $JP_HANG_AT names, after it has made the file hung in TMPDIR, until that file is
-// gone. There it has half a second to end when its time is up, and makes the file heard once a
-// signal has reached it: a second signal that is sent earlier could come as one with the first, or
-// before it.
+// crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names ("settled 3" is
+// the third delegation that comes to that point), and hangs at the point which $JP_HANG_AT names,
+// after it has made the file hung in TMPDIR, until that file is gone. There it has half a second to
+// end when its time is up, and makes the file heard once a signal has reached it: a second signal
+// that is sent earlier could come as one with the first, or before it.
 func crash() {
 	temp := os.Getenv("TMPDIR")
 	if os.Getenv("JP_HANG_AT") != "" {
@@ -35,8 +35,11 @@ func crash() {
 			_ = os.WriteFile(filepath.Join(temp, "heard"), nil, 0o600)
 		}()
 	}
+	at, nth, _ := strings.Cut(os.Getenv("JP_CRASH_AT"), " ")
+	n, _ := strconv.ParseInt(nth, 10, 64) // 0 = the first time
+	var times atomic.Int64
 	os.Exit(checked(func(point string) {
-		if point == os.Getenv("JP_CRASH_AT") {
+		if point == at && times.Add(1) >= n {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}

@@ -103,7 +103,7 @@ func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegati
 		return Row{}, err
 	}
 	e.count(earlier)
-	o := outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}
+	o := outcome{child: del.Child, turn: del.ChildTurn, ending: e}
 	if err != nil {
 		o.denied = unreadable(err)
 	}

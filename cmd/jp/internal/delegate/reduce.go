@@ -25,7 +25,8 @@ type Reduction struct {
 	Config string `json:"config"`
 	Query  string `json:"query"`
 
-	tool string // tool whose call delegates; "" = that for batches
+	tool    string          // tool whose call delegates; "" = that for batches
+	earlier convstore.Spend // what sub-agents used for it before a crash
 }
 
 // Input is an answer that a reduction reads, or the place of one that is missing.
@@ -102,7 +103,7 @@ func (d *Delegator) Reduce(ctx context.Context, call string, what Reduction, inp
 	if _, ok := d.set.Get(tool); !ok {
 		tool = toolQuery
 	}
-	r := &reduction{d: d, call: call, tool: tool, what: what, parallel: max(parallel, 1), purse: purse, missing: map[int]string{}, all: len(inputs)}
+	r := &reduction{d: d, call: call, tool: tool, what: what, parallel: max(parallel, 1), purse: purse, missing: map[int]string{}, all: len(inputs), total: what.earlier}
 	if reuse {
 		r.reuse = d.readable
 	}
@@ -126,6 +127,9 @@ func (r *reduction) run(ctx context.Context, inputs []Input) (outcome, error) {
 	if err != nil {
 		return outcome{denied: err}, nil
 	}
+	// Not before the room is known: as long as that is the same, groups are the same after a crash.
+	_, put := r.purse.take(convstore.Budget{})
+	put(r.total)
 	var pieces []piece
 	for _, in := range inputs {
 		if in.Text == nil {
@@ -258,12 +262,8 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 	numbers := numbersOf(group)
 	if !o.useful() {
 		r.lost++
-		why := string(o.State)
-		if rule.Refused(o.denied) {
-			why = string(convstore.StateRefused)
-		}
 		for _, n := range numbers {
-			r.missing[n] = why
+			r.missing[n] = o.row(nil, 0).Status
 		}
 		return nil
 	}
@@ -294,14 +294,25 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convs
 	var put func(convstore.Spend)
 	a.Want, put = r.purse.take(most)
 	o, err := r.d.carryOut(ctx, a)
-	if o.child != 0 { // one that was refused keeps its part: after a crash it may run
-		put(o.Total)
+	for o.recalled != 0 && err == nil {
+		var was Item
+		if r.d.reread(ctx, &o, &was); was.Query == strings.TrimRight(query, "\n") {
+			break
+		}
+		a.Call += "+" // answers came or went since the crash, and that run has read others
+		o, err = r.d.carryOut(ctx, a)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if used := o.Total; o.child != 0 { // one that was refused keeps its part: after a crash it may run
+		if o.recalled != 0 {
+			used = convstore.Spend{} // it is counted already
+		}
+		put(used)
+		r.total = r.total.Add(used)
+	}
 	if o.denied == nil && !o.reused && o.child != 0 {
 		r.agents++
-		r.total = r.total.Add(o.Total)
 		r.calls += o.Calls
 	}
 	return o, err
@@ -412,11 +423,13 @@ type unready struct {
 func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, ends []outcome, errs []error, size int) (tools.Result, error) {
 	inputs := make([]Input, len(ends))
 	var used, part int64
+	var ledger convstore.ID // 0 = no task ran before a crash, and so no reduction did
 	if n := amount.Portion(a.forTasks(), len(ends)); n != nil {
 		part = *n
 	}
 	result := reducedResult{Others: []unready{}}
 	for i := range ends {
+		ledger = cmp.Or(ledger, ends[i].recalled)
 		row := ends[i].row(errs[i], 0)
 		if row.Status == string(convstore.StateOK) {
 			result.OK++
@@ -431,6 +444,17 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 		if row.ConversationID != nil && ends[i].useful() {
 			inputs[i].ID = *row.ConversationID
 			inputs[i].Text = func(context.Context) (string, error) { return ends[i].Text, nil }
+		}
+	}
+	if ledger != 0 {
+		list, err := d.scope.Delegations(ctx, ledger)
+		if err != nil {
+			return tools.Result{}, err
+		}
+		for _, del := range list {
+			if del.Caller == d.scope.Caller() && strings.HasPrefix(del.Call, call+"#r") {
+				a.Reduce.earlier = a.Reduce.earlier.Add(del.Total)
+			}
 		}
 	}
 	left := convstore.Budget{Tokens: a.TotalBudget}.Minus(convstore.Budget{Tokens: &used})
