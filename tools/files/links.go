@@ -95,7 +95,7 @@ func (l Links) OpenFolder(path string) (*os.Root, error) {
 
 // OpenRoot opens the folder path, which has no symbolic links. It fails if it has one by now.
 func OpenRoot(path string) (*os.Root, error) {
-	root, err := os.OpenRoot(path)
+	root, err := os.OpenRoot(path + "/.") // else it would wait for the writer of a FIFO
 	if err != nil {
 		return nil, err
 	}

@@ -128,6 +128,9 @@ func TestOpenRegularDoesNotBlock(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
+		if _, err := OpenRoot(fifo); !errors.Is(err, syscall.ENOTDIR) {
+			t.Errorf("OpenRoot = %v", err)
+		}
 		_, _, err := OpenRegular(late{file: file}, fifo, os.O_RDONLY, 0)
 		done <- err
 	}()

@@ -307,6 +307,13 @@ func TestTmpLeft(t *testing.T) {
 	if err := removeTmp(top + "/."); err == nil || err.Error() != fmt.Sprintf(want, top+"/.") {
 		t.Errorf("removeTmp = %v", err)
 	}
+	fifo := filepath.Join(filepath.Dir(top), "fifo") // in the place of TMPDIR
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeTmp(fifo + "/x"); err == nil || err.Error() != fmt.Sprintf(want, fifo+"/x") {
+		t.Errorf("removeTmp = %v", err)
+	}
 	if err := removeTmp(filepath.Join(top, "..", "none")); err != nil {
 		t.Errorf("removeTmp of nothing = %v", err)
 	}

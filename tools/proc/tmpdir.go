@@ -17,7 +17,7 @@ func removeTmp(dir string) error {
 	if dir == "" || os.Remove(dir) == nil {
 		return nil
 	}
-	parent, err := os.OpenRoot(filepath.Dir(dir))
+	parent, err := os.OpenRoot(filepath.Dir(dir) + "/.") // what took its place may be a FIFO
 	if err == nil {
 		defer parent.Close()
 		err = removeTree(parent, filepath.Base(dir))
