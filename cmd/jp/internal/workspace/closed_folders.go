@@ -27,6 +27,9 @@ func (w *Workspace) Closed() []string {
 	if dir := w.callersStore(); dir != "" {
 		list = append(list, dir)
 	}
+	if dir := w.runtimeDir(); dir != "" { // other runs with --no-persist
+		list = append(list, dir)
+	}
 	if dir := w.vanishing.Load(); dir != nil {
 		list = append(list, dir.Path)
 	}

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -29,29 +28,54 @@ func (w *Workspace) MakeStore() (st *convstore.Store, remove func(), err error) 
 	for _, place := range places {
 		vanishing.Sweep(place, vanishingName)
 	}
-	dir, err := vanishing.Make(places[0], vanishingName)
+	for _, place := range places {
+		if st, remove, err = w.makeStoreIn(place); err == nil {
+			return st, remove, nil
+		}
+	}
+	return nil, nil, exit.Usagef("--no-persist: %v", err).WithHint("set XDG_RUNTIME_DIR or TMPDIR to a folder for temporary files")
+}
+
+func (w *Workspace) makeStoreIn(place string) (*convstore.Store, func(), error) {
+	if err := os.MkdirAll(place, 0o700); err != nil {
+		return nil, nil, err
+	}
+	dir, err := vanishing.Make(place, vanishingName)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--no-persist: %w", err)
+		return nil, nil, err
 	}
 	w.vanishing.Store(dir)
-	remove = func() {
+	remove := func() {
 		if err := dir.Remove(); err != nil {
 			w.Con.Warn("--no-persist: %v", err)
 		}
 	}
-	if st, err = convstore.Open(dir.Path, convstore.Options{}); err != nil {
+	st, err := convstore.Open(dir.Path, convstore.Options{})
+	if err != nil {
 		remove()
-		return nil, nil, exit.Usagef("--no-persist: %v", err).WithHint("set XDG_RUNTIME_DIR or TMPDIR to a folder for temporary files")
+		return nil, nil, err
 	}
 	return st, remove, nil
 }
 
-// vanishingPlaces returns the folders where a vanishing store may be, the first one for this run.
+// vanishingPlaces returns the folders where a vanishing store may be, the best one first. The last
+// one, for who has no folder of his own, is the only one that tools of other runs may reach.
 func (w *Workspace) vanishingPlaces() (places []string) {
-	if top := w.Con.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
-		if info, err := os.Stat(top); err == nil && info.IsDir() {
-			places = append(places, top)
-		}
+	if dir := w.runtimeDir(); dir != "" {
+		places = append(places, dir)
+	}
+	if dir := w.Con.StateDir(); dir != "" {
+		places = append(places, dir)
 	}
 	return append(places, cmp.Or(w.Con.Getenv("TMPDIR"), os.TempDir()))
+}
+
+// runtimeDir is $XDG_RUNTIME_DIR/jp; "" without such a folder of the system.
+func (w *Workspace) runtimeDir() string {
+	if top := w.Con.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
+		if info, err := os.Stat(top); err == nil && info.IsDir() {
+			return filepath.Join(top, "jp")
+		}
+	}
+	return ""
 }
