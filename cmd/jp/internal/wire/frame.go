@@ -60,6 +60,7 @@ const (
 	maxOpen   = 1024         // requests that are not answered yet
 	maxCalls  = 1024         // calls of one admit
 	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet
+	maxAtOnce = 36 << 20     // bytes of one frame whose events are stored: the store takes ten times as much meanwhile
 	maxSaid   = 256 << 20    // bytes of the frames whose events are stored, in one run
 	eventSize = 1 << 10      // bytes that each event counts beside those of its frame: what is kept of it takes as much memory
 	valueSize = 64           // bytes that each value of an open request counts beside its own: a list takes as much memory for it

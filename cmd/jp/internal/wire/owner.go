@@ -234,6 +234,9 @@ func (s *server) begin(f fromChild, size int) error {
 	case f.Recorded != nil:
 		s.said += size
 	}
+	if (f.Append != nil || f.Begin != nil) && size > maxAtOnce {
+		return &FrameError{fmt.Sprintf("events of more than %d MiB at once", maxAtOnce>>20)}
+	}
 	if s.said > maxSaid {
 		return &FrameError{fmt.Sprintf("events of more than %d MiB in one run", maxSaid>>20)}
 	}

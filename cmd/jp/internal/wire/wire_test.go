@@ -325,7 +325,10 @@ func TestBounds(t *testing.T) {
 	t.Run("events", func(t *testing.T) {
 		r := open(t, hangs)
 		r.send(`{"n":9,"append":{"events":[` + strings.Repeat(`{"type":"note"},`, maxSaid/eventSize) + `{"type":"note"}]}}`)
-		broken(t, r.end(), fmt.Sprintf("events of more than %d MiB", maxSaid>>20))
+		broken(t, r.end(), fmt.Sprintf("events of more than %d MiB in one run", maxSaid>>20))
+		r = open(t, hangs)
+		r.send(`{"n":9,"begin":{"events":[` + event("e3", convstore.AssistantMessage{Text: strings.Repeat("x", maxAtOnce)}) + `]}}`)
+		broken(t, r.end(), fmt.Sprintf("events of more than %d MiB at once", maxAtOnce>>20))
 	})
 	// Events that nobody reads any more are not read from the store either.
 	t.Run("unread", func(t *testing.T) {
