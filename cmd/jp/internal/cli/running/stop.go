@@ -3,6 +3,7 @@ package running
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -53,17 +54,16 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 		}
 	}
 	list := []ended{}
+	var failed error
 	for i, id := range ids {
 		stopped, anything, err := stopTree(ctx, g, st, id, views[i])
 		list = append(list, stopped...)
-		if err != nil {
-			return err
-		}
-		if !anything {
+		failed = errors.Join(failed, err)
+		if err == nil && !anything {
 			g.Con.Note("%s: nothing runs there", id)
 		}
 	}
-	return g.writeEnded(list)
+	return errors.Join(g.writeEnded(list), failed)
 }
 
 // stopTree stops the run of a conversation and all runs below it, from the top: a run stops what it
@@ -96,15 +96,20 @@ func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.I
 			}
 			g.Con.Note("%s: what delegated for it has ended", stands[i])
 		}
+		var failed error
 		for i, err := range stopAll(ctx, st, top) {
 			c, absent := st.Get(ctx, top[i])
 			if err = cmp.Or(err, absent); err != nil {
-				return list, anything, err
+				failed = errors.Join(failed, err)
+				continue
 			}
 			if c.Status == convstore.Status(convstore.StateCancelled) {
 				c.Reason = "" // it says by which signal
 			}
 			list = append(list, ended{c.ID, c.Status, c.Reason})
+		}
+		if failed != nil {
+			return list, anything, failed
 		}
 	}
 }
