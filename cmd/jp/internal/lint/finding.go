@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
@@ -66,6 +67,9 @@ func (l *Linter) add(err error) {
 
 // addStart adds the reason why a query would not start, unless a finding already says so.
 func (l *Linter) addStart(err error) {
+	if e, ok := err.(*run.ProfileError); ok {
+		err = e.Err
+	}
 	if e := (*model.Error)(nil); errors.As(err, &e) && l.wrong[subject(e)] {
 		return
 	}

@@ -64,7 +64,7 @@ func (l *Linter) All(ctx context.Context) []error {
 	for _, err := range stops {
 		l.addStart(err)
 	}
-	return stops
+	return slices.DeleteFunc(stops, func(err error) bool { return errors.As(err, new(*run.ProfileError)) })
 }
 
 // mcpServers checks the entries of all MCP servers, and whether those that tools name can start.

@@ -18,8 +18,8 @@ import (
 
 // Startable does everything that a query does before its first request, but makes and changes no
 // conversation: for a new query, and for one that goes on with the terminal's active conversation.
-// It returns the errors at which they stop, each once, and those of the profiles that they may
-// name; nil if both would start. It asks nobody and starts no program.
+// It returns the errors at which they stop, each once, and a *ProfileError for each profile that
+// they may name and not use; nil if both would start. It asks nobody and starts no program.
 func (env *Env) Startable(ctx context.Context) []error {
 	root, err := env.WS.Root()
 	if err != nil {
@@ -66,6 +66,12 @@ func (env *Env) Startable(ctx context.Context) []error {
 	}
 	return problems
 }
+
+// ProfileError is a mistake in a profile that a query may name. A query starts without it.
+type ProfileError struct{ Err error }
+
+func (e *ProfileError) Error() string { return e.Err.Error() }
+func (e *ProfileError) Unwrap() error { return e.Err }
 
 // activeError is what is in the way of a query that goes on with the active conversation.
 type activeError struct {
@@ -134,7 +140,7 @@ func (env *Env) try(ctx context.Context, o *opening, stored []byte) (problems []
 	}
 	for _, name := range o.Resolved.Config.Delegation.Profiles {
 		if err := env.profileStarts(ctx, o.Resolved.Config, name); err != nil {
-			problems = append(problems, err)
+			problems = append(problems, &ProfileError{err})
 		}
 	}
 	return problems
