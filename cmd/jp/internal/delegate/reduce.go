@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"jp/cmd/jp/internal/rule"
-	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/convstore/amount"
 	"jp/tools"
@@ -113,11 +112,11 @@ func (d *Delegator) Reduce(ctx context.Context, call string, what Reduction, inp
 			r.missing[in.Number] = in.Status
 		}
 	}
+	o.Total, o.Calls = r.total, r.calls
 	row := o.row(err, d.inline)
-	row.TokensUsed, row.Calls, row.Reused = r.total.Tokens(), r.calls, r.agents == 0 && o.reused
+	row.Detail, row.Reused = o.detail(), r.agents == 0 && o.reused
 	row.Query, _ = bound(neutralize(what.Query), queryEcho)
 	row.Reduced = &Reduced{Answers: r.all - len(r.missing), Missing: r.numbers(), Agents: r.agents, Cut: r.cut}
-	row.CostUSD = (*stream.USD)(r.total.Cost())
 	return row, err
 }
 
@@ -462,6 +461,7 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 	if result.Reduced, err = d.Reduce(ctx, call, *a.Reduce, inputs, a.MaxParallel, NewPurse(left), false); err != nil {
 		return tools.Result{}, err
 	}
+	result.Reduced.Detail = nil
 	good := result.Reduced.Status == string(convstore.StateOK) || result.Reduced.Status == string(convstore.StatePartial)
 	text, err := jsondoc.Encode(result)
 	if some := slices.ContainsFunc(inputs, func(in Input) bool { return in.Text != nil }); err == nil && !good && some {
