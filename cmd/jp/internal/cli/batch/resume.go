@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -29,6 +30,7 @@ type earlier struct {
 	spent  convstore.Spend                         // use of all of them
 	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
 
+	mu      sync.Mutex                   // for the fields below: rows are repeated while further lines of a pipe are planned
 	planned map[int]delegate.Item        // queries with what is to be done, by their index
 	answers map[int]convstore.Delegation // runs with the answers that are in no row, likewise
 	hashes  map[string]string            // present hashes of profiles, by their names

@@ -21,6 +21,8 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	if e == nil {
 		return it, nil
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if it, ok := e.planned[index]; ok {
 		return it, nil
 	}

@@ -132,7 +132,11 @@ func (b *batch) named(ctx context.Context, word *string) (convstore.Conversation
 
 // repeat writes the row of a query that is answered.
 func (b *batch) repeat(it delegate.Item) error {
-	if del, ok := b.earlier.answers[it.Number-1]; ok {
+	b.earlier.mu.Lock()
+	del, ok := b.earlier.answers[it.Number-1]
+	row := b.earlier.rows[it.Number-1]
+	b.earlier.mu.Unlock()
+	if ok {
 		ctx := context.Background() // it is read even when the batch is being stopped
 		scope, err := b.session.Store.Below(ctx, del.Caller)
 		if err != nil {
@@ -145,7 +149,6 @@ func (b *batch) repeat(it delegate.Item) error {
 		return b.add(it, row.For(it))
 	}
 	b.ok++
-	row := b.earlier.rows[it.Number-1]
 	raw, err := b.earlier.raw(row)
 	if err != nil {
 		return err
