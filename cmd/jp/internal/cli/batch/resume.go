@@ -33,6 +33,7 @@ type earlier struct {
 	mu      sync.Mutex                   // for the fields below: rows are repeated while further lines of a pipe are planned
 	planned map[int]delegate.Item        // queries with what is to be done, by their index
 	answers map[int]convstore.Delegation // runs with the answers that are in no row, likewise
+	parts   map[int]convstore.Delegation // the latest runs that came to a part of an answer, likewise
 	hashes  map[string]string            // present hashes of profiles, by their names
 	taken   map[convstore.ID]bool        // conversations whose answer is that of a planned query
 	others  map[string][]answer          // answers that no query had when one was looked for under another number, by their marks; nil = none was
@@ -63,7 +64,7 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
 		path: value, rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
-		marks: map[convstore.ID][]string{}, planned: map[int]delegate.Item{}, answers: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
+		marks: map[convstore.ID][]string{}, planned: map[int]delegate.Item{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
 	id, err := convstore.ParseID(value)

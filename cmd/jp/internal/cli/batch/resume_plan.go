@@ -145,6 +145,9 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 			it.Done, b.earlier.answers[index] = true, del
 			break
 		}
+		if _, later := b.earlier.parts[index]; !later && del.State == convstore.StatePartial {
+			b.earlier.parts[index] = del
+		}
 	}
 	if it.Earlier, err = b.used(ctx, runs, b.earlier.answers[index]); err != nil || it.Done || it.Call != "" {
 		return it, err

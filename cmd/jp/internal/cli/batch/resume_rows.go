@@ -159,6 +159,28 @@ func (b *batch) repeat(it delegate.Item) error {
 	return b.rows.Add(json.RawMessage(raw))
 }
 
+// kept returns the row r of a query that could not go on, with the part of an answer that it has
+// from before.
+func (b *batch) kept(it delegate.Item, r delegate.Row) (delegate.Row, error) {
+	b.earlier.mu.Lock()
+	del, ok := b.earlier.parts[it.Number-1]
+	b.earlier.mu.Unlock()
+	if !ok {
+		return r, nil
+	}
+	ctx := context.Background() // as in repeat
+	scope, err := b.session.Store.Below(ctx, del.Caller)
+	if err != nil {
+		return r, fmt.Errorf("--resume: %w", err)
+	}
+	row, err := delegate.Recorded(ctx, scope, del, delegate.Used{}, maxRow)
+	if err != nil {
+		return r, fmt.Errorf("--resume: %w", err)
+	}
+	row.TokensUsed, row.CostUSD, row.Calls, row.Usage = r.TokensUsed, r.CostUSD, r.Calls, r.Usage
+	return row.For(it), nil
+}
+
 // raw returns the JSON of a row of the file.
 func (e *earlier) raw(row earlierRow) (json.RawMessage, error) {
 	raw := make([]byte, row.size)

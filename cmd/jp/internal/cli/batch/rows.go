@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,7 +58,11 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 		}
 		return b.out.Flush()
 	}
-	if err := b.add(it, r); err != nil {
+	var err error
+	if it.Resume && r.Text == "" && limited(r) {
+		r, err = b.kept(it, r)
+	}
+	if err = cmp.Or(err, b.add(it, r)); err != nil {
 		return err
 	}
 	return b.out.Flush()
