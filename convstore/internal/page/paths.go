@@ -17,12 +17,13 @@ import (
 type Paths struct {
 	p        *File
 	branches map[uint64]Page
-	leaves   map[uint64]bool // leaves by their page: is the length right, or unknown
+	leaves   map[uint64]bool     // leaves by their page: is the length right, or unknown
+	found    map[uint64]*[4]Span // by root: the leaves that were found last, most of which are asked for again
 }
 
 // PathsOf returns the Paths of a transaction. The file has so many pages of this size.
 func PathsOf(r io.ReaderAt, pageSize, high uint64) *Paths {
-	return &Paths{p: &File{r: r, PageSize: pageSize, High: high}, branches: make(map[uint64]Page), leaves: make(map[uint64]bool)}
+	return &Paths{p: &File{r: r, PageSize: pageSize, High: high}, branches: make(map[uint64]Page), leaves: make(map[uint64]bool), found: make(map[uint64]*[4]Span)}
 }
 
 // Span is the part of a bucket's keys that is in one leaf.
@@ -39,7 +40,7 @@ func (s Span) Has(key []byte) bool {
 // Leaf checks the way to the leaf that has a key, or would have it, in the bucket whose tree begins
 // at page root.
 func (w *Paths) Leaf(root uint64, key []byte) (Span, error) {
-	return w.find(root, func(g Page) (int, error) { return g.childOf(key) })
+	return w.find(root, func(s Span) bool { return s.Has(key) }, func(g Page) (int, error) { return g.childOf(key) })
 }
 
 // Last checks the way to the last leaf.
@@ -88,7 +89,7 @@ func (w *Paths) around(root uint64, key []byte) ([]Span, error) {
 // before checks the way to the last leaf that begins before a key, or to the last one if key is
 // nil.
 func (w *Paths) before(root uint64, key []byte) (Span, error) {
-	return w.find(root, func(g Page) (i int, err error) {
+	return w.find(root, func(s Span) bool { return bytes.Equal(s.To, key) }, func(g Page) (i int, err error) {
 		if key == nil {
 			return g.Count - 1, nil
 		}
@@ -96,13 +97,28 @@ func (w *Paths) before(root uint64, key []byte) (Span, error) {
 	})
 }
 
-// find follows the children that next picks down to a leaf.
-func (w *Paths) find(root uint64, next func(branch Page) (int, error)) (s Span, err error) {
+// find follows the children that next picks down to the leaf of which is is true.
+func (w *Paths) find(root uint64, is func(Span) bool, next func(branch Page) (int, error)) (s Span, err error) {
+	found := w.found[root]
+	if found == nil {
+		found = new([4]Span)
+		w.found[root] = found
+	}
+	for _, s := range found {
+		if s.leaf != 0 && is(s) {
+			return s, nil
+		}
+	}
 	s.leaf = root
 	for range maxDepth {
 		g, err := w.branch(s.leaf)
-		if err != nil || g.Count == 0 {
+		if err != nil {
 			return s, err
+		}
+		if g.Count == 0 {
+			copy(found[1:], found[:])
+			found[0] = s
+			return s, nil
 		}
 		i, err := next(g)
 		if err == nil && i+1 < g.Count {
