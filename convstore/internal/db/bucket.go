@@ -89,6 +89,9 @@ func (c *Cursor) Seek(key []byte) (k, v []byte) {
 
 // Last goes to the last entry.
 func (c *Cursor) Last() (key, value []byte) {
+	if k, _ := c.First(); k == nil {
+		return nil, nil // bbolt would look for ever where all leaves were emptied
+	}
 	if c.in.root != 0 {
 		last, err := c.in.paths.Last(c.in.root)
 		must(err)
@@ -101,7 +104,19 @@ func (c *Cursor) Last() (key, value []byte) {
 func (c *Cursor) Next() (key, value []byte) { return c.step(c.c.Next, 1) }
 
 // Prev goes to the entry before the one where it stands.
-func (c *Cursor) Prev() (key, value []byte) { return c.step(c.c.Prev, -1) }
+func (c *Cursor) Prev() (key, value []byte) {
+	return c.step(func() (k, v []byte) {
+		k, v = c.c.Prev()
+		for from := c.leaf.From; k == nil && from != nil; k, v = c.c.Prev() { // bbolt stops at a leaf that was emptied
+			before, err := c.in.paths.Before(c.in.root, from)
+			must(err)
+			if from = before.From; from == nil {
+				break
+			}
+		}
+		return k, v
+	}, -1)
+}
 
 func (c *Cursor) step(step func() (k, v []byte), sign int) (key, value []byte) {
 	from := c.at

@@ -44,7 +44,7 @@ func (w *Paths) Leaf(root uint64, key []byte) (Span, error) {
 }
 
 // Last checks the way to the last leaf.
-func (w *Paths) Last(root uint64) (Span, error) { return w.before(root, nil) }
+func (w *Paths) Last(root uint64) (Span, error) { return w.Before(root, nil) }
 
 // Around is Leaf, and checks the ways to the leaves beside that one, too.
 func (w *Paths) Around(root uint64, key []byte) (Span, error) {
@@ -80,15 +80,15 @@ func (w *Paths) around(root uint64, key []byte) ([]Span, error) {
 		spans = append(spans, s)
 	}
 	if err == nil && spans[0].From != nil {
-		s, err = w.before(root, spans[0].From)
+		s, err = w.Before(root, spans[0].From)
 		spans = append(spans, s)
 	}
 	return spans, err
 }
 
-// before checks the way to the last leaf that begins before a key, or to the last one if key is
+// Before checks the way to the last leaf that begins before a key, or to the last one if key is
 // nil.
-func (w *Paths) before(root uint64, key []byte) (Span, error) {
+func (w *Paths) Before(root uint64, key []byte) (Span, error) {
 	return w.find(root, func(s Span) bool { return bytes.Equal(s.To, key) }, func(g Page) (i int, err error) {
 		if key == nil {
 			return g.Count - 1, nil
