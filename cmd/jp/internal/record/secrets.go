@@ -38,17 +38,22 @@ func IsSecret(name string) bool {
 }
 
 // SecretNames returns the names of the variables that hold secrets.
-func SecretNames(con *console.Console, ws *workspace.Workspace) ([]string, error) {
-	c, err := covers(con, ws)
+func SecretNames(con *console.Console, ws *workspace.Workspace) (names []string, err error) {
+	secret, err := secrets(ws)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Sorted(maps.Values(c.secrets)), nil
+	for _, kv := range con.Env.Environ {
+		if name, _, _ := strings.Cut(kv, "="); secret(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
-// covers returns a cover for the secrets of this environment: the keys of all providers, and
-// variables with the name of a secret.
-func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
+// secrets returns what says of a variable whether it holds a secret: the keys of all providers do,
+// and variables with the name of a secret.
+func secrets(ws *workspace.Workspace) (secret func(name string) bool, err error) {
 	names := map[string]bool{}
 	for _, b := range model.Builtins() {
 		for _, name := range b.Keys {
@@ -62,14 +67,21 @@ func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	for _, p := range m.Providers.LLM {
 		names[p.APIKeyEnv] = true
 	}
+	return func(name string) bool { return names[name] || IsSecret(name) }, nil
+}
+
+// covers returns a cover for the secrets of this environment.
+func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
+	secret, err := secrets(ws)
+	if err != nil {
+		return nil, err
+	}
 	c := &cover{secrets: map[string]string{}, seen: map[string]bool{}}
 	for _, kv := range con.Env.Environ {
 		name, value, _ := strings.Cut(kv, "=")
-		named := names[name] || IsSecret(name)
-		if value = strings.TrimSpace(value); len(value) < leastSecret || !named {
-			continue
+		if value = strings.TrimSpace(value); len(value) >= leastSecret && secret(name) {
+			c.secrets[value] = name
 		}
-		c.secrets[value] = name
 	}
 	return c, nil
 }
