@@ -1,12 +1,15 @@
 package batch
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -149,6 +152,39 @@ func TestShards(t *testing.T) {
 					t.Errorf("%d lines in %d shards: %q, %d of %d tokens", lines, n, got, tokens, limit)
 				}
 			}
+		}
+	}
+}
+
+// TestResumePipe: rows are repeated while further lines of a pipe are planned.
+func TestResumePipe(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "rows"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString("{}"); err != nil {
+		t.Fatal(err)
+	}
+	const lines = 2000
+	row := earlierRow{size: 2, reused: true} // any line can have it
+	e := &earlier{file: file, rows: map[int]earlierRow{0: row}, planned: map[int]delegate.Item{}, taken: map[convstore.ID]bool{}, others: map[string][]answer{}}
+	e.others["m"] = slices.Repeat([]answer{{row: &row}}, lines)
+	b := &batch{earlier: e, rows: console.List{W: bufio.NewWriter(io.Discard), Format: console.FormatStream}}
+	repeated := make(chan error, lines)
+	go func() {
+		for range lines {
+			repeated <- b.repeat(delegate.Item{Number: 1})
+		}
+	}()
+	for n := 2; n < lines; n++ {
+		if it, err := b.plan(t.Context(), delegate.Item{Number: n, Mark: "m"}); err != nil || !it.Done {
+			t.Fatalf("plan of line %d = %v, %v, want an answer", n, it.Done, err)
+		}
+	}
+	for range lines {
+		if err := <-repeated; err != nil {
+			t.Fatal(err)
 		}
 	}
 }
