@@ -287,7 +287,7 @@ func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 
 // ErrNothing returns the error of a run that is asked nothing and has no open turn.
 func ErrNothing() error {
-	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin; on a terminal $EDITOR opens if it is set")
+	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin; `jp query --id ID` resumes another conversation; on a terminal $EDITOR opens if it is set")
 }
 
 // Resumable reports whether a conversation with this status can be resumed without a request.
