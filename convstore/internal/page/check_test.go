@@ -61,14 +61,19 @@ func threeLevels() handmade {
 	return h
 }
 
-// TestPaths: a leaf that has become a branch is found on the way to it, and from the leaves beside
-// it, but nowhere else.
+// TestPaths: a leaf that has become a branch, or empty, is found on the way to it, and from the
+// leaves beside it, but nowhere else.
 func TestPaths(t *testing.T) {
+	testPaths(t, func(h handmade, id int, key string) { h.page(id, FlagBranch, [3]any{key, id}) })
+	testPaths(t, func(h handmade, id int, _ string) { h.page(id, flagLeaf) })
+}
+
+func testPaths(t *testing.T, spoil func(h handmade, id int, key string)) {
 	sound := threeLevels()
 	for bad, id := range map[string]int{"": 0, "a": 6, "c": 7, "e": 8, "g": 9} {
 		h := slices.Clone(sound)
 		if bad != "" {
-			h.page(id, FlagBranch, [3]any{bad, id})
+			spoil(h, id, bad)
 		}
 		w := PathsOf(bytes.NewReader(h), handmadeSize, 10)
 		leads := func(key string) bool { return bad == "" || key != bad }

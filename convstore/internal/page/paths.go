@@ -111,7 +111,7 @@ func (w *Paths) find(root uint64, is func(Span) bool, next func(branch Page) (in
 	}
 	s.leaf = root
 	for range maxDepth {
-		g, err := w.branch(s.leaf)
+		g, err := w.branch(s.leaf, root)
 		if err != nil {
 			return s, err
 		}
@@ -140,7 +140,7 @@ func (w *Paths) find(root uint64, is func(Span) bool, next func(branch Page) (in
 }
 
 // branch returns a branch, or a page without entries for a leaf.
-func (w *Paths) branch(id uint64) (Page, error) {
+func (w *Paths) branch(id, root uint64) (Page, error) {
 	if g, ok := w.branches[id]; ok {
 		return g, nil
 	}
@@ -151,6 +151,8 @@ func (w *Paths) branch(id uint64) (Page, error) {
 	switch {
 	case err != nil:
 		return Page{}, err
+	case g.Flags == flagLeaf && g.Count == 0 && id != root:
+		return Page{}, fmt.Errorf("page %d: empty leaf", id) // bbolt passes it and goes on to one that was not checked
 	case g.Flags == flagLeaf:
 		w.leaves[id] = false
 		return Page{}, nil
