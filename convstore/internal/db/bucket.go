@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"go.etcd.io/bbolt"
 
@@ -16,6 +17,7 @@ type Bucket struct {
 	b     *bbolt.Bucket // nil before it was asked for
 	root  uint64        // page where its tree begins; 0 = it is in the page of the buckets, which has been checked
 	paths *page.Paths
+	got   page.Span // leaf of the last Get
 }
 
 // Bucket returns one of the buckets that every store has.
@@ -38,16 +40,18 @@ func (t *Tx) Bucket(n BucketNumber) *Bucket {
 	return b
 }
 
-// paths returns the Paths of a transaction.
+// paths returns the Paths of a transaction. It is valid until bbolt maps the file again, which it
+// does in a commit.
 func (h *Handle) paths(b *bbolt.Tx) *page.Paths {
-	size := uint64(h.db.Info().PageSize)
-	return page.PathsOf(h.File, size, uint64(b.Size())/size)
+	info := h.db.Info()
+	return page.PathsOf(unsafe.Slice(*(**byte)(unsafe.Pointer(&info.Data)), b.Size()), uint64(info.PageSize))
 }
 
 // Get returns the value of a key, or nil if the bucket does not have it.
 func (b *Bucket) Get(key []byte) []byte {
-	if b.root != 0 {
-		_, err := b.paths.Leaf(b.root, key)
+	if b.root != 0 && !b.got.Has(key) {
+		var err error
+		b.got, err = b.paths.Leaf(b.root, key)
 		must(err)
 	}
 	return b.b.Get(key)
@@ -71,11 +75,10 @@ func (b *Bucket) Cursor() *Cursor { return &Cursor{in: b, c: b.b.Cursor()} }
 // Cursor is a bbolt cursor that has checked the leaf where it stands and those beside it. Whoever
 // writes to the bucket must position it again.
 type Cursor struct {
-	in   *Bucket
-	c    *bbolt.Cursor
-	at   []byte // key where it stands; nil = nowhere
-	leaf page.Span
-	has  bool // leaf is that of at
+	in     *Bucket
+	c      *bbolt.Cursor
+	at     []byte      // key where it stands; nil = nowhere
+	leaves page.Leaves // around at
 }
 
 // First goes to the first entry. The key is nil if there is none, as for Last, Seek, Next and Prev.
@@ -93,7 +96,7 @@ func (c *Cursor) Last() (key, value []byte) {
 		return nil, nil // bbolt would look for ever where all leaves were emptied
 	}
 	if c.in.root != 0 {
-		last, err := c.in.paths.Last(c.in.root)
+		last, err := c.in.paths.Before(c.in.root, nil)
 		must(err)
 		c.check(last.From)
 	}
@@ -101,30 +104,30 @@ func (c *Cursor) Last() (key, value []byte) {
 }
 
 // Next goes to the entry after the one where it stands.
-func (c *Cursor) Next() (key, value []byte) { return c.step(c.c.Next, 1) }
+func (c *Cursor) Next() (key, value []byte) {
+	k, v := c.c.Next()
+	return c.moved(k, v, 1)
+}
 
 // Prev goes to the entry before the one where it stands.
 func (c *Cursor) Prev() (key, value []byte) {
-	return c.step(func() (k, v []byte) {
-		k, v = c.c.Prev()
-		for from := c.leaf.From; k == nil && from != nil; k, v = c.c.Prev() { // bbolt stops at a leaf that was emptied
-			before, err := c.in.paths.Before(c.in.root, from)
-			must(err)
-			if from = before.From; from == nil {
-				break
-			}
+	k, v := c.c.Prev()
+	for from := c.leaves.At.From; k == nil && from != nil; k, v = c.c.Prev() { // bbolt stops at a leaf that was emptied
+		before, err := c.in.paths.Before(c.in.root, from)
+		must(err)
+		if from = before.From; from == nil {
+			break
 		}
-		return k, v
-	}, -1)
+	}
+	return c.moved(k, v, -1)
 }
 
-func (c *Cursor) step(step func() (k, v []byte), sign int) (key, value []byte) {
-	from := c.at
-	key, value = step()
-	if key != nil && from != nil && bytes.Compare(key, from) != sign {
+// moved notes that the cursor stands at an entry now, the one after or before that where it stood.
+func (c *Cursor) moved(k, v []byte, sign int) (key, value []byte) {
+	if k != nil && c.at != nil && bytes.Compare(k, c.at) != sign {
 		panic(damage{errors.New("keys do not rise")})
 	}
-	return c.stands(key, value)
+	return c.stands(k, v)
 }
 
 // stands notes where the cursor stands now.
@@ -137,12 +140,11 @@ func (c *Cursor) stands(k, v []byte) (key, value []byte) {
 
 // check checks the leaf of a key and those beside it.
 func (c *Cursor) check(key []byte) {
-	if c.in.root == 0 || c.has && c.leaf.Has(key) {
+	if c.in.root == 0 || c.leaves.At.Has(key) {
 		return
 	}
 	var err error
-	c.leaf, err = c.in.paths.Around(c.in.root, key)
-	c.has = err == nil
+	c.leaves, err = c.in.paths.Around(c.in.root, key, c.leaves)
 	must(err)
 }
 

@@ -75,7 +75,7 @@ func testPaths(t *testing.T, spoil func(h handmade, id int, key string)) {
 		if bad != "" {
 			spoil(h, id, bad)
 		}
-		w := PathsOf(bytes.NewReader(h), handmadeSize, 10)
+		w := PathsOf(h, handmadeSize)
 		leads := func(key string) bool { return bad == "" || key != bad }
 		for i, key := range []string{"a", "c", "e", "g"} {
 			at, err := w.Leaf(3, []byte(key+"x"))
@@ -87,7 +87,7 @@ func testPaths(t *testing.T, spoil func(h handmade, id int, key string)) {
 				t.Errorf("Leaf(%q) = %q to %q, page %d", key, at.From, at.To, at.leaf)
 			}
 			all := leads(key) && (from == "" || leads([]string{"", "a", "c", "e"}[i])) && (to == "" || leads(to))
-			if _, err := w.Around(3, []byte(key)); all != (err == nil) {
+			if _, err := w.Around(3, []byte(key), Leaves{}); all != (err == nil) {
 				t.Errorf("%q is bad: Around(%q) = %v", bad, key, err)
 			}
 			if err := w.Change(3, []byte(key), true); all != (err == nil) {
@@ -97,8 +97,8 @@ func testPaths(t *testing.T, spoil func(h handmade, id int, key string)) {
 				t.Errorf("%q is bad: Change(%q) without a drop = %v", bad, key, err)
 			}
 		}
-		if _, err := w.Last(3); leads("g") != (err == nil) {
-			t.Errorf("%q is bad: Last = %v", bad, err)
+		if _, err := w.Before(3, nil); leads("g") != (err == nil) {
+			t.Errorf("%q is bad: Before = %v", bad, err)
 		}
 	}
 }
