@@ -903,21 +903,31 @@ func narrowProgram(args []string) error {
 	if err != nil {
 		return err
 	}
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return err
-	}
-	pages, err := strconv.ParseUint(strings.Fields(string(statm))[0], 10, 64)
-	if err != nil {
-		return err
-	}
-	most := pages*uint64(os.Getpagesize()) + 4<<20
-	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+	if err := narrow(4 << 20); err != nil {
 		return err
 	}
 	_, err = s.Create(context.Background(), New{})
 	fmt.Println(err)
 	return nil
+}
+
+// narrow bounds the address space of this process: what it has now, and so many bytes more. Linux
+// says what it has.
+func narrow(more uint64) error {
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	pages, err := strconv.ParseUint(strings.Fields(string(statm))[0], 10, 64)
+	var limit unix.Rlimit
+	if err == nil {
+		err = unix.Getrlimit(unix.RLIMIT_AS, &limit)
+	}
+	if err != nil {
+		return err
+	}
+	limit.Cur = min(pages*uint64(os.Getpagesize())+more, limit.Max)
+	return unix.Setrlimit(unix.RLIMIT_AS, &limit)
 }
 
 // TestNarrow: a store that cannot be mapped is not called damaged.
