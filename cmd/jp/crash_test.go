@@ -23,8 +23,8 @@ import (
 // crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names ("settled 3" is
 // the third delegation that comes to that point), and hangs at the point which $JP_HANG_AT names,
 // after it has made the file hung in TMPDIR, until that file is gone. There it has half a second to
-// end when its time is up, and makes the file heard once a signal has reached it: a second signal
-// that is sent earlier could come as one with the first, or before it.
+// end when its time is up, and makes the file heard once a signal has reached it. Until then a
+// second signal could come as one with the first, or before it.
 func crash() {
 	temp := os.Getenv("TMPDIR")
 	if os.Getenv("JP_HANG_AT") != "" {

@@ -4,7 +4,8 @@
 //
 // bbolt trusts its file. It maps the file and follows page numbers without a check, in one case in
 // a goroutine of its own, where a fault cannot be caught. So this package first checks what bbolt
-// reads when it opens the file. CheckFast reads the branches, Check every page.
+// reads when it opens the file. CheckFast reads the branches, Check every page, and Paths what a
+// transaction needs.
 //
 // Pages are in the byte order of the machine. Each begins with a header:
 //
