@@ -93,6 +93,20 @@ func (o *openDelegation) read(t *tx, ledger ID) (*Delegation, error) {
 	return o.d, nil
 }
 
+// used is Standing.Used.
+func (t *tx) used(caller ID, prefix string) (tokens int64, err error) {
+	err = t.Prefixed(db.Calls, db.TextKey(caller, prefix), func(_, v []byte) error {
+		d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
+		if used := d.Total.Tokens(); d.State != "" {
+			tokens = amount.Sum(tokens, used)
+		} else if granted := d.Grant.Budget.Tokens; granted != nil {
+			tokens = amount.Sum(tokens, *granted)
+		}
+		return err
+	})
+	return tokens, err
+}
+
 func (o opens) has(number uint64) bool {
 	_, ok := slices.BinarySearchFunc(o, number, func(at openDelegation, n uint64) int { return cmp.Compare(at.number, n) })
 	return ok

@@ -87,6 +87,10 @@ type Standing struct {
 	// Existing returns the delegation that a call of Caller made before. Valid only inside admit.
 	Existing func(call string) (Delegation, bool)
 
+	// Used returns the tokens that those delegations of Caller use whose calls begin with a prefix;
+	// an open one uses its whole grant. Valid only inside admit.
+	Used func(prefix string) (tokens int64, err error)
+
 	// Config returns the stored config of such a descendant. Valid only inside admit.
 	Config func(ID) (Config, error)
 

@@ -489,25 +489,41 @@ func TestConcurrentReserve(t *testing.T) {
 	}
 }
 
-// TestGetUnder compares the one transaction with the two that it stands for.
-func TestGetUnder(t *testing.T) {
-	f := newFamily(t)
-	all := []ID{f.root, f.child, f.grandchild, f.sibling, f.fork, f.below, f.other, 7}
-	for _, v := range []View{f.s.View, {f: f.s.f, root: f.root, delegated: true}} {
-		for _, root := range all {
-			for _, id := range all {
-				var want Conversation
-				under, wantErr := v.Under(t.Context(), root)
-				if wantErr == nil {
-					want, wantErr = under.Get(t.Context(), id)
-				}
-				got, err := v.GetUnder(t.Context(), root, id)
-				if fmt.Sprint(err) != fmt.Sprint(wantErr) || !reflect.DeepEqual(got, want) {
-					t.Errorf("GetUnder(%v, %v) = %+v, %v, want %+v, %v", root, id, got, err, want, wantErr)
-				}
+// TestUsed: calls with a prefix have used what those used that have ended, also if their conversation
+// is gone, and what is granted to those that are open.
+func TestUsed(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, TurnStart{})
+	gone := delegate(t, l, "a#1", 0, 10, nil)
+	delegate(t, l, "a", 0, 100, nil)
+	delegate(t, l, "a1#1", 0, 100, nil)
+	delegate(t, l, "b#1", delegate(t, l, "a#r1.1", 0, 20, nil), 100, nil)
+	if _, err := s.Remove(t.Context(), gone, RemoveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var open Child
+	open.Call, open.Grant.Budget.Tokens = "a#2", new(int64(4))
+	rs, err := l.Below().Reserve(t.Context(), admit(open))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(want int64) {
+		t.Helper()
+		if _, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+			if got, err := st.Used("a#"); err != nil || got != want {
+				t.Errorf("used %d, %v, want %d", got, err, want)
 			}
+			return nil, nil
+		}); err != nil {
+			t.Fatal(err)
 		}
 	}
+	check(36) // a call has an output of one token
+	if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateCancelled}); err != nil {
+		t.Fatal(err)
+	}
+	check(32)
 }
 
 // TestWithdraw: of a reservation that nothing came of nothing is left; one that began is settled.

@@ -95,21 +95,6 @@ func (v View) Under(ctx context.Context, root ID) (View, error) {
 	return View{f: v.f, root: root, delegated: v.delegated}, nil
 }
 
-// GetUnder is Under(root) and Get(id) in one transaction.
-func (v View) GetUnder(ctx context.Context, root, id ID) (c Conversation, err error) {
-	err = v.f.read(ctx, func(t *tx) error {
-		if _, err := v.within(t, root); err != nil {
-			return err
-		}
-		r, err := View{root: root, delegated: v.delegated}.within(t, id)
-		if err == nil {
-			c, err = t.conversation(id, r)
-		}
-		return err
-	})
-	return c, absent(err, root)
-}
-
 // Config returns the stored config of a conversation, with the errors of Get.
 func (v View) Config(ctx context.Context, id ID) (Config, error) {
 	return of(ctx, v, id, func(t *tx, _ *record) (Config, error) { return t.Config(id) })

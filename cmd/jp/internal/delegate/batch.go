@@ -123,7 +123,7 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 		useful = useful || ends[i].useful()
 		if ends[i].denied == nil {
 			began = true
-			recalled = recalled && ends[i].recalled != 0
+			recalled = recalled && ends[i].recalled
 		}
 	}
 	if began && recalled {

@@ -92,7 +92,7 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 		return nil // the tool reports the error
 	}
 	list := make([]admission, len(a.Queries))
-	whole := new(rule.Batch)
+	whole := &rule.Batch{Tokens: a.TotalBudget, Calls: call.ID + "#"}
 	for i, q := range a.Queries {
 		list[i].request, list[i].err = c.request(ctx, itemCall(call.ID, i+1), call.Name, q)
 		// Its part depends on nothing else, so that all parts together are never more than the

@@ -12,7 +12,6 @@ import (
 
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
-	"jp/convstore/amount"
 	"jp/tools"
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
@@ -24,8 +23,8 @@ type Reduction struct {
 	Config string `json:"config"`
 	Query  string `json:"query"`
 
-	tool    string          // tool whose call delegates; "" = that for batches
-	earlier convstore.Spend // what sub-agents used for it before a crash
+	tool  string     // tool whose call delegates; "" = that for batches
+	batch rule.Batch // what it and its queries may use together
 }
 
 // Input is an answer that a reduction reads, or the place of one that is missing.
@@ -102,7 +101,7 @@ func (d *Delegator) Reduce(ctx context.Context, call string, what Reduction, inp
 	if _, ok := d.set.Get(tool); !ok {
 		tool = toolQuery
 	}
-	r := &reduction{d: d, call: call, tool: tool, what: what, parallel: max(parallel, 1), purse: purse, missing: map[int]string{}, all: len(inputs), total: what.earlier}
+	r := &reduction{d: d, call: call, tool: tool, what: what, parallel: max(parallel, 1), purse: purse, missing: map[int]string{}, all: len(inputs)}
 	if reuse {
 		r.reuse = d.readable
 	}
@@ -126,9 +125,6 @@ func (r *reduction) run(ctx context.Context, inputs []Input) (outcome, error) {
 	if err != nil {
 		return outcome{denied: err}, nil
 	}
-	// Not before the room is known: as long as that is the same, groups are the same after a crash.
-	_, put := r.purse.take(convstore.Budget{})
-	put(r.total)
 	var pieces []piece
 	for _, in := range inputs {
 		if in.Text == nil {
@@ -287,29 +283,27 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convs
 	}
 	var a admission
 	a.request, a.err = r.d.catalog.request(ctx, fmt.Sprintf("%s#r%d.%d", r.call, level, n), r.tool, arguments{Config: r.what.Config, Query: query})
-	a.Batch, a.Among, a.Reuse, a.place = new(rule.Batch), among, r.reuse, int(r.d.placed.Add(1))
+	a.Batch, a.Among, a.Reuse, a.place = &r.what.batch, among, r.reuse, int(r.d.placed.Add(1))
 	a.Tool = cmp.Or(r.what.tool, a.Tool)
 	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", Ranges(numbersOf(group)), Title(r.what.Query)), 200)
 	var put func(convstore.Spend)
+	var used convstore.Spend // also by runs of before a crash
 	a.Want, put = r.purse.take(most)
 	o, err := r.d.carryOut(ctx, a)
-	for o.recalled != 0 && err == nil {
+	for o.recalled && err == nil {
 		var was Item
 		if r.d.reread(ctx, &o, &was); was.Query == strings.TrimRight(query, "\n") {
 			break
 		}
+		used = used.Add(o.Total)
 		a.Call += "+" // answers came or went since the crash, and that run has read others
 		o, err = r.d.carryOut(ctx, a)
 	}
+	used = used.Add(o.Total)
+	put(used)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if used := o.Total; o.child != 0 { // one that was refused keeps its part: after a crash it may run
-		if o.recalled != 0 {
-			used = convstore.Spend{} // it is counted already
-		}
-		put(used)
-		r.total = r.total.Add(used)
-	}
+	r.total = r.total.Add(used)
 	if o.denied == nil && !o.reused && o.child != 0 {
 		r.agents++
 		r.calls += o.Calls
@@ -421,14 +415,9 @@ type unready struct {
 // reduced returns the result of a batch whose tasks have ended and are reduced now.
 func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, ends []outcome, errs []error, size int) (tools.Result, error) {
 	inputs := make([]Input, len(ends))
-	var used, part int64
-	var ledger convstore.ID // 0 = no task ran before a crash, and so no reduction did
-	if n := amount.Portion(a.forTasks(), len(ends)); n != nil {
-		part = *n
-	}
+	var used int64
 	result := reducedResult{Others: []unready{}}
 	for i := range ends {
-		ledger = cmp.Or(ledger, ends[i].recalled)
 		row := ends[i].row(errs[i], 0)
 		if row.Status == string(convstore.StateOK) {
 			result.OK++
@@ -437,25 +426,13 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 			result.Others = append(result.Others, unready{i + 1, row.ConversationID, row.Status, reason})
 		}
 		inputs[i] = Input{Number: i + 1, Status: row.Status, Size: len(ends[i].Text)}
-		if used += ends[i].Total.Tokens(); ends[i].child == 0 {
-			used += part // after a crash what refused it may be gone, and it runs
-		}
+		used += ends[i].Total.Tokens()
 		if row.ConversationID != nil && ends[i].useful() {
 			inputs[i].ID = *row.ConversationID
 			inputs[i].Text = func(context.Context) (string, error) { return ends[i].Text, nil }
 		}
 	}
-	if ledger != 0 {
-		list, err := d.scope.Delegations(ctx, ledger)
-		if err != nil {
-			return tools.Result{}, err
-		}
-		for _, del := range list {
-			if del.Caller == d.scope.Caller() && strings.HasPrefix(del.Call, call+"#r") {
-				a.Reduce.earlier = a.Reduce.earlier.Add(del.Total)
-			}
-		}
-	}
+	a.Reduce.batch = rule.Batch{Tokens: a.TotalBudget, Calls: call + "#"}
 	left := convstore.Budget{Tokens: a.TotalBudget}.Minus(convstore.Budget{Tokens: &used})
 	var err error
 	if result.Reduced, err = d.Reduce(ctx, call, *a.Reduce, inputs, a.MaxParallel, NewPurse(left), false); err != nil {

@@ -41,7 +41,7 @@ type outcome struct {
 	denied   error        // why the child was not run; nil = it was
 	child    convstore.ID // 0 = there was none yet
 	turn     int          // number of the turn that the child ran
-	recalled convstore.ID // owner of the ledger with the run that an earlier try of the call made; 0 = none did
+	recalled bool         // whether an earlier try of the call made the run
 	reused   bool         // whether the answer was there before, and nothing was asked
 	ending                // State is "" where the store has failed
 }
@@ -129,12 +129,12 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	}
 	e, events, err := recorded(ctx, d.scope, del)
 	if gone(err) {
-		return outcome{child: del.Child, recalled: del.Root, ending: e, denied: unreadable(err)}, nil
+		return outcome{child: del.Child, recalled: true, ending: e, denied: unreadable(err)}, nil
 	}
 	if err != nil {
 		return outcome{}, err
 	}
 	e.amend(r, events)
 	d.recalled.Store(del.Call, true)
-	return outcome{child: del.Child, turn: del.ChildTurn, recalled: del.Root, ending: e}, nil
+	return outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}, nil
 }

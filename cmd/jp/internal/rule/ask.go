@@ -83,7 +83,21 @@ type Ask struct {
 
 // Batch is a call of several items, which share what a call gets: each gets the same part of it.
 type Batch struct {
-	Later int // number of items that are asked for later, each in its turn
+	Later  int    // number of items that are asked for later, each in its turn
+	Tokens *int64 // most that all delegations may use together whose calls begin with Calls; nil = no limit
+	Calls  string
+}
+
+// left returns what nobody has used yet of the tokens of the batch, nil if they have no limit.
+func (b *Batch) left(s convstore.Standing) (*int64, error) {
+	if b == nil || b.Tokens == nil {
+		return nil, nil
+	}
+	used, err := s.Used(b.Calls)
+	if err == nil && used >= *b.Tokens {
+		err = Refuse(CodeTokens, "nothing is left of the %d tokens that its batch may use", *b.Tokens)
+	}
+	return new(*b.Tokens - used), err
 }
 
 // Profile is a resolved agent profile, as far as the rule needs it.

@@ -23,8 +23,8 @@ func pool(s convstore.Standing, c Caller) convstore.Budget {
 
 // grants shares the pool among the asks that are not refused. Each call gets the same part, and
 // each item of a batch the same part of that of the batch. Nobody gets more than was asked for, or
-// than its profile allows.
-func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []error) []convstore.Budget {
+// than its profile allows, or than is left of the tokens of its batch.
+func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []error, left map[string]*int64) []convstore.Budget {
 	admitted := func(i int) bool { return vs[i].Err == nil && over[i] == nil }
 	items := map[*Batch]int{}
 	calls, among := 0, 0
@@ -50,6 +50,11 @@ func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []err
 				n += a.Batch.Later
 			}
 			out[i] = part(whole, calls, n, a, vs[i].Child.Grant.Caps)
+			if a.Batch != nil && left[a.Batch.Calls] != nil {
+				rest := convstore.Budget{Tokens: left[a.Batch.Calls]}
+				out[i] = out[i].Min(rest)
+				left[a.Batch.Calls] = rest.Minus(out[i]).Tokens
+			}
 		}
 	}
 	return out

@@ -141,7 +141,7 @@ func TestPriceUnknown(t *testing.T) {
 }
 
 // TestGrantsComeToNoMore: whatever is asked, what is granted is never more than the share of what
-// is free.
+// is free, nor to a batch more than is left of its tokens.
 func TestGrantsComeToNoMore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := standing(0, 0, nil)
@@ -149,7 +149,10 @@ func TestGrantsComeToNoMore(t *testing.T) {
 		s.Account.Free.Tokens = &free
 		c := caller(toolQuery)
 		c.Limits.Share, c.Limits.MaxPerTurn = rapid.Float64Range(0, 1).Draw(rt, "share"), rapid.IntRange(0, 8).Draw(rt, "calls")
-		batches := []*Batch{nil, {}, {Later: rapid.IntRange(0, 3).Draw(rt, "later")}}
+		tokens, used := rapid.Int64Range(0, 1<<41).Draw(rt, "tokens"), rapid.Int64Range(0, 1<<41).Draw(rt, "used")
+		bounded := Batch{Tokens: &tokens, Calls: "a#"} // of items that are asked for by themselves, too
+		s.Used = func(calls string) (int64, error) { return map[string]int64{"a#": used}[calls], nil }
+		batches := []*Batch{nil, {}, {Later: rapid.IntRange(0, 3).Draw(rt, "later")}, &bounded, new(bounded)}
 		var asks []Ask
 		for range rapid.IntRange(1, 12).Draw(rt, "n") {
 			a := Ask{Tool: toolQuery, Profile: researcher(0), Batch: rapid.SampledFrom(batches).Draw(rt, "batch")}
@@ -158,7 +161,7 @@ func TestGrantsComeToNoMore(t *testing.T) {
 			}
 			asks = append(asks, a)
 		}
-		var sum int64
+		var sum, ofBatch int64
 		admitted := 0
 		for i, v := range Decide(s, c, asks) {
 			if v.Err != nil {
@@ -169,6 +172,12 @@ func TestGrantsComeToNoMore(t *testing.T) {
 				rt.Fatalf("granted %d of %v", n, asks[i].Want.Tokens)
 			}
 			sum += *v.Child.Grant.Tokens
+			if b := asks[i].Batch; b != nil && b.Tokens != nil {
+				ofBatch += *v.Child.Grant.Tokens
+			}
+		}
+		if ofBatch > max(tokens-used, 0) {
+			rt.Fatalf("a batch that has used %d of %d tokens was granted %d", used, tokens, ofBatch)
 		}
 		if pool := *amount.Pool(&free, c.Limits.Share); sum > pool || admitted > c.Limits.MaxPerTurn {
 			rt.Fatalf("granted %d of a pool of %d in %d calls of %d", sum, pool, admitted, c.Limits.MaxPerTurn)

@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"jp/convstore"
@@ -75,6 +76,7 @@ type Verdict struct {
 // calls and amounts do not keep it back, nor does a model that cannot be asked.
 func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	vs := make([]Verdict, len(asks))
+	left := map[string]*int64{} // tokens of batches, by what their calls begin with
 	for i, a := range asks {
 		if vs[i].Child, vs[i].Err = draft(s, c, a); vs[i].Err == nil {
 			vs[i].Err = a.known(s, &vs[i].Child)
@@ -85,10 +87,13 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 		if vs[i].Err == nil {
 			vs[i].Err = affordable(s, c, a, vs[i].Child)
 		}
+		if b := a.Batch; vs[i].Err == nil && b != nil && left[b.Calls] == nil {
+			left[b.Calls], vs[i].Err = b.left(s)
+		}
 	}
 	for {
 		over := count(s, c, asks, vs)
-		for i, g := range grants(s, c, asks, vs, over) {
+		for i, g := range grants(s, c, asks, vs, over, maps.Clone(left)) {
 			vs[i].Child.Grant.Budget = g
 		}
 		late := false

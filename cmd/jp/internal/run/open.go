@@ -85,7 +85,11 @@ func (o *opening) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if o.Conv, err = o.Store.GetUnder(ctx, root, target); err != nil {
+		below, err := o.Store.Under(ctx, root)
+		if err == nil {
+			o.Conv, err = below.Get(ctx, target)
+		}
+		if err != nil {
 			return err
 		}
 	}
