@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jp/cmd/jp/internal/rule"
@@ -29,8 +30,9 @@ type catalog struct {
 	resolve func(ctx context.Context, name string, overrides []string) (rule.Profile, error)
 	special func(ctx context.Context, tool string) (Special, error)
 
-	profiles sync.Map // resolved: a rule.Profile by name and overrides
-	specials sync.Map // resolved: a Special by tool
+	profiles sync.Map     // resolved: a rule.Profile by name and overrides, of which a model may make any number
+	kept     atomic.Int64 // bytes of the keys of profiles
+	specials sync.Map     // resolved: a Special by tool
 }
 
 // request is one delegation that a call asks for.
@@ -167,7 +169,7 @@ func (c *catalog) profile(ctx context.Context, name string, overrides []string) 
 		return p.(rule.Profile), nil
 	}
 	p, err := c.resolve(ctx, name, overrides)
-	if err == nil {
+	if err == nil && c.kept.Add(int64(len(key))) <= 64<<10 {
 		c.profiles.Store(key, p)
 	}
 	return p, err

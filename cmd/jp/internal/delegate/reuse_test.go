@@ -1,10 +1,13 @@
 package delegate
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 )
 
@@ -28,5 +31,24 @@ func TestReuseGone(t *testing.T) {
 		if err != nil || !errors.As(o.denied, new(*convstore.NotFoundError)) {
 			t.Errorf("reuse() = %+v, %v", o, err)
 		}
+	}
+}
+
+// TestProfilesKept resolves profiles with overrides, of which a model may name any number.
+func TestProfilesKept(t *testing.T) {
+	resolved := 0
+	c := &catalog{resolve: func(context.Context, string, []string) (rule.Profile, error) {
+		resolved++
+		return rule.Profile{}, nil
+	}}
+	for range 2 {
+		for _, model := range []string{"a", "b", strings.Repeat("c", 1<<20)} {
+			if _, err := c.profile(t.Context(), "agent/r", rule.Overrides(model)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if want := 2 + 2; resolved != want {
+		t.Errorf("profiles were resolved %d times, want %d: the long one each time", resolved, want)
 	}
 }

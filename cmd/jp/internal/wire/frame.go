@@ -59,7 +59,7 @@ const (
 	maxValues = 1 << 20      // values in one frame, about: each takes a hundred times the memory of its bytes
 	maxOpen   = 1024         // requests that are not answered yet
 	maxCalls  = 1024         // calls of one admit
-	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet
+	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet, and of calls until they are released
 	maxAtOnce = 36 << 20     // bytes of one frame whose events are stored: the store takes ten times as much meanwhile
 	maxSaid   = 256 << 20    // bytes of the frames whose events are stored, in one run
 	eventSize = 1 << 10      // bytes that each event counts beside those of its frame: what is kept of it takes as much memory

@@ -124,8 +124,10 @@ type server struct {
 
 	mu   sync.Mutex
 	open map[uint64]*opened // by number
-	held int                // bytes of all that is open
-	bad  *FrameError        // how a request has broken the protocol that was read; nil = none did
+	held int                // bytes of all that is open, and of admitted
+	// bytes of the calls that were admitted or made since the latest release: what they delegate may wait for that
+	admitted int
+	bad      *FrameError // how a request has broken the protocol that was read; nil = none did
 }
 
 // opened is a request that is not answered yet.
@@ -260,7 +262,11 @@ func (s *server) begin(f fromChild, size int) error {
 		} // else the sub-agent has gone, as who reads sees
 		s.mu.Lock()
 		delete(s.open, f.N) // not earlier: who does not read its answers can ask no more
-		s.held -= o.size
+		if f.Admit != nil || f.Call != nil {
+			s.admitted += o.size
+		} else {
+			s.held -= o.size
+		}
 		s.mu.Unlock()
 		if o.free != nil {
 			o.free()
@@ -365,6 +371,9 @@ func (s *server) begin(f fromChild, size int) error {
 	case f.Gate != nil:
 		s.attempts.gate(f.N, *f.Gate, o, answered)
 	case f.Release:
+		s.mu.Lock()
+		o.size, s.admitted = o.size+s.admitted, 0
+		s.mu.Unlock()
 		beside(func(ctx context.Context, subs Subagents) (answer, error) {
 			subs.Release(ctx)
 			return answer{Calls: subs.Calls()}, nil
@@ -464,6 +473,7 @@ func (s *server) allowed(f fromChild) error {
 		if len(c.Place) > maxPlace {
 			return &FrameError{"a call whose place is too long"}
 		}
+		s.said += len(c.Place) // a recording keeps it
 		if err := s.turn.called(c.ID, c.Name); err != nil {
 			return err
 		}

@@ -278,6 +278,30 @@ func TestBounds(t *testing.T) {
 		}
 		broken(t, r.end(), "at the same time")
 	})
+	// What was admitted waits until it is released, and the places of calls are kept for a recording.
+	t.Run("admitted", func(t *testing.T) {
+		calls := make([]string, maxCalls)
+		for i := range calls {
+			calls[i] = fmt.Sprintf(`{"id":"d%d","name":"jp_query","arguments":{},"place":"%s"}`, i, strings.Repeat("x", maxPlace))
+		}
+		admit := `"admit":[` + strings.Join(calls, ",") + `]`
+		r := open(t, &fake{})
+		for range 3 {
+			for range maxSaid / (maxCalls * maxPlace) / 3 {
+				r.ask(admit)
+			}
+			r.ask(`"release":true`)
+		}
+		r.send(`{"n":99,` + admit + `}`)
+		broken(t, r.end(), "in one run")
+		r = open(t, &fake{})
+		for range 6 {
+			r.ask(admit)
+		}
+		r.send(`{"n":98,` + admit + `}`)
+		r.send(`{"n":99,` + admit + `}`)
+		broken(t, r.end(), "at the same time")
+	})
 	t.Run("recorded", func(t *testing.T) {
 		r := open(t, hangs)
 		r.send(`{"n":9,"recorded":{"run":"main"}}`)
