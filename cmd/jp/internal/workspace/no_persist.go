@@ -65,7 +65,8 @@ func (w *Workspace) vanishingPlaces() (places []string) {
 		places = append(places, dir)
 	}
 	if dir := w.Con.StateDir(); dir != "" {
-		places = append(places, dir)
+		// The store of a workspace is in the state folder, and its name may be like vanishingName.
+		places = append(places, filepath.Join(dir, "no-persist"))
 	}
 	return append(places, cmp.Or(w.Con.Getenv("TMPDIR"), os.TempDir()))
 }
