@@ -253,6 +253,70 @@ func TestStaleBranch(t *testing.T) {
 	}
 }
 
+// TestStaleLeaf puts leaves of before in the place of others, as a lost write can leave one there.
+// Whoever then appends takes away nothing that could be read.
+func TestStaleLeaf(t *testing.T) {
+	s := openStore(t)
+	logs := []*Log{mustLock(t, s, mustCreate(t, s, New{}).ID), mustLock(t, s, mustCreate(t, s, New{}).ID), mustLock(t, s, mustCreate(t, s, New{}).ID)}
+	order := binary.NativeEndian
+	fill := func() (data []byte, leaves [][]byte) {
+		for _, l := range logs {
+			for range 12 {
+				mustAppend(t, l, UserMessage{Text: strings.Repeat("x", 700)})
+			}
+		}
+		data = mustRead(t, s.Path())
+		p, err := page.Open(bytes.NewReader(data), int64(len(data)))
+		mustNot(t, err)
+		free := freePages(p, data)
+		for id := uint64(2); id < p.High; id++ {
+			at := data[id*p.PageSize:][:p.PageSize]
+			if !free[id] && order.Uint16(at[8:]) == 2 && bytes.Contains(at, []byte("xxx")) {
+				leaves = append(leaves, at)
+			}
+		}
+		return data, leaves
+	}
+	_, before := fill()
+	data, after := fill()
+	if len(before) < 8 || len(after) < 16 {
+		t.Fatalf("%d leaves before and %d after, want more", len(before), len(after))
+	}
+	events := func(s *Store) map[string]bool {
+		lines, _, _, err := Rooms.Rescue(t.Context(), s, func(error) {})
+		mustNot(t, err)
+		found := make(map[string]bool)
+		for line := range strings.Lines(lines) {
+			found[line] = strings.HasPrefix(line, `{"event"`)
+		}
+		return found
+	}
+	for i, at := range after {
+		present := bytes.Clone(at)
+		for j := 0; j < len(before); j += 3 {
+			copy(at[8:], before[j][8:])
+			stale := storeOf(t, data)
+			was := events(stale)
+			for _, l := range logs {
+				l := mustLock(t, stale, l.ID())
+				_ = l.Append(t.Context(), Event{Body: UserMessage{Text: "y"}})
+				_ = l.Close()
+			}
+			is, lost := events(stale), 0
+			for line, event := range was {
+				if event && !is[line] {
+					lost++
+				}
+			}
+			if lost > 0 {
+				t.Errorf("with leaf %d of before in the place of leaf %d: %d events lost by appending", j, i, lost)
+			}
+			_ = os.RemoveAll(filepath.Dir(stale.Path()))
+		}
+		copy(at, present)
+	}
+}
+
 // TestCheckNotices breaks one promise after the other behind the store's back.
 func TestCheckNotices(t *testing.T) {
 	sample := sampleStore(t)

@@ -61,11 +61,12 @@ func threeLevels() handmade {
 	return h
 }
 
-// TestPaths: a leaf that has become a branch, or empty, is found on the way to it, and from the
+// TestPaths: a leaf that has become a branch, or empty, or has other keys, is found on the way to it, and from the
 // leaves beside it, but nowhere else.
 func TestPaths(t *testing.T) {
 	testPaths(t, func(h handmade, id int, key string) { h.page(id, FlagBranch, [3]any{key, id}) })
 	testPaths(t, func(h handmade, id int, _ string) { h.page(id, flagLeaf) })
+	testPaths(t, func(h handmade, id int, key string) { h.page(id, flagLeaf, [3]any{key + "b", "x", 0}) })
 }
 
 func testPaths(t *testing.T, spoil func(h handmade, id int, key string)) {

@@ -99,10 +99,11 @@ func (w *Paths) Change(root uint64, key []byte, dropped bool) error {
 // find follows the children that next picks down to a leaf.
 func (w *Paths) find(root uint64, next func(branch Page) (int, error)) (s Span, err error) {
 	s.leaf = root
+	var least []byte
 	for range maxDepth {
 		g, err := w.page(s.leaf)
-		if err == nil && g.Flags == flagLeaf && g.Count == 0 && s.leaf != root {
-			err = fmt.Errorf("page %d: empty leaf", s.leaf) // bbolt passes it and goes on to one that was not checked
+		if err == nil && s.leaf != root {
+			err = g.between(least, s.To)
 		}
 		if err != nil || g.Flags == flagLeaf {
 			return s, err
@@ -111,7 +112,6 @@ func (w *Paths) find(root uint64, next func(branch Page) (int, error)) (s Span, 
 		if err == nil && i+1 < g.Count {
 			s.To, _, err = g.child(i + 1)
 		}
-		var least []byte
 		if err == nil {
 			least, s.leaf, err = g.child(i)
 		}
@@ -123,6 +123,35 @@ func (w *Paths) find(root uint64, next func(branch Page) (int, error)) (s Span, 
 		}
 	}
 	return s, fmt.Errorf("page %d: too deep", root)
+}
+
+// between checks that a page begins with the key that the branch above it names, and ends before the
+// next page. bbolt passes an empty leaf and goes on to one that was not checked. Where it writes a
+// page that begins with another key, the branch gets that key: in the place of the page that it has
+// at it, or beside the one that is freed now.
+func (g Page) between(least, to []byte) error {
+	if g.Count == 0 {
+		return fmt.Errorf("page %d: empty leaf", g.id)
+	}
+	first, err := g.key(0)
+	last, bad := g.key(g.Count - 1)
+	if err = errors.Join(err, bad); err == nil && (!bytes.Equal(first, least) || to != nil && bytes.Compare(last, to) >= 0) {
+		err = errors.New("its keys belong elsewhere")
+	}
+	if err != nil {
+		return fmt.Errorf("page %d: %w", g.id, err)
+	}
+	return nil
+}
+
+// key returns the key of entry i of a leaf, or the least key of child i of a branch.
+func (g Page) key(i int) (key []byte, err error) {
+	if g.Flags == FlagBranch {
+		key, _, err = g.child(i)
+	} else {
+		_, key, _, err = g.Entry(i)
+	}
+	return key, err
 }
 
 // page returns a page that is a leaf, or a branch with children.
