@@ -51,8 +51,8 @@ type Grant struct {
 	Life        Budget            `json:"life,omitzero"`   // limits of its own calls in all turns together, from its profile
 }
 
-// Config is a conversation's stored configuration: JSON, which this package keeps byte by byte and
-// never parses, and the names of its tools.
+// Config is a conversation's stored configuration: JSON, which this package keeps byte by byte, and
+// the names of its tools.
 type Config struct {
 	JSON  json.RawMessage
 	Tools []string

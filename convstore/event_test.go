@@ -257,7 +257,7 @@ func TestConfigDelta(t *testing.T) {
 		resolved, want Config
 	}{
 		{Config{}, Config{JSON: []byte(" {\"opaque\": \n1}\n"), Tools: []string{"a"}}},
-		{Config{JSON: []byte("not json"), Tools: []string{"b", "c"}}, Config{JSON: []byte("not json"), Tools: []string{"b", "c"}}},
+		{Config{JSON: []byte("[ 0]"), Tools: []string{"b", "c"}}, Config{JSON: []byte("[ 0]"), Tools: []string{"b", "c"}}},
 		{Config{JSON: []byte("{}")}, Config{JSON: []byte("{}")}},
 	} {
 		mustAppend(t, l, ConfigDelta{Delta: json.RawMessage(`{}`), Resolved: test.resolved})

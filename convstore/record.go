@@ -372,7 +372,7 @@ func (c Config) stored() ([]byte, error) {
 // ParseConfig reads a stored config.
 func ParseConfig(v []byte) (Config, error) {
 	line, rest, ok := bytes.Cut(v, []byte("\n"))
-	if !ok {
+	if !ok || len(rest) > 0 && !json.Valid(rest) {
 		return Config{}, fmt.Errorf("config: malformed record")
 	}
 	var c Config

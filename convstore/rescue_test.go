@@ -230,7 +230,8 @@ func TestRescueMisplaced(t *testing.T) {
 	}
 }
 
-// TestRescueCut: an entry that seems shorter than it is is noticed, whatever it holds.
+// TestRescueCut: an entry that seems shorter than it is is noticed, whatever it holds, and a config
+// that is no JSON.
 func TestRescueCut(t *testing.T) {
 	s := openStore(t)
 	for range 30 {
@@ -247,13 +248,21 @@ func TestRescueCut(t *testing.T) {
 			continue // no leaf of two entries
 		}
 		tried++
-		wrong := bytes.Clone(sample)
-		order.PutUint32(wrong[at+12:], size-1)
-		s, lost := storeOf(t, wrong), 0
-		_, _, _, err := Rooms.Rescue(t.Context(), s, func(error) { lost++ })
-		mustNot(t, err)
-		if err := s.Check(t.Context()); lost == 0 || err == nil {
-			t.Errorf("page %d: %d lost, Check = %v", id, lost, err)
+		for _, config := range []bool{false, true} {
+			wrong := bytes.Clone(sample)
+			if x := bytes.Index(wrong[at:at+p.PageSize-page.HeaderSize], []byte("xxx")); !config {
+				order.PutUint32(wrong[at+12:], size-1)
+			} else if x < 0 {
+				continue
+			} else {
+				wrong[at+uint64(x)] = 0
+			}
+			s, lost := storeOf(t, wrong), 0
+			_, _, _, err := Rooms.Rescue(t.Context(), s, func(error) { lost++ })
+			mustNot(t, err)
+			if err := s.Check(t.Context()); lost == 0 || err == nil {
+				t.Errorf("page %d, config %t: %d lost, Check = %v", id, config, lost, err)
+			}
 		}
 	}
 	if tried < 5 {
