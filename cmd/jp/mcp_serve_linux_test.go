@@ -33,6 +33,7 @@ func serveMCP(s *site, args ...string) *mcpClient {
 	var stderr bytes.Buffer
 	c.cmd = &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "mcp", "serve"}, args...), Dir: s.dir, Env: s.environ(), Stderr: &stderr}
 	later.Schema.Need() // the SDK uses it
+	later.MCP.Need()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			c.mu.Lock()

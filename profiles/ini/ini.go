@@ -13,6 +13,7 @@ import (
 
 	"jp/profiles/fault"
 	"jp/profiles/tomldoc"
+	"jp/tools/later"
 )
 
 // Section is one section of an INI file, its keys in the order of their lines.
@@ -44,6 +45,7 @@ func Parse(data []byte) ([]Section, error) {
 	if err != nil {
 		return nil, err
 	}
+	later.INI.Need()
 	file, err := ini.LoadSources(ini.LoadOptions{
 		IgnoreContinuation: true, IgnoreInlineComment: true, PreserveSurroundedQuote: true, KeyValueDelimiters: "=",
 	}, []byte(text))

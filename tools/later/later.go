@@ -30,6 +30,9 @@ var (
 	Markdown = &Library{tasks: markdown}
 	Schema   = &Library{tasks: schema}
 	YAML     = &Library{tasks: yaml}
+	MCP      = &Library{tasks: mcp} // with what only it uses; it uses Schema, too
+	INI      = &Library{tasks: ini}
+	Width    = &Library{tasks: width}
 )
 
 // task is the head of a runtime.initTask. The functions follow.
@@ -43,7 +46,7 @@ const (
 // PutOff is for the initialisation of a program, before that of the libraries: what has begun is
 // not put off. A program that does not have a library has no functions of it.
 func PutOff() {
-	for _, l := range []*Library{Markdown, Schema, YAML} {
+	for _, l := range []*Library{Markdown, Schema, YAML, MCP, INI, Width} {
 		l.putOff()
 	}
 }

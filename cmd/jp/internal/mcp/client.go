@@ -365,6 +365,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) }
 	}
 	later.Schema.Need() // the SDK uses it
+	later.MCP.Need()
 	client := sdk.NewClient(&sdk.Implementation{Name: "jp", Version: c.options.Version}, &options)
 	client.AddReceivingMiddleware(refuseRequests(s.bounds))
 	client.AddSendingMiddleware(c.oldServers)

@@ -60,6 +60,7 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		s.Bound(left)
 	}
 	later.Schema.Need() // the SDK uses it
+	later.MCP.Need()
 	server := sdk.NewServer(&sdk.Implementation{Name: "jp", Version: s.Version}, &sdk.ServerOptions{
 		Instructions: s.Instructions, PageSize: maxTools,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+
+	"jp/tools/later"
 )
 
 // Column is one column of a Table.
@@ -145,7 +147,10 @@ func (t *Table) narrow(widths, shown []int, n, least int) bool {
 }
 
 // cells measures text as most terminals do: ambiguous characters are narrow.
-func cells() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
+func cells() *runewidth.Condition {
+	later.Width.Need()
+	return &runewidth.Condition{StrictEmojiNeutral: true}
+}
 
 // Width returns how many columns a line of clean text takes.
 func Width(s string) int {

@@ -73,6 +73,7 @@ type text struct {
 // New is a server made with the SDK. Beside echo it has what its kind says; see Main.
 func New(kind string) *sdk.Server {
 	later.Schema.Need()
+	later.MCP.Need()
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ServerOptions{PageSize: 10})
 	say := func(text string) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil, nil
