@@ -243,7 +243,9 @@ func (ag *Agent) narrow(ctx context.Context, set tools.Set, ceiling rule.Ceiling
 		return ceiling.Holds(t.Definition) && (ag.run.Resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
 	})
 	log := ag.run.env.Con.Logger()
-	log.Info("tools", "conversation", ag.run.Conv.ID, "role", ceiling.Role(), "allowed", held.Len(), "denied", set.Len()-held.Len())
+	if ag.run.conn() == nil { // else its owner logs it with the delegation, and most sub-agents log nothing else
+		log.Info("tools", "conversation", ag.run.Conv.ID, "role", ceiling.Role(), "allowed", held.Len(), "denied", set.Len()-held.Len())
+	}
 	if log.Enabled(ctx, slog.LevelDebug) {
 		denied := slices.DeleteFunc(set.Names(), func(name string) bool { _, ok := held.Get(name); return ok })
 		log.Debug("tools", "conversation", ag.run.Conv.ID, "allowed", held.Names(), "denied", denied)

@@ -22,7 +22,6 @@ import (
 // arm returns the tools of defs: each definition with the function that runs it. That of a tool
 // that delegates is one of funcs.
 func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegate.Funcs) (tools.Set, error) {
-	fs := fs.Env{Workspace: ag.run.Root, Deny: ag.run.env.WS.Closed(), Sealed: ag.run.env.WS.Sealed(), Growing: ag.run.env.WS.Growing()}
 	env := ag.run.env.WS.CommandEnv(ag.run.Host, map[string]any{"conversation_id": ag.run.Conv.ID.String()})
 	env.Main = ag.talksAsMain()
 	env.JP = ag.line
@@ -89,7 +88,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 		}
 	}
 	if len(builtin) > 0 {
-		own, err := tools.Builtin(fs, builtin...)
+		own, err := tools.Builtin(fs.Env{Workspace: ag.run.Root, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, builtin...)
 		if err != nil {
 			return tools.Set{}, err
 		}
