@@ -460,10 +460,13 @@ func (w *Writer) Write(l Line) error {
 	return w.err
 }
 
-// MaxLine is the longest line that a Splitter accepts, in bytes.
-const MaxLine = 16 << 20
+// Bounds of a line that a Splitter accepts.
+const (
+	MaxLine   = 16 << 20 // bytes
+	maxValues = 1 << 20  // values, about: each can take a hundred times the memory of its bytes
+)
 
-// LineError says that a line is too long, or not JSON.
+// LineError says that a line is too long, has too many values, or is not JSON.
 type LineError struct {
 	Line int // 1-based
 	Err  error
@@ -524,6 +527,8 @@ func (s *Splitter) end() {
 	switch {
 	case s.skip:
 		s.bad(fmt.Errorf("longer than %d bytes", MaxLine))
+	case jsondoc.Crowded(line, maxValues):
+		s.bad(fmt.Errorf("more than %d values", maxValues))
 	case len(line) > 0:
 		l, err := Decode(line)
 		if err != nil {

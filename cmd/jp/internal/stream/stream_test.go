@@ -114,10 +114,11 @@ func TestSplitterSurvivesBadLines(t *testing.T) {
 	for range 17 {
 		_, _ = s.Write(long)
 	}
+	_, _ = s.Write([]byte("\n{\"type\":\"assistant\",\"message\":{\"content\":[" + strings.Repeat("{},", maxValues) + "{}]}}"))
 	_, _ = s.Write([]byte("\n{\"type\":\"new\"}"))
 	_ = s.Close()
-	if good != 2 || !reflect.DeepEqual(bad, []int{1, 2, 5}) {
-		t.Errorf("good, bad = %d, %v, want 2, [1 2 5]", good, bad)
+	if good != 2 || !reflect.DeepEqual(bad, []int{1, 2, 5, 6}) {
+		t.Errorf("good, bad = %d, %v, want 2, [1 2 5 6]", good, bad)
 	}
 }
 
