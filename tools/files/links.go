@@ -22,7 +22,8 @@ const maxLinks = 40
 type Links struct {
 	Workspace string // absolute, without links; no link in it is followed. "" is none
 	// Closed are folders, absolute and without links, that no rule covers or is in. So no tool
-	// makes anything in a folder around one: links there were made by the user.
+	// makes anything in a folder around one: links there were made by the user, unless everyone may
+	// make some, as in /tmp.
 	Closed []string
 }
 
@@ -36,7 +37,8 @@ func (e *LinkError) Error() string {
 }
 
 // Resolve returns the absolute path without its symbolic links. A link is followed if its folder is
-// around one of Closed, or if this user may not write there; otherwise the error is a *LinkError.
+// around one of Closed and not everyone may write there, if it is in one of Closed, or if this user
+// may not write there; otherwise the error is a *LinkError.
 // With any other error it returns what is known: no link is left in front of the part that failed.
 //
 // Another process may replace a part of the path by a link at any time. So the result must be
@@ -158,7 +160,7 @@ func (l Links) readLink(dir, name string) (string, error) {
 	switch {
 	case Within(l.Workspace, dir):
 		return "", &LinkError{path}
-	case slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) || Within(c, dir) }):
+	case slices.ContainsFunc(l.Closed, func(c string) bool { return Within(c, dir) }):
 		return os.Readlink(path)
 	}
 	// Another folder may get this path at any time: the one that is asked about is the one that has
@@ -168,7 +170,11 @@ func (l Links) readLink(dir, name string) (string, error) {
 		return "", err
 	}
 	defer at.Close()
-	if writable(at) {
+	made := writable
+	if slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) }) {
+		made = writableByAll
+	}
+	if made(at) {
 		return "", &LinkError{path}
 	}
 	target := make([]byte, unix.PathMax)
@@ -184,6 +190,12 @@ func (l Links) readLink(dir, name string) (string, error) {
 func Within(dir, path string) bool {
 	dir, path = filepath.Clean(dir), filepath.Clean(path)
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// writableByAll reports whether any user can make something in dir.
+func writableByAll(dir *os.File) bool {
+	info, err := dir.Stat()
+	return err != nil || info.Mode()&0o002 != 0
 }
 
 // writable reports whether this user can make something in dir, or can get the right to.

@@ -65,3 +65,25 @@ func TestResolveMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestResolveShared: a link in a folder around one that is closed is followed, unless everyone may
+// have made it.
+func TestResolveShared(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", filepath.Join(top, "link")); err != nil {
+		t.Fatal(err)
+	}
+	links := Links{Closed: []string{filepath.Join(top, "state")}}
+	for mode, want := range map[os.FileMode]string{0o755: "/etc/passwd", 0o777: "", 0o777 | os.ModeSticky: ""} {
+		if err := os.Chmod(top, mode); err != nil {
+			t.Fatal(err)
+		}
+		path, err := links.Resolve(filepath.Join(top, "link/passwd"))
+		if path != want || (want == "") != errors.As(err, new(*LinkError)) {
+			t.Errorf("%v: Resolve = %q, %v, want %q", mode, path, err, want)
+		}
+	}
+}
