@@ -2,6 +2,7 @@ package editor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,8 +20,11 @@ import (
 	"jp/tools"
 )
 
-// maxEditorServers bounds the number of MCP servers that an editor may pass.
-const maxEditorServers = 64
+// Bounds of the MCP servers that an editor may pass for a session, which keeps them.
+const (
+	maxEditorServers = 64
+	maxEditorEntries = 256 << 10 // bytes of all their entries
+)
 
 // serversOf sets the MCP servers that the editor passes. They are like those of a workspace's
 // .mcp.json: jp starts one when a tool that the config enables needs it and a person has approved
@@ -31,6 +35,9 @@ func (s *session) serversOf(ctx context.Context, own *run.Env, setup acp.Setup) 
 	}
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: more than %d", maxEditorServers)
+	}
+	if b, err := json.Marshal(setup.Servers); err != nil || len(b) > maxEditorEntries {
+		return acp.Paramsf("mcpServers: more than %d KiB", maxEditorEntries>>10)
 	}
 	root, err := own.WS.Root()
 	if err != nil {
