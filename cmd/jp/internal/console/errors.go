@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"jp/cmd/jp/internal/exit"
@@ -32,6 +33,9 @@ type Report struct {
 // what could not be written any more.
 func Explain(err error) Report {
 	r := Report{Code: "failed", Status: exit.Failed, Message: err.Error()}
+	if _, many := err.(interface{ Unwrap() []error }); many { // each in a line, which are shown as one
+		r.Message = strings.ReplaceAll(r.Message, "\n", "; ")
+	}
 	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*SignalError)) {
 		return Report{Code: "stdout_closed", Status: exit.Closed}
 	}
@@ -49,7 +53,11 @@ func Explain(err error) Report {
 			r.is("scope", exit.Scope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
 		}) ||
 		as(err, func(e *convstore.BusyError) {
-			r.is("busy", exit.Busy, wording.Either(e.ID != 0, fmt.Sprintf("`jp wait %[1]v` waits for the end of its run, `jp stop %[1]v` ends it", e.ID), "try again; a process that holds the store may be stopped, or busy with something long"))
+			r.is("busy", exit.Busy, "try again; a process that holds the store may be stopped, or busy with something long")
+			if e.ID != 0 {
+				r.Hint = fmt.Sprintf("`jp wait %v` waits for the end of its run", e.ID)
+				r.Hint += wording.Either(e.Waited > 0, "; its process was asked to stop, and may be suspended", fmt.Sprintf(", `jp stop %v` ends it", e.ID))
+			}
 		}) ||
 		as(err, func(*convstore.ClaimError) { r.is("busy", exit.Busy, "wait for what runs there to end, or stop that") }) ||
 		as(err, func(*convstore.ChildrenError) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
@@ -75,6 +76,17 @@ func TestExplain(t *testing.T) {
 	err := errors.Join(&model.Error{Kind: model.KindNetwork}, &SignalError{syscall.SIGINT})
 	if r := Explain(err); r.Status != exit.Interrupted {
 		t.Errorf("explain(%v) = %d, want %d", err, r.Status, exit.Interrupted)
+	}
+}
+
+// TestExplainStopped: `jp stop A B` says of each that it has not ended, and not that `jp stop` ends it.
+func TestExplainStopped(t *testing.T) {
+	r := Explain(errors.Join(&convstore.BusyError{ID: 1, Waited: time.Second}, &convstore.BusyError{ID: 2, Waited: time.Second}))
+	if want := "conversation jp-c1: running after waiting 1s; conversation jp-c2: running after waiting 1s"; r.Message != want {
+		t.Errorf("message %q, want %q", r.Message, want)
+	}
+	if want := "`jp wait jp-c1` waits for the end of its run; its process was asked to stop, and may be suspended"; r.Hint != want {
+		t.Errorf("hint %q, want %q", r.Hint, want)
 	}
 }
 
