@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // slotsProgram takes slots of the tree of a root and keeps them until its input ends.
@@ -155,6 +156,37 @@ func TestSlotsCancelled(t *testing.T) {
 	}
 	if err := <-last; err != nil { // those who gave up are in nobody's way
 		t.Fatal(err)
+	}
+}
+
+// TestSlotsDeaf: who does not hear that it is queued keeps nobody waiting.
+func TestSlotsDeaf(t *testing.T) {
+	_, _, slots := slotsOf(t)
+	s := slots(2)
+	held := []*Slot{mustTake(t, s), mustTake(t, s)}
+	queued, listens, deaf := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := s.Take(t.Context(), func() {
+			close(queued)
+			<-listens
+		})
+		deaf <- err
+	}()
+	<-queued
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	other := taking(t, ctx, s)
+	for _, p := range held {
+		if err := p.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-other; err != nil {
+		t.Errorf("Take behind who does not listen = %v", err)
+	}
+	close(listens)
+	if err := <-deaf; err != nil {
+		t.Error(err)
 	}
 }
 

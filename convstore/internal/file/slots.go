@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -37,14 +38,16 @@ type Slot struct {
 }
 
 // Take waits for a slot. If ctx ends first, it returns the cause of that. It calls queued, if not
-// nil, once before it waits.
+// nil, once while it waits, and returns after that call. Nobody else in line waits for it.
 func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	var told sync.WaitGroup
+	defer told.Wait() // when it is no more in line: who is told may take long to listen
 	wait := func() {
 		if queued != nil {
-			queued()
+			told.Go(queued)
 			queued = nil
 		}
 	}
