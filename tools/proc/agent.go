@@ -41,7 +41,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	r := newRun()
 	// Lock is called when no other start can copy the file. To wait for syscall.ForkLock would not
 	// do: an exec may still have to close its copies then.
-	c, err := family.start(func() (int, error) {
+	c, err := family.start(true, func() (int, error) {
 		if spec.Lock != nil {
 			lock, err := spec.Lock()
 			if err != nil {

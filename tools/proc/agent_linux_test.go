@@ -30,10 +30,10 @@ func TestInherit(t *testing.T) {
 		wire bool
 		want string
 	}{
-		{nil, false, `jp death=true lock="" wire="" variable=false`},
-		{lock, false, `jp death=true lock="held" wire="" variable=false`},
-		{nil, true, `jp death=true lock="" wire="said" variable=false`},
-		{lock, true, `jp death=true lock="held" wire="said" variable=false`},
+		{nil, false, `jp death=true lock="" wire="" variable=false slack=500000`},
+		{lock, false, `jp death=true lock="held" wire="" variable=false slack=500000`},
+		{nil, true, `jp death=true lock="" wire="said" variable=false slack=500000`},
+		{lock, true, `jp death=true lock="held" wire="said" variable=false slack=500000`},
 	} {
 		ours, theirs, err := Pair()
 		if err != nil {
@@ -50,7 +50,7 @@ func TestInherit(t *testing.T) {
 		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Wire: wire, Stdout: &out}
 		exit, err := h.Run(t.Context(), spec)
 		// ls sees its three and the directory it reads.
-		want := tt.want + "\n" + `tool: "0\n1\n2\n3\ntoolguard\n"` + "\n"
+		want := tt.want + "\n" + `tool: "0\n1\n2\n3\ntoolguard\n50000\n"` + "\n"
 		if err != nil || exit.Code != 0 || out.String() != want {
 			t.Errorf("Run() = %+v, %v, agent said %q, want %q", exit, err, &out, want)
 		}

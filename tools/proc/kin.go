@@ -76,12 +76,12 @@ func (k *kin) arm() error {
 	return nil
 }
 
-// start runs fork, which returns the number of a new process, while no sweep can mistake it for an
-// orphan.
-func (k *kin) start(fork func() (pid int, err error)) (*child, error) {
+// start runs fork, which returns the number of a new process, an agent or another, while no sweep
+// can mistake it for an orphan.
+func (k *kin) start(agent bool, fork func() (pid int, err error)) (*child, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	pid, err := fork()
+	pid, err := slackened(agent, fork)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The test binary is every program of these tests: a guard, a jp with a tree below it, a tool that
@@ -162,11 +164,15 @@ func given([]string) int {
 	}
 	_, again := os.LookupEnv(inheritVar)
 	name, _ := os.ReadFile("/proc/self/comm")
-	fmt.Printf("%s death=%t lock=%q wire=%q variable=%t\n", bytes.TrimSpace(name), death, lock[:locked], wire[:said], again)
-	// What it starts has neither.
+	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	if err != nil {
+		return complain(err)
+	}
+	fmt.Printf("%s death=%t lock=%q wire=%q variable=%t slack=%d\n", bytes.TrimSpace(name), death, lock[:locked], wire[:said], again, slack)
+	// What it starts has nothing of that.
 	h := NewHost(Options{})
 	var out bytes.Buffer
-	script := "ls /proc/self/fd; cat /proc/$PPID/comm" // of its guard
+	script := "ls /proc/self/fd; cat /proc/$PPID/comm /proc/self/timerslack_ns" // comm is of its guard
 	_, err = h.Run(context.Background(), Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Stdout: &out})
 	if err := errors.Join(err, h.Close()); err != nil {
 		return complain(err)

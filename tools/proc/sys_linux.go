@@ -2,6 +2,7 @@ package proc
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -35,6 +36,31 @@ func takeName(name string) {
 // descriptors. A jp calls it first: its environment may hold keys.
 func Conceal() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // arm does it again, and says what is wrong
+}
+
+// Timer slacks: how much later than asked the kernel may wake a thread, in nanoseconds. A process
+// has that of the thread that starts it.
+const (
+	usualSlack = 50_000
+	// An agent works for a few milliseconds at a time, and nothing that it waits for is that exact.
+	// While it works, a thread of Go's runtime sleeps for 20 µs again and again, see docs/performance.md.
+	agentSlack = 500_000
+)
+
+// slackened calls fork, which starts an agent or another process, with the timer slack for it.
+// What an agent starts does not have that of the agent.
+func slackened(agent bool, fork func() (pid int, err error)) (pid int, err error) {
+	runtime.LockOSThread() // threads that Go starts meanwhile come from another one
+	defer runtime.UnlockOSThread()
+	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	if slack := agentSlack; err == nil && (agent || was == agentSlack) {
+		if !agent {
+			slack = usualSlack
+		}
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0)
+		defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(was), 0, 0, 0) }()
+	}
+	return fork()
 }
 
 // awaitEnd returns when the child pid has ended, without collecting it.

@@ -83,7 +83,7 @@ func (h *Host) newGuard() (*guarded, error) {
 	if lease := family.leased(); lease != unleased {
 		args, files = append(args, guardLease), append(files, uintptr(lease))
 	}
-	c, err := family.start(func() (int, error) {
+	c, err := family.start(false, func() (int, error) {
 		return syscall.ForkExec(h.self, args, &syscall.ProcAttr{
 			Env:   h.guardEnv,
 			Files: files,
