@@ -22,8 +22,8 @@ const maxLinks = 40
 type Links struct {
 	Workspace string // absolute, without links; no link in it is followed. "" is none
 	// Closed are folders, absolute and without links, that no rule covers or is in. So no tool
-	// makes anything in a folder around one: links there were made by the user, unless everyone may
-	// make some, as in /tmp.
+	// makes anything in a folder around one: links there were made by the user, unless any user can
+	// have made them, as in /tmp.
 	Closed []string
 }
 
@@ -37,8 +37,8 @@ func (e *LinkError) Error() string {
 }
 
 // Resolve returns the absolute path without its symbolic links. A link is followed if its folder is
-// around one of Closed and not everyone may write there, if it is in one of Closed, or if this user
-// may not write there; otherwise the error is a *LinkError.
+// in one of Closed, or if it is around one or this user may not write there, and not any user can
+// have made the link; otherwise the error is a *LinkError.
 // With any other error it returns what is known: no link is left in front of the part that failed.
 //
 // Another process may replace a part of the path by a link at any time. So the result must be
@@ -170,11 +170,8 @@ func (l Links) readLink(dir, name string) (string, error) {
 		return "", err
 	}
 	defer at.Close()
-	made := writable
-	if slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) }) {
-		made = writableByAll
-	}
-	if made(at) {
+	around := slices.ContainsFunc(l.Closed, func(c string) bool { return Within(dir, c) })
+	if madeByAll(at, dir) || !around && writable(at) {
 		return "", &LinkError{path}
 	}
 	target := make([]byte, unix.PathMax)
@@ -192,10 +189,18 @@ func Within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// writableByAll reports whether any user can make something in dir.
-func writableByAll(dir *os.File) bool {
+// madeByAll reports whether any user can have made what is in dir, opened at path: everyone may
+// write there, or in a folder above, and what is on the way from that is another user's.
+func madeByAll(dir *os.File, path string) bool {
 	info, err := dir.Stat()
-	return err != nil || info.Mode()&0o002 != 0
+	for err == nil && info.Mode()&0o002 == 0 {
+		if st, ok := info.Sys().(*syscall.Stat_t); path == "/" || ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid()) {
+			return false
+		}
+		path = filepath.Dir(path)
+		info, err = os.Lstat(path)
+	}
+	return true
 }
 
 // writable reports whether this user can make something in dir, or can get the right to.
