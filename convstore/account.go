@@ -94,16 +94,25 @@ func (o *openDelegation) read(t *tx, ledger ID) (*Delegation, error) {
 }
 
 // used is Standing.Used.
-func (t *tx) used(caller ID, prefix string) (tokens int64, err error) {
-	err = t.Prefixed(db.Calls, db.TextKey(caller, prefix), func(_, v []byte) error {
+func (t *tx) used(ledger, caller ID, prefix string) (tokens int64, err error) {
+	of := map[uint64]bool{} // numbers of the delegations
+	if err := t.Prefixed(db.Calls, db.TextKey(caller, prefix), func(_, v []byte) error {
 		d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
-		if used := d.Total.Tokens(); d.State != "" {
-			tokens = amount.Sum(tokens, used)
-		} else if granted := d.Grant.Budget.Tokens; granted != nil {
-			tokens = amount.Sum(tokens, *granted)
+		if of[d.Number] = true; d.State != "" {
+			tokens = amount.Sum(tokens, d.Total.Tokens())
 		}
 		return err
-	})
+	}); err != nil {
+		return 0, err
+	}
+	open, err := t.opens(ledger)
+	if err != nil {
+		return 0, err
+	}
+	granted, err := t.grantedBy(open, ledger, caller, func(at Delegation, _ int) bool { return of[at.Number] })
+	if n := granted.Tokens; n != nil {
+		tokens = amount.Sum(tokens, *n)
+	}
 	return tokens, err
 }
 

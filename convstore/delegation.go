@@ -88,7 +88,8 @@ type Standing struct {
 	Existing func(call string) (Delegation, bool)
 
 	// Used returns the tokens that those delegations of Caller use whose calls begin with a prefix;
-	// an open one uses its whole grant. Valid only inside admit.
+	// an open one uses its whole grant, and so does one that was made in an ended one and outlives
+	// it. Valid only inside admit.
 	Used func(prefix string) (tokens int64, err error)
 
 	// Config returns the stored config of such a descendant. Valid only inside admit.

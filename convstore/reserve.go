@@ -147,7 +147,7 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 		d, ok, err := t.delegationOfCall(s.root, call)
 		return d, ok && err == nil
 	}
-	st.Used = func(prefix string) (int64, error) { return t.used(s.root, prefix) }
+	st.Used = func(prefix string) (int64, error) { return t.used(ledger, s.root, prefix) }
 	st.Config = func(id ID) (Config, error) {
 		if _, err := s.within(t, id); err != nil {
 			return Config{}, err

@@ -490,7 +490,7 @@ func TestConcurrentReserve(t *testing.T) {
 }
 
 // TestUsed: calls with a prefix have used what those used that have ended, also if their conversation
-// is gone, and what is granted to those that are open.
+// is gone, and what is granted to those that are open, or were made in an ended one.
 func TestUsed(t *testing.T) {
 	s := openStore(t)
 	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
@@ -498,7 +498,8 @@ func TestUsed(t *testing.T) {
 	gone := delegate(t, l, "a#1", 0, 10, nil)
 	delegate(t, l, "a", 0, 100, nil)
 	delegate(t, l, "a1#1", 0, 100, nil)
-	delegate(t, l, "b#1", delegate(t, l, "a#r1.1", 0, 20, nil), 100, nil)
+	late := delegate(t, l, "a#r1.1", 0, 20, nil)
+	delegate(t, l, "b#1", delegate(t, l, "b#2", 0, 10, nil), 100, nil)
 	if _, err := s.Remove(t.Context(), gone, RemoveOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -521,6 +522,19 @@ func TestUsed(t *testing.T) {
 	}
 	check(36) // a call has an output of one token
 	if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateCancelled}); err != nil {
+		t.Fatal(err)
+	}
+	check(32)
+	below, err := s.Below(t.Context(), late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open.Call, open.Grant.Budget.Tokens = "x", new(int64(7))
+	if rs, err = below.Reserve(t.Context(), admit(open)); err != nil {
+		t.Fatal(err)
+	}
+	check(39) // it counts in the total of the one that made it
+	if _, err := below.Settle(t.Context(), rs[0], Outcome{State: StateCancelled}); err != nil {
 		t.Fatal(err)
 	}
 	check(32)

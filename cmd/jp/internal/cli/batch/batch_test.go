@@ -188,3 +188,32 @@ func TestResumePipe(t *testing.T) {
 		}
 	}
 }
+
+// TestCollectSpent: earlier runs have spent what those have used that have ended, and what those may
+// use yet that were made in one of them and outlive it.
+func TestCollectSpent(t *testing.T) {
+	n := uint64(0)
+	del := func(call string, caller convstore.ID, within uint64, state convstore.State, granted, used int64) convstore.Delegation {
+		d := convstore.Delegation{Call: call, Caller: caller, Child: convstore.ID(100 + n), Within: within, State: state, Number: n + 1}
+		n++
+		d.Grant.Budget = convstore.Budget{Tokens: &granted, CostNano: new(granted)}
+		d.Total.Input, d.Total.CostNano = used, used
+		return d
+	}
+	const root = 1
+	list := []convstore.Delegation{
+		del("batch-s-line#1", root, 0, convstore.StateLost, 1000, 1),
+		del("below", 100, 1, "", 20, 0),
+		del("further below", 101, 2, "", 10, 0), // the grant of the one above covers it
+		del("ended below", 100, 1, convstore.StateOK, 1000, 1),
+		del("below that", 103, 4, "", 300, 0),
+		del("batch-s-line#r1.1", root, 0, convstore.StateOK, 1000, 4000),
+		del("of others", root, 0, convstore.StateOK, 1000, 1),
+		del("below them", 106, 7, "", 1, 0),
+	}
+	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[int][]convstore.Delegation{}, marks: map[convstore.ID][]string{}}}
+	b.collect(list, root, func(d convstore.Delegation) (int, bool) { return delegate.NumberOf(d, "batch-"), b.mine(d.Call) })
+	if got := b.earlier.spent; *got.Tokens != 4321 || *got.CostNano != 4321 {
+		t.Errorf("spent %d tokens and %d, want 4321", *got.Tokens, *got.CostNano)
+	}
+}

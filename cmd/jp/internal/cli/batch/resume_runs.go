@@ -111,7 +111,7 @@ func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
 		e.mark(list)
 		for _, del := range list {
 			if strings.HasPrefix(del.Call, model.CallOfBatch) && del.Caller == id {
-				e.spent = e.spent.Add(del.Total)
+				e.spent = e.spent.Plus(del.Total.Budget())
 			}
 		}
 	}
@@ -251,8 +251,15 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 // as those of its reduction are.
 func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number func(convstore.Delegation) (int, bool)) {
 	e, ours := b.earlier, map[convstore.ID]bool{}
+	of := map[uint64]bool{} // numbers of those that have ended, and of what has ended in them
 	e.mark(list)
 	for _, del := range list {
+		if of[del.Within] {
+			if of[del.Number] = del.State != ""; del.State == "" { // it counts in their total when it ends
+				e.spent = e.spent.Plus(del.Grant.Budget)
+			}
+			continue
+		}
 		if del.Caller != caller || del.State == "" {
 			continue
 		}
@@ -266,6 +273,7 @@ func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number
 		case !mine: // of others, on behalf of the same conversation
 			continue
 		}
-		e.spent = e.spent.Add(del.Total)
+		of[del.Number] = true
+		e.spent = e.spent.Plus(del.Total.Budget())
 	}
 }
