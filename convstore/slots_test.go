@@ -159,14 +159,15 @@ func TestSlotsCancelled(t *testing.T) {
 	}
 }
 
-// TestSlotsDeaf: who does not hear that it is queued keeps nobody waiting.
+// TestSlotsDeaf: who does not hear that it is queued keeps nobody waiting, and has no slot after its end.
 func TestSlotsDeaf(t *testing.T) {
 	_, _, slots := slotsOf(t)
 	s := slots(2)
 	held := []*Slot{mustTake(t, s), mustTake(t, s)}
 	queued, listens, deaf := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ended, end := context.WithCancelCause(t.Context())
 	go func() {
-		_, err := s.Take(t.Context(), func() {
+		_, err := s.Take(ended, func() {
 			close(queued)
 			<-listens
 		})
@@ -184,10 +185,13 @@ func TestSlotsDeaf(t *testing.T) {
 	if err := <-other; err != nil {
 		t.Errorf("Take behind who does not listen = %v", err)
 	}
+	cause := errors.New("enough")
+	end(cause)
 	close(listens)
-	if err := <-deaf; err != nil {
-		t.Error(err)
+	if err := <-deaf; err != cause {
+		t.Errorf("Take of who has ended before it listened = %v, want %v", err, cause)
 	}
+	mustTake(t, s)
 }
 
 func TestSlotsOfTwoTrees(t *testing.T) {

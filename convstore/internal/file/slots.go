@@ -37,19 +37,28 @@ type Slot struct {
 	n  int // 0 if it was released
 }
 
-// Take waits for a slot. If ctx ends first, it returns the cause of that. It calls queued, if not
-// nil, once while it waits, and returns after that call. Nobody else in line waits for it.
-func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+// Take waits for a slot. If ctx ends before it returns, it returns the cause of that. It calls
+// queued, if not nil, once while it waits, and returns after that call. Nobody else in line waits
+// for it.
+func (s *Slots) Take(ctx context.Context, queued func()) (*Slot, error) {
 	var told sync.WaitGroup
-	defer told.Wait() // when it is no more in line: who is told may take long to listen
-	wait := func() {
+	slot, err := s.take(ctx, func() {
 		if queued != nil {
 			told.Go(queued)
 			queued = nil
 		}
+	})
+	told.Wait() // when it is no more in line: who is told may take long to listen
+	if err == nil && ctx.Err() != nil {
+		return nil, s.waiting(ctx, slot.Release())
+	}
+	return slot, err
+}
+
+// take is Take. It calls wait before each wait.
+func (s *Slots) take(ctx context.Context, wait func()) (*Slot, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	select {
 	case s.line <- struct{}{}:

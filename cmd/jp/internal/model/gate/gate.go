@@ -63,8 +63,8 @@ func New(dir string, account model.Account, warn func(error)) *Gate {
 var errMost = errors.New("held back for long enough")
 
 // Enter returns when a request may be sent. It calls waits, at most once, if it has to wait, with
-// the least time. The error is the context's cause, or an *Error of KindRateLimit where the wait
-// would outlast its deadline.
+// the least time, and returns after that call. Nobody else in line waits for it. The error is the
+// context's cause, or an *Error of KindRateLimit where the wait would outlast its deadline.
 func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass, error) {
 	path, open, ok := g.look()
 	if ok {
@@ -72,12 +72,20 @@ func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass
 	}
 	bound, cancel := context.WithTimeoutCause(ctx, g.most, errMost)
 	defer cancel()
-	pass, err := g.waitTurn(ctx, bound, path, waits)
+	var told sync.WaitGroup
+	pass, err := g.waitTurn(ctx, bound, path, func(d time.Duration) {
+		if waits != nil {
+			tell := waits
+			waits = nil
+			told.Go(func() { tell(d) })
+		}
+	})
+	told.Wait() // when it is no more in line: who is told may take long to listen
 	switch {
-	case err == nil:
-		return pass, nil
 	case ctx.Err() != nil:
 		return model.Pass{}, context.Cause(ctx)
+	case err == nil:
+		return pass, nil
 	case errors.As(err, new(*model.Error)):
 		return model.Pass{}, err
 	case !errors.Is(err, errMost):
@@ -107,15 +115,8 @@ func (g *Gate) look() (path string, open model.Pass, ok bool) {
 }
 
 // waitTurn waits in the line, and then for the time of the request, until bound ends, which is
-// before ctx ends.
-func (g *Gate) waitTurn(ctx, bound context.Context, path string, waits func(time.Duration)) (model.Pass, error) {
-	notified := false
-	notify := func(d time.Duration) {
-		if !notified {
-			notified = true
-			waits(d)
-		}
-	}
+// before ctx ends. It calls notify before each wait whose time it knows.
+func (g *Gate) waitTurn(ctx, bound context.Context, path string, notify func(time.Duration)) (model.Pass, error) {
 	look := func(s state, _ time.Duration) state { return s }
 	s, err := g.update(bound, path, look)
 	if err != nil || s.open() {

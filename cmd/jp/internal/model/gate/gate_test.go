@@ -126,6 +126,42 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
+// TestDeaf: who does not hear that it waits keeps nobody else in line, and sends nothing after its
+// end.
+func TestDeaf(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gates")
+	other, _ := open(dir)
+	other.Limited(model.Pass{At: other.now()}, 20*time.Millisecond)
+	path, err := other.find()
+	must(t, err)
+	deaf, _ := open(dir)
+	deaf.now = func() time.Duration { // its time comes, but not yet when it is in line
+		if _, err := os.Lstat(path + lineExt); err != nil {
+			return now() + 10*time.Second
+		}
+		return now()
+	}
+	queued, listens, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		_, err := deaf.Enter(ctx, func(time.Duration) {
+			close(queued)
+			<-listens
+		})
+		ended <- err
+	}()
+	<-queued
+	if p, _, err := enter(t, t.Context(), other); err != nil || p.Open {
+		t.Errorf("Enter behind who does not listen = %+v, %v", p, err)
+	}
+	cause := errors.New("enough")
+	cancel(cause)
+	close(listens)
+	if err := <-ended; err != cause {
+		t.Errorf("Enter of who has ended = %v, want %v", err, cause)
+	}
+}
+
 // TestRefusalSaysWhy: a run whose time was spent in the line is told so, and not that the limit is
 // so long.
 func TestRefusalSaysWhy(t *testing.T) {
