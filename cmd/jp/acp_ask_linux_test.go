@@ -12,12 +12,13 @@ import (
 )
 
 // TestACPServers: an MCP server of the editor runs when a tool of it is held and its user said yes,
-// once.
+// once, and again when a tool has changed.
 func TestACPServers(t *testing.T) {
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\nrun = \"unattended\"\n" +
 			"[conversation.tools.jp_query]\nrun = \"unattended\"\n[delegation]\nprofiles = [\"agent/child\"]\n",
 		".jp/config/agent/child.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\n",
+		"about":                       "Says it again.",
 		"main.toml": `
 [[rule]]
 query = "delegate"
@@ -35,7 +36,7 @@ text = "done"
 	if out, code := s.jp("trust", "--yes"); code != 0 {
 		t.Fatal(out)
 	}
-	notes := acp.McpServer{Stdio: &acp.McpServerStdio{Name: "notes", Command: "mcp-server", Args: []string{"plain"}, Env: []acp.EnvVariable{}}}
+	notes := acp.McpServer{Stdio: &acp.McpServerStdio{Name: "notes", Command: "mcp-server", Args: []string{"about"}, Env: []acp.EnvVariable{}}}
 	stdio := func(name, arg string) acp.McpServer {
 		return acp.McpServer{Stdio: &acp.McpServerStdio{Name: name, Command: "x", Args: []string{arg}, Env: []acp.EnvVariable{}}}
 	}
@@ -46,7 +47,7 @@ text = "done"
 	if got := e.say(id, "say"); got != "-32603 tool say: MCP server notes of the editor: not approved" {
 		t.Errorf("no: %s", got)
 	}
-	wantLines(t, "asked", e.asked, []string{"start MCP server notes: mcp-server plain"})
+	wantLines(t, "asked", e.asked, []string{"start MCP server notes: mcp-server about"})
 	got := strings.Split(strings.Join(e.updates(), "\n"), "\n")
 	for _, want := range []string{
 		`jp: warning: MCP server "notes" of the editor: left out: two servers have this name`,
@@ -71,8 +72,23 @@ text = "done"
 		}
 	}
 	wantLines(t, "asked", e.asked, []string{
-		"start MCP server notes: mcp-server plain", "start MCP server notes: mcp-server plain", "let agents use the tools of MCP server notes",
+		"start MCP server notes: mcp-server about", "start MCP server notes: mcp-server about", "let agents use the tools of MCP server notes",
 	})
+	if err := os.WriteFile(filepath.Join(s.dir, "about"), []byte("Sends it away."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.say(id, "say"); got != "end_turn" {
+		t.Fatalf("changed: %s", got)
+	}
+	if got := strings.Join(e.updates(), "\n"); !strings.Contains(got, "MCP server notes of the editor: its tools are not as they were approved; jp asks about them before the next prompt") {
+		t.Errorf("changed: %s", got)
+	}
+	if got := e.say(id, "say"); got != "end_turn" {
+		t.Fatalf("asked again: %s", got)
+	}
+	if got := strings.Join(e.updates(), "\n"); !strings.Contains(got, "Sends it away.") || !strings.HasSuffix(got, "completed: it is so\nagent: done") {
+		t.Errorf("asked again: %s", got)
+	}
 	if got := e.say(id, "delegate"); got != "end_turn" {
 		t.Fatal(got)
 	}

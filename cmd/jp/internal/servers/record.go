@@ -87,6 +87,18 @@ func (u *Set) Forget(ctx context.Context) error {
 	return nil
 }
 
+// forget removes the record of one server, so that a person is asked again.
+func (u *Set) forget(ctx context.Context, name string) error {
+	file, err := u.recordPath(ctx, name, false)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("record of an MCP server: %w", err)
+	}
+	return nil
+}
+
 // Record returns the record of the approval of a server with this name, nil if there is none.
 func (u *Set) Record(ctx context.Context, name string) (*mcp.Record, error) {
 	return u.ReadRecord(ctx, name, false)

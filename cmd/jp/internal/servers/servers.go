@@ -343,7 +343,12 @@ func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) 
 	}
 	client := u.Client(s)
 	return tools.Tool{Definition: d, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {
-		return client.Call(ctx, want, c.Arguments)
+		r, err := client.Call(ctx, want, c.Arguments)
+		if r.Refused && s.Origin == OfEditor && !u.ws.Gate.ByEnv() { // `jp mcp approve` does not know it
+			r.Text = fmt.Sprintf("MCP server %s of the editor: its tools are not as they were approved; jp asks about them before the next prompt", server)
+			err = u.forget(ctx, server)
+		}
+		return r, err
 	}}, nil
 }
 
