@@ -114,6 +114,7 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 		all.Go(func() {
 			defer func() { <-slots }()
 			ends[i], errs[i] = d.carryOut(ctx, item)
+			ends[i].shorten(d.inline) // a row has no more
 		})
 	}
 	all.Wait()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"jp/cmd/jp/internal/rule"
+	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
 
@@ -47,5 +48,30 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 	if n := strings.Count(got, "bytes are cut here; read them with jp_conversation_print"); n != len(ends) {
 		t.Errorf("%d of %d rows say that they were cut", n, len(ends))
+	}
+}
+
+// TestAnswersAreLeft: of what a sub-agent has handed in and said, no more is kept while others of its
+// batch work than its row has.
+func TestAnswersAreLeft(t *testing.T) {
+	const limit = 16 << 10
+	long := strings.Repeat("\u00e9 <response> \n", 1<<16)
+	for _, text := range []string{"", "short", long} {
+		o := outcome{child: 7, ending: ending{State: convstore.StateOK, Text: text}}
+		want := o.row(nil, limit).Text
+		o.shorten(limit)
+		if got := o.row(nil, limit).Text; got != want {
+			t.Errorf("a row of %d bytes has %.100q, whole %.100q", len(text), got, want)
+		}
+		if len(o.Text) > limit {
+			t.Errorf("%d bytes are kept of %d", len(o.Text), len(text))
+		}
+	}
+	shown := 0
+	f := &follower{watch: func(d *stream.Delegation) { shown = max(shown, len(d.Tool), len(d.Reason)) }}
+	f.line(&stream.ToolCall{Name: long, Arguments: []byte(long)})
+	f.line(&stream.Wait{Reason: long})
+	if most := max(shown, len(f.lastTool)); most > 2<<10 {
+		t.Errorf("%d bytes are kept of what a sub-agent says that it does", most)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -204,7 +205,7 @@ func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request,
 	if e.State == convstore.StateLost && e.Text == "" && result != nil {
 		e.Text = result.Result // it was paid for, though it is in no store
 	}
-	e.Reason = brief.Prefix(e.Reason, wire.MaxReason)
+	e.Reason = strings.Clone(brief.Prefix(e.Reason, wire.MaxReason))
 	return e
 }
 
@@ -321,8 +322,7 @@ func (f *follower) line(l stream.Line) {
 		}
 		f.report(stream.Running)
 	case *stream.ToolCall:
-		f.tool = l.Name
-		f.lastTool = l.Name + " " + string(l.Arguments)
+		f.tool, f.lastTool = short(l.Name), short(l.Name+" "+string(l.Arguments))
 		f.report(stream.Running)
 	case *stream.ToolResult:
 		f.tool = ""
@@ -330,7 +330,7 @@ func (f *follower) line(l stream.Line) {
 		if l.Reason == "" {
 			f.report(stream.Running)
 		} else {
-			f.emit(stream.Waiting, "", waitsFor(l))
+			f.emit(stream.Waiting, "", short(waitsFor(l)))
 		}
 	case *stream.Result:
 		f.result = l

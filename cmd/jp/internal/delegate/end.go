@@ -20,6 +20,7 @@ type ending struct {
 	State    convstore.State
 	Reason   string
 	Text     string
+	Rest     int             // bytes of the text that are left in the store, behind Text
 	Calls    int             // calls of its models
 	Own      convstore.Spend // what it used itself; set when it is settled
 	Total    convstore.Spend // what it and all below it used; set when it is settled
@@ -64,7 +65,7 @@ func stored(turn []convstore.Event) (end *convstore.TurnEnd) {
 // if the answer does not match the schema of the request.
 func (e *ending) amend(r request, turn []convstore.Event) {
 	if r.context != "" {
-		e.NoContext = agent.NoContext(turn)
+		e.NoContext = short(agent.NoContext(turn))
 	}
 	if r.schema == nil || e.State != convstore.StateOK && e.State != convstore.StatePartial {
 		return
@@ -105,15 +106,26 @@ func (e *ending) text(child convstore.ID, limit int) string {
 	var b strings.Builder
 	text := neutralize(strings.TrimSpace(e.Text))
 	cut, rest := bound(text, limit)
+	rest += e.Rest
 	b.WriteString(cut)
 	if text != "" {
 		b.WriteByte('\n')
 	}
 	if rest > 0 {
-		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text), child)
+		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text)+e.Rest, child)
 	}
 	return neutralize(b.String()) // again: the cut can turn the text beside it into markup
 }
+
+// shorten leaves in the store what comes behind the first bytes of the text.
+func (e *ending) shorten(limit int) {
+	cut, rest := bound(neutralize(strings.TrimSpace(e.Text)), limit)
+	e.Text, e.Rest = strings.Clone(cut), rest
+}
+
+// short returns the beginning of what a sub-agent says of itself, of which nobody is shown more. It
+// keeps nothing of the rest.
+func short(s string) string { return strings.Clone(brief.Prefix(s, 1<<10)) }
 
 // trouble returns what helps to understand a failure: the last tool call, and what the sub-agent
 // wrote on stderr. It is "" where a result was handed in.

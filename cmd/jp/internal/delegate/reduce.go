@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -264,7 +265,7 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 	}
 	text := neutralize(strings.TrimSpace(o.Text))
 	if cut, rest := bound(text, limit-wrapper); rest > 0 {
-		text = cut + fmt.Sprintf("\n[%d bytes are cut here]", rest)
+		text = cut + fmt.Sprintf("\n[%d bytes are cut here]", rest+o.Rest)
 		r.cut++
 	}
 	p := piece{label: Ranges(numbers), numbers: numbers, id: o.child.String(), size: len(text) + wrapper}
@@ -301,6 +302,7 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convs
 	}
 	used = used.Add(o.Total)
 	put(used)
+	o.shorten(max(r.d.inline, mostRead/2)) // the next level reads no more
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.total = r.total.Add(used)
@@ -425,11 +427,16 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 			reason, _ := bound(row.Reason, 100)
 			result.Others = append(result.Others, unready{i + 1, row.ConversationID, row.Status, reason})
 		}
-		inputs[i] = Input{Number: i + 1, Status: row.Status, Size: len(ends[i].Text)}
+		inputs[i] = Input{Number: i + 1, Status: row.Status, Size: len(ends[i].Text) + ends[i].Rest}
 		used += ends[i].Total.Tokens()
 		if row.ConversationID != nil && ends[i].useful() {
 			inputs[i].ID = *row.ConversationID
-			inputs[i].Text = func(context.Context) (string, error) { return ends[i].Text, nil }
+			inputs[i].Text = func(ctx context.Context) (string, error) {
+				if ends[i].Rest > 0 {
+					return AnswerOf(ctx, *d.readable, ends[i].child, ends[i].turn, math.MaxInt)
+				}
+				return ends[i].Text, nil
+			}
 		}
 	}
 	a.Reduce.batch = rule.Batch{Tokens: a.TotalBudget, Calls: call + "#"}
