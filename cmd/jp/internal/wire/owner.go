@@ -350,9 +350,9 @@ func (s *server) begin(f fromChild, size int) error {
 				ctx, cancel = context.WithTimeout(ctx, f.Call.Left)
 				defer cancel()
 			}
-			r, recalled, err := subs.Call(ctx, *f.Call, func(json []byte) {
-				_ = s.line.write(fromOwner{Step: &step{N: f.N, Step: json}})
-			})
+			out := outbox{send: func(json []byte) { _ = s.line.write(fromOwner{Step: &step{N: f.N, Step: json}}) }}
+			r, recalled, err := subs.Call(ctx, *f.Call, out.put)
+			out.sending.Wait()
 			return answer{Result: &r, Recalled: recalled}, err
 		})
 	case f.Serve != nil:

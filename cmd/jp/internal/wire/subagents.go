@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"io"
+	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/call"
@@ -139,4 +140,34 @@ func (c *Conn) input(n uint64, stdin io.Reader, ended <-chan struct{}) {
 func (c *Conn) End(call string) error {
 	_, err := c.do(fromChild{Ended: call})
 	return err
+}
+
+// outbox sends the steps of one call, in their order. Who has come to a step does not wait for that:
+// it holds a slot, and the sub-agent that follows may not listen.
+type outbox struct {
+	send    func(step []byte)
+	sending sync.WaitGroup
+
+	mu    sync.Mutex
+	steps [][]byte // not sent yet; the first one is being sent
+}
+
+func (b *outbox) put(step []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.steps = append(b.steps, step); len(b.steps) == 1 {
+		b.sending.Go(b.run)
+	}
+}
+
+func (b *outbox) run() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.steps) > 0 {
+		step := b.steps[0]
+		b.mu.Unlock()
+		b.send(step)
+		b.mu.Lock()
+		b.steps = b.steps[1:]
+	}
 }

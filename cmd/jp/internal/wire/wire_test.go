@@ -354,6 +354,28 @@ func TestBounds(t *testing.T) {
 		r.send(`{"n":9,"begin":{"events":[` + event("e3", convstore.AssistantMessage{Text: strings.Repeat("x", maxAtOnce)}) + `]}}`)
 		broken(t, r.end(), fmt.Sprintf("events of more than %d MiB at once", maxAtOnce>>20))
 	})
+	// Steps that nobody reads: whoever has come to one holds a slot of the tree.
+	t.Run("deaf to steps", func(t *testing.T) {
+		const steps = 100
+		done := make(chan struct{})
+		r := open(t, &fake{call: func(_ context.Context, _ Call, step func([]byte)) (tools.Result, bool, error) {
+			for i := range steps {
+				step(fmt.Appendf(nil, `"%d %s"`, i, strings.Repeat("x", 64<<10)))
+			}
+			close(done)
+			return tools.Result{}, false, nil
+		}})
+		r.send(one(0))
+		<-done
+		for i := range steps {
+			if f := r.read(); f.Step == nil || !strings.HasPrefix(string(f.Step.Step), fmt.Sprintf(`"%d `, i)) {
+				t.Fatalf("step %d is %+v", i, f)
+			}
+		}
+		if f := r.read(); f.Answer == nil {
+			t.Errorf("after the steps comes %+v", f)
+		}
+	})
 	// Events that nobody reads any more are not read from the store either.
 	t.Run("unread", func(t *testing.T) {
 		f := newFamily(t, convstore.Budget{})
