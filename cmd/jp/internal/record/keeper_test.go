@@ -1,6 +1,7 @@
 package record
 
 import (
+	"strings"
 	"testing"
 
 	"jp/cmd/jp/internal/model/script"
@@ -28,6 +29,14 @@ func TestKeeper(t *testing.T) {
 	entries, err := parts[script.Entry](tape)
 	if err != nil || len(entries) != 1 || entries[0].Text != "hello" {
 		t.Errorf("kept %+v, %v", entries, err)
+	}
+	for range maxParts >> 20 {
+		if err := tape.writeLine(script.Entry{Text: strings.Repeat("x", 1<<20)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if entries, err := parts[script.Entry](tape); err != script.ErrTooLarge {
+		t.Errorf("%d lines were read, %v, though no recording holds them", len(entries), err)
 	}
 	if (*Tape)(nil).Keeper(nil) != nil || (&Tape{replay: &script.Script{}}).Keeper(nil) != nil {
 		t.Error("lines are kept where nothing is recorded")

@@ -130,6 +130,10 @@ func notAsRecorded(format string, args ...any) error {
 	return f.WithHint("if you want the change, record it again or edit the rule")
 }
 
+// maxParts is the most bytes of lines that are made into a recording, which may have an eighth of
+// that: a line of a short reply takes some times as much as its rule.
+const maxParts = 64 << 20
+
 // parts reads what all processes of the tree have recorded. A line that its process did not finish
 // is left out.
 func parts[T any](t *Tape) (all []T, err error) {
@@ -140,6 +144,7 @@ func parts[T any](t *Tape) (all []T, err error) {
 	if err != nil {
 		return nil, err
 	}
+	size := 0
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), partName) {
 			continue
@@ -153,6 +158,9 @@ func parts[T any](t *Tape) (all []T, err error) {
 			line, err := r.ReadBytes('\n')
 			if err == io.EOF {
 				break
+			}
+			if size += len(line); err == nil && size > maxParts {
+				err = script.ErrTooLarge
 			}
 			var v T
 			if err == nil {
