@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
@@ -280,6 +281,7 @@ func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 	for _, name := range r.Config.Delegation.Profiles {
 		if _, err := profiles.Find(l.src, name); err != nil {
 			l.say(r.WrittenAt("delegation.profiles"), "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
+			l.wrong[console.Explain(err).Message] = true
 		}
 	}
 	for _, name := range []string{"jp_query", "jp_batch_query"} {
