@@ -81,7 +81,7 @@ func (t *Tree) Update(d *stream.Delegation) {
 	} {
 		*part = Line(*part)
 	}
-	if t.status != nil && d.Phase == stream.Ended {
+	if (t.status != nil || !t.io.draws()) && d.Phase == stream.Ended { // it is not drawn any more
 		delete(t.nodes, key)
 		t.order = slices.DeleteFunc(t.order, func(x *node) bool { return x == n })
 	}

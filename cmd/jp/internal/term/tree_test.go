@@ -270,6 +270,13 @@ jp: a delegation: error: query is missing
 	(*Tree)(nil).Update(&d)
 	(*Tree)(nil).Around(func() {})
 	(*Tree)(nil).Close()
+	tree = NewTree(&IO{Err: new(bytes.Buffer)}, TreeOptions{})
+	for i := range 100 { // of sub-agents that were refused, which are any number
+		tree.Update(&stream.Delegation{Phase: stream.Ended, CallID: fmt.Sprint(i), Status: "refused"})
+	}
+	if n := len(tree.nodes) + len(tree.order); n > 0 {
+		t.Errorf("%d nodes are kept of what has ended", n)
+	}
 }
 
 func TestCountAndElapsed(t *testing.T) {
