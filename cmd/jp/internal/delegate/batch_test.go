@@ -75,3 +75,17 @@ func TestAnswersAreLeft(t *testing.T) {
 		t.Errorf("%d bytes are kept of what a sub-agent says that it does", most)
 	}
 }
+
+// TestHanded: two texts in between fit into one group, however long they were, or levels would not
+// end.
+func TestHanded(t *testing.T) {
+	const room = 4 << 10
+	for size := range 2 * room {
+		r := &reduction{missing: map[int]string{}}
+		o := outcome{child: 7, ending: ending{State: convstore.StateOK, Text: strings.Repeat("x", size)}}
+		p := r.handed(o, []piece{{numbers: []int{1}}}, room/2)
+		if groups := groupsOf(append(p, p...), room); len(groups) != 1 {
+			t.Fatalf("two texts of %d bytes make %d groups", size, len(groups))
+		}
+	}
+}

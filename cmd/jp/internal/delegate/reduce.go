@@ -264,7 +264,8 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 		return nil
 	}
 	text := neutralize(strings.TrimSpace(o.Text))
-	if cut, rest := bound(text, limit-wrapper); rest > 0 {
+	if most := limit - wrapper; len(text)+o.Rest > most {
+		cut, rest := bound(text, most-len("\n[ bytes are cut here]")-20) // digits
 		text = cut + fmt.Sprintf("\n[%d bytes are cut here]", rest+o.Rest)
 		r.cut++
 	}
