@@ -60,7 +60,7 @@ func TestHostileCall(t *testing.T) {
 		"line":      {want: died + "it wrote something on stdout that is not a message: inbound JSON-RPC frame exceeded the configured maximum line length", isError: true, ended: true},
 		"stray":     {want: died + "it wrote something on stdout that is not a message: invalid character 'd' looking for beginning of value", isError: true, ended: true},
 		"requests":  {want: died + "it sent requests and read no answer to 64 of them", isError: true, ended: true},
-		"ids-large": {want: died + "it sent a request with an id of 1000 bytes", isError: true, ended: true},
+		"ids-large": {want: died + "it sent a request with an id of more than 256 bytes", isError: true, ended: true},
 	} {
 		t.Run(way, func(t *testing.T) {
 			c := open(t, self("raw-"+way), Options{})

@@ -88,6 +88,8 @@ const maxBatch = 1024
 func decodeLine(line []byte) (list []read) {
 	var batch []json.RawMessage
 	switch {
+	case jsondoc.Crowded(line, jsondoc.MaxValues):
+		return []read{{err: invalidf("a message has more than %d values", jsondoc.MaxValues)}}
 	case !json.Valid(line):
 		return []read{{err: &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is no JSON"}}}
 	case line[0] != '[':
@@ -101,6 +103,8 @@ func decodeLine(line []byte) (list []read) {
 		msg, err := jsonrpc.DecodeMessage(raw)
 		if err != nil {
 			err = invalidf("no message of JSON-RPC: %v", jsondoc.Explain(err))
+		} else if r, ok := msg.(*jsonrpc.Request); ok && longID(r) {
+			err = invalidf("id: want at most %d bytes", maxID)
 		}
 		list = append(list, read{msg, err})
 	}

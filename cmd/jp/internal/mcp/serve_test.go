@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // served is a Service with n texts and no tools.
@@ -148,6 +149,8 @@ func TestServeBadLines(t *testing.T) {
 		{"[" + ping("1") + ",1," + ping(`"b"`) + "]", []string{`"b" 0 `, "1 0 ", "null -32600 no message of JSON-RPC: "}},
 		{strings.Repeat("x", maxMessage+1), []string{"null -32600 a message is longer than 8 MB"}},
 		{call + "\n" + call, []string{"null -32600 id 7: a request with this id is under way"}},
+		{ping(`"` + strings.Repeat("x", maxID+1) + `"`), []string{"null -32600 id: want at most 256 bytes"}},
+		{`{"x":[` + strings.Repeat("{},", jsondoc.MaxValues) + "{}]}", []string{"null -32600 a message has more than 262144 values"}},
 		{ping("8"), []string{"8 0 "}},
 	} {
 		go func() { _, _ = io.WriteString(in, tt.line+"\n") }()

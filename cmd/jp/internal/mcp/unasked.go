@@ -145,10 +145,16 @@ func (f *answers) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
+// longID reports whether the id of a request is longer than an answer to it may repeat.
+func longID(req *jsonrpc.Request) bool {
+	id, ok := req.ID.Raw().(string)
+	return ok && len(id) > maxID
+}
+
 // refuse answers a request of the server with a refusal. Only a ping gets a real answer.
 func (f *answers) refuse(req *jsonrpc.Request) error {
-	if id, ok := req.ID.Raw().(string); ok && len(id) > maxID {
-		return f.bounds.fault(fmt.Errorf("it sent a request with an id of %d bytes", len(id)))
+	if longID(req) {
+		return f.bounds.fault(fmt.Errorf("it sent a request with an id of more than %d bytes", maxID))
 	}
 	r := &jsonrpc.Response{ID: req.ID, Result: json.RawMessage("{}")}
 	if req.Method != methodPing {
