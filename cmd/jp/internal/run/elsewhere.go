@@ -118,6 +118,7 @@ func (env *Env) Launch(name string, l *profiles.Launcher) (o worker.Options, err
 		return o, err
 	}
 	o.Workspace, err = env.WS.Gate.Send(l.Workspace == launch.None)
+	o.Workspace.Closed = env.WS.Closed()
 	return o, err
 }
 

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -21,7 +22,11 @@ type Sent struct {
 	Files    map[string][]byte `json:"files,omitempty"`    // bytes of the small regular files of it
 	Copied   bool              `json:"copied,omitempty"`   // Files are all that there is of the workspace
 	Withheld bool              `json:"withheld,omitempty"` // no file of the workspace may be used
+	Closed   []string          `json:"closed,omitempty"`   // folders of the caller's machine that no tool reaches: a launcher may lead to that very machine
 }
+
+// ClosedVariable tells a sub-agent what Sent.Closed is, as JSON.
+const ClosedVariable = "JP_CLOSED"
 
 // maxSent bounds the bytes of Files.
 const maxSent = 16 << 20
@@ -67,7 +72,11 @@ func (s Sent) Lay(dir string) (root string, environ []string, err error) {
 		return "", nil, err
 	}
 	state := filepath.Join(dir, "state")
-	environ = []string{"JP_STORE=" + state}
+	closed, err := json.Marshal(s.Closed)
+	if err != nil {
+		return "", nil, err
+	}
+	environ = []string{"JP_STORE=" + state, ClosedVariable + "=" + string(closed)}
 	if s.Withheld {
 		return root, append(environ, Variable+"=none"), os.Mkdir(state, 0o700)
 	}

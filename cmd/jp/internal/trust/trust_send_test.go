@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,7 +35,7 @@ func TestLay(t *testing.T) {
 	}{
 		{"same", Sent{Root: root, Stamps: passed.Stamps}, nil, ""},
 		{"copied", Sent{Root: "/nowhere", Files: passed.Data, Copied: true}, nil, ""},
-		{"withheld", Sent{Root: root, Withheld: true}, nil, ""},
+		{"withheld", Sent{Root: root, Withheld: true, Closed: []string{"/srv/jp"}}, nil, ""},
 		{"not there", Sent{Root: filepath.Join(root, "no")}, nil, "not there"},
 		{"relative", Sent{Root: "."}, nil, "not an absolute path"},
 		{"out of it", Sent{Root: "/", Files: map[string][]byte{"../x": nil}, Copied: true}, nil, `"../x": no file of a workspace`},
@@ -63,7 +64,7 @@ func TestLay(t *testing.T) {
 		}
 		r, complaint := readRecord(file, canonical)
 		if tt.sent.Withheld {
-			if r != nil || len(environ) != 2 || environ[1] != "JP_TRUST_WORKSPACE=none" {
+			if r != nil || !slices.Equal(environ[1:], []string{`JP_CLOSED=["/srv/jp"]`, "JP_TRUST_WORKSPACE=none"}) {
 				t.Errorf("%s: record %v, environ %q", tt.name, r, environ)
 			}
 			continue

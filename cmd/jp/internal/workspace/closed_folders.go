@@ -1,12 +1,14 @@
 package workspace
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 )
 
@@ -26,6 +28,9 @@ func (w *Workspace) Closed() []string {
 	}
 	if dir := w.callersStore(); dir != "" {
 		list = append(list, dir)
+		var callers []string // of one that a launcher started
+		_ = json.Unmarshal([]byte(w.Con.Getenv(trust.ClosedVariable)), &callers)
+		list = append(list, callers...)
 	}
 	if dir := w.runtimeDir(); dir != "" { // other runs with --no-persist
 		list = append(list, dir)
