@@ -3,6 +3,7 @@ package convstore
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -358,6 +359,9 @@ func (g Grant) clone() Grant {
 // config. No bytes after the line mean nil.
 
 func (c Config) stored() ([]byte, error) {
+	if len(c.JSON) > 0 && !json.Valid(c.JSON) {
+		return nil, errors.New("config: is no JSON")
+	}
 	tools := c.Tools
 	if tools == nil {
 		tools = []string{}

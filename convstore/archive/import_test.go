@@ -261,7 +261,7 @@ func fillByChance(t *testing.T, rt *rapid.T, s *convstore.Store) {
 			c, err := s.Create(t.Context(), convstore.New{
 				Title: rapid.String().Draw(rt, "title"), Hidden: rapid.Bool().Draw(rt, "hidden"), Profile: "p", Role: "main", Model: "m",
 				Labels: map[string]string{"k": "v"},
-				Config: convstore.Config{JSON: []byte(rapid.SampledFrom([]string{"", "{}", "{ }", "no json\xff"}).Draw(rt, "config")), Tools: []string{"t"}},
+				Config: convstore.Config{JSON: []byte(rapid.SampledFrom([]string{"", "{}", "{ }", "{\"a\":\n\t[ 0]}\n"}).Draw(rt, "config")), Tools: []string{"t"}},
 			})
 			storetest.NoError(rt, err)
 			id = c.ID
