@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"jp/tools/environ"
@@ -39,7 +40,7 @@ func (c command) confine(spec *proc.Spec, files []string) *Result {
 
 // Box returns the confinement of a program by access.fs and network of def, as far as this system
 // can enforce it. The sandbox mode of def counts only if it is "require". Of env, the fields Dir,
-// Environ, Deny, Enforceable and Program count. The error says why there is no such confinement.
+// Environ, Kept, Enforceable and Program count. The error says why there is no such confinement.
 func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 	box := proc.System()
 	exec, err := env.systemOnly(box.Exec)
@@ -68,7 +69,7 @@ func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 
 // systemOnly returns those of dirs that belong to the system.
 func (env CommandEnv) systemOnly(dirs []string) ([]string, error) {
-	return fs.SystemOnly(dirs, env.Deny, environ.Value(env.Environ, "HOME"))
+	return fs.SystemOnly(dirs, slices.Concat(env.Deny, env.Elsewhere), environ.Value(env.Environ, "HOME"))
 }
 
 // rulesFor returns the rules of a tool that names no other files than given.
@@ -81,7 +82,7 @@ func rulesFor(given []fs.Rule) []fs.Rule {
 
 // files returns what def opens in the workspace.
 func (env CommandEnv) files(def Definition) (*fs.Files, error) {
-	return fs.Open(fs.Env{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, rulesFor(def.Access.FS))
+	return fs.Open(fs.Env{Workspace: env.Dir, Kept: env.Kept}, rulesFor(def.Access.FS))
 }
 
 // CheckAccess says why no sandbox can be made of access.fs of def, which is a local tool. Of env,

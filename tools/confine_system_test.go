@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"jp/tools/fs"
 )
 
 // TestSandboxSystemFolders has no folder of the system open a home, or what no tool reaches, that
@@ -40,7 +42,7 @@ func TestSandboxSystemFolders(t *testing.T) {
 		{"the folder itself", "usr opt", "opt", "", "usr"},
 		{"a folder behind a link", "lib", "", "usr/lib/none", "usr/lib/x"},
 	} {
-		env := CommandEnv{Deny: at(tt.deny)}
+		env := CommandEnv{Kept: fs.Kept{Deny: at(tt.deny)}}
 		if tt.home != "" {
 			env.Environ = []string{"HOME=" + filepath.Join(root, tt.home)}
 		}
@@ -53,7 +55,7 @@ func TestSandboxSystemFolders(t *testing.T) {
 	for i := range 4096 {
 		write(t, root, map[string]string{"opt/f" + strconv.Itoa(i): ""})
 	}
-	if got, err := (CommandEnv{Deny: at("opt/app")}).systemOnly(at("opt")); err == nil {
+	if got, err := (CommandEnv{Kept: fs.Kept{Deny: at("opt/app")}}).systemOnly(at("opt")); err == nil {
 		t.Errorf("systemOnly of a folder with too many entries = %d folders, want an error", len(got))
 	}
 	if _, err := (CommandEnv{}).systemOnly(at("opt")); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"jp/tools/files"
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -156,7 +157,7 @@ func TestSandboxAccess(t *testing.T) {
 		if tt.rules != "" {
 			src += "access.fs = " + strings.ReplaceAll(tt.rules, `path = "/`, `path = "`+outside+"/") + "\n"
 		}
-		box, got := c.boxed(src, CommandEnv{Enforceable: wholeKernel, Deny: []string{filepath.Join(outside, "b")}, Sealed: []string{filepath.Join(outside, "a/f")}})
+		box, got := c.boxed(src, CommandEnv{Enforceable: wholeKernel, Kept: fs.Kept{Deny: []string{filepath.Join(outside, "b")}, Sealed: []string{filepath.Join(outside, "a/f")}}})
 		short := func(path string) string {
 			path = strings.ReplaceAll(strings.ReplaceAll(path, outside+"/", "/"), outside, "/")
 			return strings.Replace(strings.ReplaceAll(path, c.dir, "."), above, "./..", 1)

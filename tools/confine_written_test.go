@@ -110,7 +110,7 @@ func TestRuleLinks(t *testing.T) {
 		deny := []string{filepath.Join(above, "state")}
 
 		_, got := c.boxed("command = \"true\"\naccess.fs = [{ path = "+strconv.Quote(rule)+", mode = \""+string(tt.mode)+"\" }]",
-			CommandEnv{Enforceable: wholeKernel, Deny: deny})
+			CommandEnv{Enforceable: wholeKernel, Kept: fs.Kept{Deny: deny}})
 		want := text("")
 		if refused != "" {
 			shown := rule

@@ -43,7 +43,7 @@ func (f *fsTest) call(name string, args map[string]any) Result {
 	}
 	def.Run = RunUnattended
 	def.Access.FS = f.fs
-	tools, err := Builtin(fs.Env{Workspace: f.dir, Deny: f.deny, Sealed: f.seal}, def)
+	tools, err := Builtin(fs.Env{Workspace: f.dir, Kept: fs.Kept{Deny: f.deny, Sealed: f.seal}}, def)
 	if err != nil {
 		f.t.Fatal(err)
 	}

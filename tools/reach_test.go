@@ -62,7 +62,7 @@ func TestBox(t *testing.T) {
 	if _, _, err := (CommandEnv{Dir: dir, Enforceable: oldKernel}).Box(def); err == nil || err.Error() != want {
 		t.Errorf("on an old kernel: %v, want %s", err, want)
 	}
-	if _, _, err := (CommandEnv{Dir: dir, Enforceable: wholeKernel, Deny: []string{dir}}).Box(def); err == nil {
+	if _, _, err := (CommandEnv{Dir: dir, Enforceable: wholeKernel, Kept: fs.Kept{Deny: []string{dir}}}).Box(def); err == nil {
 		t.Error("what is closed is opened")
 	}
 }

@@ -47,14 +47,7 @@ type CommandEnv struct {
 	// AllowOff makes sandbox = "off" count for others than Main too, because the user's own config
 	// says so.
 	AllowOff bool
-	// Deny are folders that no rule of access.fs may cover or be in, such as the folder of the
-	// store.
-	Deny []string
-	// Sealed are files and folders, and links to such, that no rule of access.fs may open for
-	// writing, or be in.
-	Sealed []string
-	// Growing are patterns. A file that matches one is like Sealed as soon as it is there.
-	Growing []fs.Growing
+	fs.Kept
 	// Enforceable returns what the system can enforce; nil is proc.Enforceable.
 	Enforceable func() proc.Report
 	// Program is the file of this jp, absolute. Every tool may execute it wherever it lies; in a

@@ -51,7 +51,8 @@ type Files struct {
 	given     string // workspace as it was named by the caller
 	rules     []fileRule
 	denied    []fs.FileInfo // folders that are never entered, whatever their name
-	closed    []string      // folders of env.Deny, without links: one may not be there yet
+	closed    []string      // folders of env.Deny and env.Elsewhere, without links: one may not be there yet
+	around    []string      // those of env.Deny
 	sealed    []string      // env.Sealed, without links above them: never written
 	growing   []Growing     // env.Growing, without links
 	plain     sync.Map      // by device number: file systems that hold files
@@ -77,12 +78,16 @@ func Open(env Env, rules []Rule) (*Files, error) {
 		return nil, fmt.Errorf("workspace %s: %w", env.Workspace, files.Reason(err))
 	}
 	f := &Files{workspace: workspace, given: filepath.Clean(env.Workspace)}
-	for _, dir := range append([]string{filepath.Join(workspace, WorkspaceFolder)}, env.Deny...) {
+	for _, dir := range slices.Concat([]string{filepath.Join(workspace, WorkspaceFolder)}, env.Deny, env.Elsewhere) {
 		if info, err := os.Stat(dir); err == nil {
 			f.denied = append(f.denied, info)
 		}
 	}
 	for _, dir := range env.Deny {
+		f.around = append(f.around, withoutLinks(dir))
+	}
+	f.closed = slices.Clone(f.around)
+	for _, dir := range env.Elsewhere {
 		f.closed = append(f.closed, withoutLinks(dir))
 	}
 	for _, path := range env.Sealed {
@@ -130,7 +135,7 @@ func (f *Files) rule(r Rule) fileRule {
 }
 
 // links are the symbolic links that a rule may go through.
-func (f *Files) links() files.Links { return files.Links{Workspace: f.workspace, Closed: f.closed} }
+func (f *Files) links() files.Links { return files.Links{Workspace: f.workspace, Closed: f.around} }
 
 // leadsInto returns the guarded name that r leads to through a link, "" if there is none.
 func (f *Files) leadsInto(r fileRule) string {

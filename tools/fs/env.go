@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"jp/tools/files"
@@ -22,16 +23,50 @@ import (
 
 // Env is what the file tools work on.
 type Env struct {
-	Workspace string    // the folder that holds .jp, absolute
-	Deny      []string  // folders that no rule opens, such as the store's
-	Sealed    []string  // files and folders, and links to such, that no rule opens for writing
-	Growing   []Growing // files that no rule lets a tool make
+	Workspace string // the folder that holds .jp, absolute
+	Kept
+}
+
+// Kept are the files and folders that are kept from tools, whatever the rules say.
+type Kept struct {
+	Deny    []string  `json:"deny,omitempty"`    // folders that no rule opens, such as the store's
+	Sealed  []string  `json:"sealed,omitempty"`  // files and folders, and links to such, that no rule opens for writing
+	Growing []Growing `json:"growing,omitempty"` // files that no rule lets a tool make
+	// Elsewhere is like Deny, of a machine that may be another one: tools of this one may have made
+	// links around it.
+	Elsewhere []string `json:"-"`
+}
+
+// Sent returns k for a machine that may be another one or this one, and may not have the links of
+// this one. If it works in a copy of the workspace, only rules for the copy leave out what is
+// guarded at its top.
+func (k Kept) Sent(workspace string, copied bool) Kept {
+	k.Deny, k.Sealed, k.Growing = slices.Clone(k.Deny), slices.Clone(k.Sealed), slices.Clone(k.Growing)
+	for _, name := range append([]string{WorkspaceFolder}, guarded...) {
+		if copied {
+			k.Sealed = append(k.Sealed, filepath.Join(withoutLinks(workspace), name))
+		}
+	}
+	for _, dir := range k.Deny {
+		k.Deny = append(k.Deny, withoutLinks(dir))
+	}
+	for _, g := range k.Growing {
+		k.Growing = append(k.Growing, Growing{withoutLinks(g.Dir), g.Match})
+	}
+	return k
+}
+
+// With adds what is kept from tools of a machine that may be another one.
+func (k Kept) With(sent Kept) Kept {
+	k.Elsewhere = append(k.Elsewhere, sent.Deny...)
+	k.Sealed, k.Growing = append(k.Sealed, sent.Sealed...), append(k.Growing, sent.Growing...)
+	return k
 }
 
 // Growing describes files that may not exist yet and are protected as soon as they do.
 type Growing struct {
-	Dir   string // absolute
-	Match string // pattern of path.Match, below Dir
+	Dir   string `json:"dir"`   // absolute
+	Match string `json:"match"` // pattern of path.Match, below Dir
 }
 
 // matches reports whether the absolute path is such a file. With above, a folder that may hold one

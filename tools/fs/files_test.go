@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"jp/tools/proc"
 	"jp/tools/regex"
 )
 
@@ -181,6 +182,41 @@ func writeTree(t testing.TB, dir string, files map[string]string) {
 		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestKeptSent: what a machine is told to keep from tools holds also where a link of this one is
+// missing. Links around it were made by nobody knows whom there.
+func TestKeptSent(t *testing.T) {
+	f := newTree(t, map[string]string{"data/conf/config.toml": "", "data/more/a.toml": "", "home/x": "", "other/x": "", "ws/x": ""})
+	if err := errors.Join(
+		os.Symlink(f.at("data/conf"), f.at("home/conf")), os.Symlink(f.at("data/more"), f.at("home/more")), os.Symlink(f.at("other"), f.at("data/out")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	sent := Kept{Deny: []string{f.at("home/conf")}, Growing: []Growing{{f.at("home/more"), "*.toml"}}}.Sent(f.at("ws"), true)
+	if err := os.RemoveAll(f.at("home")); err != nil {
+		t.Fatal(err)
+	}
+	work := newTree(t, map[string]string{"x": ""})
+	for _, tt := range []struct {
+		rule Rule
+		want string
+	}{
+		{Rule{f.at("data"), ReadOnly}, "no tool reaches"},
+		{Rule{f.at("data/more"), ReadWrite}, "no tool writes"},
+		{Rule{f.at("ws"), ReadWrite}, ".jp, which no tool writes"},
+		{Rule{f.at("data/out"), ReadOnly}, "symbolic link"},
+		{Rule{f.at("other"), ReadWrite}, ""},
+	} {
+		files, err := Open(Env{Workspace: work.dir, Kept: Kept{}.With(sent)}, []Rule{tt.rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = files.Confine(&proc.Confine{}, "")
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: %v, want %q", tt.rule, err, tt.want)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 		}
 	}
 	if len(builtin) > 0 {
-		own, err := tools.Builtin(fs.Env{Workspace: ag.run.Root, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, builtin...)
+		own, err := tools.Builtin(fs.Env{Workspace: ag.run.Root, Kept: env.Kept}, builtin...)
 		if err != nil {
 			return tools.Set{}, err
 		}

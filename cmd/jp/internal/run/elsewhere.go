@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/worker"
@@ -117,9 +119,14 @@ func (env *Env) Launch(name string, l *profiles.Launcher) (o worker.Options, err
 	if o.Secrets, err = record.SecretNames(env.Con, env.WS); err != nil {
 		return o, err
 	}
-	o.Workspace, err = env.WS.Gate.Send(l.Workspace == launch.None)
-	o.Workspace.Closed = env.WS.Closed()
-	return o, err
+	if o.Workspace, err = env.WS.Gate.Send(l.Workspace == launch.None); err != nil {
+		return o, err
+	}
+	o.Workspace.Kept = env.WS.Kept().Sent(o.Dir, o.Workspace.Copied)
+	if !utf8.ValidString(fmt.Sprint(o.Workspace.Kept)) {
+		return o, exit.Refusedf("launcher %s: the path of the store, the config or something in it is no UTF-8, and cannot be closed elsewhere", name)
+	}
+	return o, nil
 }
 
 // close ends all connections. No sub-agent is running.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
+	iofs "io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/tools/fs"
 	"jp/tools/unseen"
 )
 
@@ -22,11 +23,11 @@ type Sent struct {
 	Files    map[string][]byte `json:"files,omitempty"`    // bytes of the small regular files of it
 	Copied   bool              `json:"copied,omitempty"`   // Files are all that there is of the workspace
 	Withheld bool              `json:"withheld,omitempty"` // no file of the workspace may be used
-	Closed   []string          `json:"closed,omitempty"`   // folders of the caller's machine that no tool reaches: a launcher may lead to that very machine
+	Kept     fs.Kept           `json:"kept"`               // what is kept from tools of the caller's machine: a launcher may lead to that very machine
 }
 
-// ClosedVariable tells a sub-agent what Sent.Closed is, as JSON.
-const ClosedVariable = "JP_CLOSED"
+// KeptVariable tells a sub-agent what Sent.Kept is, as JSON.
+const KeptVariable = "JP_KEPT"
 
 // maxSent bounds the bytes of Files.
 const maxSent = 16 << 20
@@ -72,11 +73,11 @@ func (s Sent) Lay(dir string) (root string, environ []string, err error) {
 		return "", nil, err
 	}
 	state := filepath.Join(dir, "state")
-	closed, err := json.Marshal(s.Closed)
+	kept, err := json.Marshal(s.Kept)
 	if err != nil {
 		return "", nil, err
 	}
-	environ = []string{"JP_STORE=" + state, ClosedVariable + "=" + string(closed)}
+	environ = []string{"JP_STORE=" + state, KeptVariable + "=" + string(kept)}
 	if s.Withheld {
 		return root, append(environ, Variable+"=none"), os.Mkdir(state, 0o700)
 	}
@@ -95,7 +96,7 @@ func (s Sent) copy(root string) (map[string]string, error) {
 	}
 	stamps := map[string]string{}
 	for key, data := range s.Files {
-		if !fs.ValidPath(key) || !filepath.IsLocal(filepath.FromSlash(key)) {
+		if !iofs.ValidPath(key) || !filepath.IsLocal(filepath.FromSlash(key)) {
 			return nil, fmt.Errorf("%s: no file of a workspace", unseen.Quote(key))
 		}
 		path := filepath.Join(root, filepath.FromSlash(key))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"jp/tools/fs"
 )
 
 // TestLay lays a workspace on another machine, and lets the gate of a sub-agent there judge it.
@@ -35,7 +37,7 @@ func TestLay(t *testing.T) {
 	}{
 		{"same", Sent{Root: root, Stamps: passed.Stamps}, nil, ""},
 		{"copied", Sent{Root: "/nowhere", Files: passed.Data, Copied: true}, nil, ""},
-		{"withheld", Sent{Root: root, Withheld: true, Closed: []string{"/srv/jp"}}, nil, ""},
+		{"withheld", Sent{Root: root, Withheld: true, Kept: fs.Kept{Deny: []string{"/srv/jp"}}}, nil, ""},
 		{"not there", Sent{Root: filepath.Join(root, "no")}, nil, "not there"},
 		{"relative", Sent{Root: "."}, nil, "not an absolute path"},
 		{"out of it", Sent{Root: "/", Files: map[string][]byte{"../x": nil}, Copied: true}, nil, `"../x": no file of a workspace`},
@@ -64,7 +66,7 @@ func TestLay(t *testing.T) {
 		}
 		r, complaint := readRecord(file, canonical)
 		if tt.sent.Withheld {
-			if r != nil || !slices.Equal(environ[1:], []string{`JP_CLOSED=["/srv/jp"]`, "JP_TRUST_WORKSPACE=none"}) {
+			if r != nil || !slices.Equal(environ[1:], []string{`JP_KEPT={"deny":["/srv/jp"]}`, "JP_TRUST_WORKSPACE=none"}) {
 				t.Errorf("%s: record %v, environ %q", tt.name, r, environ)
 			}
 			continue

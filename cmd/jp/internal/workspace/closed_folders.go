@@ -2,7 +2,7 @@ package workspace
 
 import (
 	"encoding/json"
-	"io/fs"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,12 +10,25 @@ import (
 
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
+	"jp/tools/fs"
 )
 
-// Closed are the folders that no tool reaches, whatever it is granted: those of the store, of the
+// Kept is what is kept from all tools. A sub-agent that a launcher started keeps also what its
+// caller told it.
+func (w *Workspace) Kept() fs.Kept {
+	k := fs.Kept{Deny: w.closed(), Sealed: w.sealed(), Growing: w.growing}
+	if w.callersStore() == "" {
+		return k
+	}
+	var sent fs.Kept
+	_ = json.Unmarshal([]byte(w.Con.Getenv(trust.KeptVariable)), &sent) // there is none here
+	return k.With(sent)
+}
+
+// closed are the folders that no tool reaches, whatever it is granted: those of the store, of the
 // state (trust, the program that tools run), and of the user's own config, which may do what a
 // workspace may not.
-func (w *Workspace) Closed() []string {
+func (w *Workspace) closed() []string {
 	var list []string
 	if dir := w.Con.StateDir(); dir != "" {
 		list = append(list, dir)
@@ -28,9 +41,6 @@ func (w *Workspace) Closed() []string {
 	}
 	if dir := w.callersStore(); dir != "" {
 		list = append(list, dir)
-		var callers []string // of one that a launcher started
-		_ = json.Unmarshal([]byte(w.Con.Getenv(trust.ClosedVariable)), &callers)
-		list = append(list, callers...)
 	}
 	if dir := w.runtimeDir(); dir != "" { // other runs with --no-persist
 		list = append(list, dir)
@@ -41,13 +51,13 @@ func (w *Workspace) Closed() []string {
 	return list
 }
 
-// Sealed are the files and folders that no tool writes. These are files of the user's own config
+// sealed are the files and folders that no tool writes. These are files of the user's own config
 // outside of its folder (its files extend them, or a link in it leads there), and every link on the
 // way to a closed folder or to one of these. A program that writes one of them could change the
 // config.
-func (w *Workspace) Sealed() []string {
+func (w *Workspace) sealed() []string {
 	var list []string
-	for _, dir := range w.Closed() {
+	for _, dir := range w.closed() {
 		links, _ := behind(dir)
 		list = append(list, links...)
 	}
@@ -60,13 +70,13 @@ func (w *Workspace) Sealed() []string {
 	}
 	if dir := profiles.UserDir(w.Con.Env.Environ); dir != "" {
 		dir = filepath.Clean(dir) + string(filepath.Separator) // or a link would not be entered
-		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		_ = filepath.WalkDir(dir, func(path string, d iofs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return nil // a file that cannot be read is no config
 			case d.IsDir() && d.Name() == ".git":
 				return filepath.SkipDir
-			case d.Type()&fs.ModeSymlink != 0:
+			case d.Type()&iofs.ModeSymlink != 0:
 				add(path)
 			}
 			return nil
@@ -108,7 +118,7 @@ func firstLink(path string) (at, rest string) {
 		if err != nil {
 			return "", ""
 		}
-		if info.Mode()&fs.ModeSymlink != 0 {
+		if info.Mode()&iofs.ModeSymlink != 0 {
 			return at, filepath.Join(names[i+1:]...)
 		}
 	}

@@ -23,7 +23,7 @@ func (w *Workspace) CommandEnv(host *proc.Host, extra map[string]any) tools.Comm
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: w.Con.Env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { w.Con.Warn("%s", text) }), Deny: w.Closed(), Sealed: w.Sealed(), Growing: w.Growing(), Program: OwnProgram(),
+		Notice: tools.Once(func(text string) { w.Con.Warn("%s", text) }), Kept: w.Kept(), Program: OwnProgram(),
 	}
 }
 

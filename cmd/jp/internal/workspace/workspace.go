@@ -69,9 +69,6 @@ func (w *Workspace) Opened() *convstore.Store { return w.st }
 // UsesNone reports whether reset has found NONE.
 func (w *Workspace) UsesNone() bool { return w.none }
 
-// Growing returns the folders and patterns where the user's config would read more files.
-func (w *Workspace) Growing() []fs.Growing { return w.growing }
-
 // Root returns the folder that holds .jp: at or above --workspace, else the working directory. The
 // error for none wraps profiles.ErrNoWorkspace.
 func (w *Workspace) Root() (string, error) {
@@ -173,7 +170,7 @@ func (w *Workspace) Store(context.Context) (*convstore.Store, error) {
 	return st, nil
 }
 
-// FindStore finds out where the store is, so that Closed has its folder.
+// FindStore finds out where the store is, so that Kept has its folder.
 func (w *Workspace) FindStore(ctx context.Context) error {
 	if w.callersStore() != "" {
 		return nil

@@ -115,7 +115,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 		if _, err := g.WS.Store(ctx); err != nil { // opens the store, so that its folder is closed to the tool
 			return tools.Tool{}, err
 		}
-		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: g.WS.Closed(), Sealed: g.WS.Sealed(), Growing: g.WS.Growing()}, d)
+		ts, err := tools.Builtin(fs.Env{Workspace: root, Kept: g.WS.Kept()}, d)
 		if err != nil {
 			return tools.Tool{}, err
 		}
