@@ -19,8 +19,10 @@ import (
 // started. One goroutine reads and never waits for anything but lines.
 type conn struct {
 	pool   *Pool
-	load   int         // jobs that use it; guarded by pool.mu
-	depths map[int]int // those of each depth; guarded by pool.mu
+	load   int           // jobs that use it; guarded by pool.mu
+	depths map[int]int   // those of each depth; guarded by pool.mu
+	begun  time.Duration // when its first launch began, by pool.clock
+	made   bool          // whether it can have jobs; guarded by pool.mu
 
 	ready chan struct{} // closed when the next three are set
 	err   error         // why there is no connection; nil = there is one

@@ -126,6 +126,13 @@ func init() {
 			}
 			return node(os.Stdin)
 		},
+		"pending": func() int { // leads to a node the first time, and then nowhere
+			if os.Mkdir("pending", 0o700) != nil {
+				_, _ = io.Copy(io.Discard, os.Stdin)
+				return 1
+			}
+			return node(os.Stdin)
+		},
 		"once": func() int { // leads to a node the first time
 			if os.Mkdir("once", 0o700) != nil {
 				fmt.Fprintln(os.Stderr, "no second node")
@@ -303,9 +310,11 @@ func TestSecondNode(t *testing.T) {
 		})
 		<-j.started
 	}
-	if c, freed, err := p.pick(0); c != nil || freed == nil || err != nil {
+	p.mu.Lock()
+	if c, _, err := p.pick(0); c != nil || err != nil {
 		t.Errorf("a third job: %v, %v, want it to wait", c, err)
 	}
+	p.mu.Unlock()
 	third := newJob(t, "environ")
 	all.Go(func() {
 		if exit, err := p.Run(t.Context(), third.Job); err != nil || exit.Code != 0 {
@@ -314,6 +323,25 @@ func TestSecondNode(t *testing.T) {
 	})
 	cancel()
 	all.Wait()
+}
+
+// TestPending runs a job while a second connection is pending, as a job of a scheduler may be for
+// hours: it goes to the first one, which has a place.
+func TestPending(t *testing.T) {
+	p := pool(t, "pending", func(o *Options) { o.Launcher.Workers, o.Launcher.Queue = 2, time.Hour })
+	p.patience = 0
+	held, ended := newJob(t, "wait"), make(chan struct{})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	go func() {
+		defer close(ended)
+		_, _ = p.Run(ctx, held.Job)
+	}()
+	<-held.started
+	if exit, err := p.Run(ctx, newJob(t, "environ").Job); err != nil || exit.Code != 0 {
+		t.Errorf("Run = %+v, %v", exit, err)
+	}
+	cancel()
+	<-ended
 }
 
 // TestHostKilled kills everything while a job runs: it does not wait for the lease.

@@ -23,6 +23,7 @@ import (
 // Bounds of an owner.
 const (
 	lastWait    = time.Second            // for what a launcher has said, when it has ended
+	patience    = 2 * time.Second        // of a job for a connection of its own, where another one has a place
 	againAfter  = 200 * time.Millisecond // between two launches, twice as long each time
 	pause       = 2 * time.Second        // between two connections that cannot be made, twice as long each time
 	maxPause    = 2 * time.Minute
@@ -55,10 +56,10 @@ func (c *conn) make() {
 		close(c.ready)
 		return
 	}
-	c.pool.made()
 	c.pool.Log.Info("worker", "launcher", c.pool.Name, "host", c.host, "build", c.hello.Build)
 	go c.speak()
 	close(c.ready)
+	c.pool.made(c)
 	c.finish(c.read())
 	done()
 }

@@ -38,14 +38,17 @@ type Pool struct {
 	end      context.CancelFunc
 	starting chan struct{} // one element for each launch that has not led to a node
 	stopWait time.Duration // from the word to stop to the end of a process
+	patience time.Duration // how long a job waits for a connection of its own where another has a place
 	clock    func() time.Duration
 
 	mu    sync.Mutex
 	conns []*conn
-	freed chan struct{} // closed when a place is free or a connection gone; then there is another one
+	freed chan struct{} // closed when a place is free, or a connection made or gone; then there is another one
 	err   error         // why the latest connection could not be made; no other is tried before again
 	fails int           // connections in a row that could not be made
 	again time.Duration // by clock
+
+	waiting int // jobs that wait for a place
 }
 
 var _ subprocess.Runner = (*Pool)(nil)
@@ -54,7 +57,7 @@ var _ subprocess.Runner = (*Pool)(nil)
 func NewPool(o Options) *Pool {
 	p := &Pool{
 		Options: o, freed: make(chan struct{}), starting: make(chan struct{}, o.Launcher.Starting),
-		stopWait: childGrace + drainWait, clock: proc.SinceBoot,
+		stopWait: childGrace + drainWait, patience: patience, clock: proc.SinceBoot,
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
@@ -90,70 +93,73 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 }
 
 // take returns the connection with the fewest jobs, or a new one while each has one and there may
-// be more. It waits for a place and until the connection is made. When one cannot be made, the
-// others go on, and the error is for those who find no other.
+// be more. It waits until there is a place. A connection that takes long to make, such as a job of
+// a scheduler that is pending, keeps nobody from a place of another one. When one cannot be made,
+// the others go on, and the error is for those who find no other.
 func (p *Pool) take(ctx context.Context, depth int) (*conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting++
+	defer func() { p.waiting-- }()
 	for {
-		c, freed, err := p.pick(depth)
-		if err != nil {
-			return nil, err
+		c, soon, err := p.pick(depth)
+		if c != nil || err != nil {
+			return c, err
 		}
-		var ready chan struct{}
-		if c != nil {
-			ready, freed = c.ready, nil
+		var late <-chan time.Time
+		if soon {
+			late = time.After(p.patience)
 		}
+		freed := p.freed
+		p.mu.Unlock()
 		select {
 		case <-freed:
-			continue
-		case <-ready:
-			if c.err == nil {
-				return c, nil
-			}
+		case <-late:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-		if c != nil {
-			p.leave(c, depth)
-		}
-		if err != nil {
+		if p.mu.Lock(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// pick returns the connection of a job, which may not be made yet. While each is full it returns
-// what is closed when that may have changed.
+// pick returns the connection of a job; nil = it waits, and soon reports whether not for long.
+// p.mu is held, and the job is one of those that wait.
 //
 // Each depth has places of its own: a sub-agent that waits for those below it keeps its place, and
 // would else keep them waiting.
-func (p *Pool) pick(depth int) (*conn, chan struct{}, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *Pool) pick(depth int) (c *conn, soon bool, err error) {
 	switch {
 	case p.life.Err() != nil:
-		return nil, nil, errClosed
+		return nil, false, errClosed
 	case p.err != nil && len(p.conns) == 0 && p.clock() < p.again:
-		return nil, nil, p.err
+		return nil, false, p.err
 	}
-	var c *conn
+	making := 0
 	for _, at := range p.conns {
-		if at.depths[depth] < p.Launcher.Children && (c == nil || at.load < c.load) {
+		switch {
+		case !at.made:
+			making++
+			soon = soon || p.clock()-at.begun < p.patience
+		case at.depths[depth] < p.Launcher.Children && (c == nil || at.load < c.load):
 			c = at
 		}
 	}
-	more := len(p.conns) < p.Launcher.Workers && (p.err == nil || p.clock() >= p.again)
-	switch {
-	case more && (c == nil || c.load > 0):
+	alone := c != nil && c.load == 0
+	if !alone && making < p.waiting && len(p.conns) < p.Launcher.Workers && (p.err == nil || p.clock() >= p.again) {
 		p.again = p.clock() + maxPause // one is tried after an error, until made or drop
-		c = newConn(p)
-		p.conns = append(p.conns, c)
-		go c.make()
-	case c == nil:
-		return nil, p.freed, nil
+		at := newConn(p)
+		at.begun, soon = p.clock(), true
+		p.conns = append(p.conns, at)
+		go at.make()
+	}
+	if c == nil || !alone && soon {
+		return nil, soon, nil
 	}
 	c.load++
 	c.depths[depth]++
-	return c, nil, nil
+	return c, false, nil
 }
 
 func (p *Pool) leave(c *conn, depth int) {
@@ -171,10 +177,11 @@ func (p *Pool) free() {
 }
 
 // made notes that a connection could be made.
-func (p *Pool) made() {
+func (p *Pool) made(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.err, p.fails = nil, 0
+	c.made, p.err, p.fails = true, nil, 0
+	p.free()
 }
 
 // drop removes a connection that is over, or could not be made because of err. After one that was
