@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/convstore"
 )
 
@@ -314,12 +315,12 @@ const maxAttached = 12 << 20
 func (r *request) attach(ctx context.Context, refs attach.Refs, read func(context.Context, attach.Refs) ([]convstore.Attachment, error)) error {
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.Timeout, errDeadline)
+		ctx, cancel = context.WithTimeoutCause(ctx, r.Timeout, subprocess.ErrDeadline)
 		defer cancel()
 	}
 	list, err := read(ctx, refs)
 	switch {
-	case errors.Is(err, errDeadline):
+	case errors.Is(err, subprocess.ErrDeadline):
 		return errors.New("attach: the deadline passed")
 	case err != nil:
 		return fmt.Errorf("attach: %w", err)

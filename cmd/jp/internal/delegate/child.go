@@ -138,14 +138,8 @@ type processEnd struct {
 // serves its wire.
 func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *owned, r request, f *follower) (end processEnd) {
 	del := res.Delegation
-	// The time limit of a child begins here. It never ends after that of its caller.
-	timed, stop := lagging(ctx, min(lag, wire.TimeLeft(ctx)/10))
+	timed, begin, stop := subprocess.Limited(ctx, del.Grant.Timeout)
 	defer stop()
-	if del.Grant.Timeout > 0 {
-		var cancel context.CancelFunc
-		timed, cancel = context.WithTimeoutCause(timed, del.Grant.Timeout+lag, errDeadline)
-		defer cancel()
-	}
 	environ := p.o.Environ(ctx, Run{Call: del.Call, Query: r.query})
 	served, err := own.serve(timed, res, r, environ)
 	if err != nil {
@@ -159,6 +153,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	}
 	if runner == nil {
 		runner = subprocess.Here{Host: p.o.Host, Dir: p.o.Dir}
+		begin()
 	}
 	stdin, asJSON := p.stdin(r)
 	said := &subprocess.Messages{}
@@ -167,6 +162,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Depth: del.Depth, Environ: environ,
 		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile, Wire: served.theirs,
 		Away: func(host string, lease time.Duration) error {
+			begin() // not earlier: a launcher may wait in the queue of a scheduler
 			f.host = host
 			return p.ledger.scope.Lease(timed, res, host, lease)
 		},
@@ -225,29 +221,6 @@ func (p *runner) unpriced(del convstore.Delegation, others []string) {
 	}
 }
 
-// lag is how long the caller waits at most after the deadline of a child, or its own, before it
-// stops the child. A child that stops by itself can say why.
-const lag = time.Second
-
-// lagging returns a context that ends with ctx, or a time after its deadline.
-func lagging(ctx context.Context, after time.Duration) (_ context.Context, stop func()) {
-	late, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	off := context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
-		if errors.Is(cause, context.DeadlineExceeded) {
-			select {
-			case <-time.After(after):
-			case <-late.Done():
-			}
-		}
-		end(cause)
-	})
-	return late, func() {
-		off()
-		end(nil)
-	}
-}
-
 // argv returns the arguments of the child. They show its limits in a list of processes. The limits
 // in the store are the ones that apply.
 func (p *runner) argv(child convstore.ID, fresh bool, r request, asJSON bool, left time.Duration) []string {
@@ -286,8 +259,6 @@ func (p *runner) stdin(r request) (text []byte, asJSON bool) {
 	text, _ = json.Marshal(t) // cannot fail: texts, and a schema that was read as JSON
 	return text, true
 }
-
-var errDeadline = fmt.Errorf("deadline: %w", context.DeadlineExceeded)
 
 // follower turns the lines of a child into progress for whoever watches.
 type follower struct {

@@ -40,7 +40,7 @@ const lookAgain = 50 * time.Millisecond
 func await(ctx context.Context, scope convstore.Scope, del convstore.Delegation, waiting func(convstore.Delegation)) error {
 	var over <-chan time.Time
 	if t := del.Grant.Timeout; t > 0 {
-		over = time.After(t + lag + subprocess.Grace)
+		over = time.After(t + subprocess.Lag + subprocess.Grace)
 	}
 	look := time.NewTicker(lookAgain)
 	defer look.Stop()

@@ -1,0 +1,63 @@
+package subprocess
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLimited: a deadline reaches a sub-agent late, so that it can end by its own; a stop reaches it
+// at once. Its own time does not begin before its process.
+func TestLimited(t *testing.T) {
+	stopped := errors.New("stopped")
+	const never = 0
+	for _, tt := range []struct {
+		name                  string
+		deadline, stop, begin time.Duration
+		want                  time.Duration
+		why                   error
+	}{
+		{"deadline of the caller", 10 * time.Second, never, never, 11 * time.Second, context.DeadlineExceeded},
+		{"its own, after two hours in a queue", never, never, 2 * time.Hour, 2*time.Hour + 31*time.Second, ErrDeadline},
+		{"deadline of the caller, in a queue", 10 * time.Minute, never, time.Hour, 10*time.Minute + Lag, context.DeadlineExceeded},
+		{"deadline of the caller, before its own", 10 * time.Second, never, time.Second, 11 * time.Second, context.DeadlineExceeded},
+		{"stopped before", 10 * time.Second, 3 * time.Second, time.Second, 3 * time.Second, stopped},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				caller, stop := context.WithCancelCause(t.Context())
+				defer stop(nil)
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					caller, cancel = context.WithTimeout(caller, tt.deadline)
+					defer cancel()
+				}
+				if tt.stop > 0 {
+					time.AfterFunc(tt.stop, func() { stop(stopped) })
+				}
+				ctx, begin, end := Limited(caller, 30*time.Second)
+				defer end()
+				if at, ok := ctx.Deadline(); ok {
+					t.Errorf("a deadline before it begins: %v", at)
+				}
+				if tt.begin > 0 {
+					time.AfterFunc(tt.begin, begin)
+				}
+				<-ctx.Done()
+				if got := time.Since(began); got != tt.want || !errors.Is(context.Cause(ctx), tt.why) {
+					t.Errorf("ended after %v, %v, want %v, %v", got, context.Cause(ctx), tt.want, tt.why)
+				}
+				if at, _ := ctx.Deadline(); errors.Is(tt.why, ErrDeadline) && !at.Equal(began.Add(tt.want)) {
+					t.Errorf("its deadline is after %v, want %v", at.Sub(began), tt.want)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+	ctx, _, end := Limited(t.Context(), time.Hour)
+	end()
+	<-ctx.Done()
+}
