@@ -265,6 +265,7 @@ type follower struct {
 	watch    func(*stream.Delegation)
 	ready    func() // called when the child is about to ask its model
 	del      convstore.Delegation
+	pace     pace
 	place    int
 	title    string
 	host     string // machine where it runs; "" = this one
@@ -301,7 +302,7 @@ func (f *follower) line(l stream.Line) {
 		if l.Reason == "" {
 			f.report(stream.Running)
 		} else {
-			f.emit(stream.Waiting, "", short(waitsFor(l)))
+			f.emit(stream.Waiting, "", waitsFor(l))
 		}
 	case *stream.Result:
 		f.result = l
@@ -322,9 +323,12 @@ func (f *follower) report(phase string) { f.emit(phase, "", "") }
 func (f *follower) end(s convstore.State, reason string) { f.emit(stream.Ended, string(s), reason) }
 
 func (f *follower) emit(phase, status, reason string) {
+	if (phase == stream.Running || phase == stream.Waiting) && !f.pace.allows() {
+		return
+	}
 	f.watch(&stream.Delegation{
 		Phase: phase, ConversationID: f.del.Child.String(), ParentID: f.del.Caller.String(), CallID: f.del.Call,
-		Profile: f.del.Profile, Title: f.title, Host: f.host, Tool: f.tool, Status: status, Reason: reason,
+		Profile: f.del.Profile, Title: f.title, Host: f.host, Tool: f.tool, Status: status, Reason: short(reason),
 		Tokens: f.tokens, CostUSD: f.cost, ElapsedMS: time.Since(f.begun).Milliseconds(), Place: f.place,
 	})
 }

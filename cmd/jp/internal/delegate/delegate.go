@@ -137,6 +137,7 @@ type Delegator struct {
 	placed   atomic.Int64 // calls that were admitted so far
 	said     sync.Map     // texts of refusals of models that cannot be asked, which are said once
 	recalled sync.Map     // ids of calls that were answered from a run that had ended
+	refused  pace         // of what is shown of calls that are refused
 }
 
 // Run is a child that is about to start.

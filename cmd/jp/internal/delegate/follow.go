@@ -2,6 +2,8 @@ package delegate
 
 import (
 	"errors"
+	"sync"
+	"time"
 
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
@@ -31,4 +33,25 @@ func endStep(del convstore.Delegation, e ending) Step {
 func answeredStep(o outcome) (Step, bool) {
 	s := Step{Phase: Answered, Delegation: convstore.Delegation{State: o.State, Reason: o.Reason}}
 	return s, errors.As(o.denied, &s.Refusal) || o.denied == nil && o.State != ""
+}
+
+// pace bounds how often it is shown what one sub-agent does, who may say anything: 100 times, and
+// ten times more in each second. The zero value is ready to use. Safe for concurrent use.
+type pace struct {
+	mu    sync.Mutex
+	began time.Time
+	shown int
+}
+
+func (p *pace) allows() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown == 0 {
+		p.began = time.Now()
+	}
+	if p.shown >= 100+int(time.Since(p.began)/(time.Second/10)) {
+		return false
+	}
+	p.shown++
+	return true
 }

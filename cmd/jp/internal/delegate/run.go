@@ -106,6 +106,9 @@ func (d *Delegator) showDenied(a admission) {
 		}
 		return
 	}
+	if !a.ofPerson && !d.refused.allows() {
+		return
+	}
 	l := &stream.Delegation{
 		Phase: stream.Ended, ParentID: d.scope.Caller().String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
 		Status: (&outcome{denied: a.err}).row(nil, 0).Status, Reason: a.err.Error(), Place: a.place,
@@ -113,6 +116,7 @@ func (d *Delegator) showDenied(a admission) {
 	if no, ok := errors.AsType[*rule.Refusal](a.err); ok {
 		l.Reason = no.Text
 	}
+	l.Reason = short(l.Reason)
 	d.runner.watch(l)
 }
 
