@@ -51,10 +51,16 @@ type exchange struct{ question, answer string }
 // atTerminal is onTerminal for one question after another.
 func atTerminal(t *testing.T, s *site, all []exchange, args ...string) (screen, stdout string, status int) {
 	t.Helper()
+	return leader(t, s, all, "/proc/self/exe", append([]string{"jp"}, args...)...)
+}
+
+// leader is atTerminal for any program.
+func leader(t *testing.T, s *site, all []exchange, path string, argv ...string) (screen, stdout string, status int) {
+	t.Helper()
 	master, slave := openTerminal(t)
 	var out bytes.Buffer
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: append([]string{"jp"}, args...), Dir: s.dir,
+		Path: path, Args: argv, Dir: s.dir,
 		Stdin: slave, Stdout: &out, Stderr: slave, SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
 	}
 	for _, kv := range s.environ() {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -197,7 +198,11 @@ func (c *Console) Terminal() (*term.TTY, error) {
 		return nil, term.ErrNobody
 	}
 	c.Progress.End() // it would be drawn over the question
-	return term.OpenTTY()
+	turns := ""
+	if dir := c.StateDir(); dir != "" {
+		turns = filepath.Join(dir, "asking.lock")
+	}
+	return term.OpenTTY(turns)
 }
 
 // Nobody reports whether a question failed because nobody was there to answer it.

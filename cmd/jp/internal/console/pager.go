@@ -52,7 +52,7 @@ func (c *Console) pagerCommand() string {
 		if _, err := exec.LookPath(words[0]); i > 0 && err != nil && !strings.ContainsAny(command, `=$"'\;|&(`) {
 			continue
 		}
-		tty, err := term.OpenTTY()
+		tty, err := term.OpenTTY("")
 		if err != nil {
 			return ""
 		}

@@ -48,7 +48,7 @@ func (ag *Agent) askUser(def tools.Definition) tools.Func {
 
 // putQuestion asks until something is typed. The number of an option means that option; io.EOF is
 // Ctrl-D. Every row of the question is indented, so that none looks like a line of jp.
-func putQuestion(ctx context.Context, tty *term.TTY, question string, options []string) (string, error) {
+func putQuestion(ctx context.Context, tty *term.TTY, question string, options []string) (answer string, err error) {
 	var b strings.Builder
 	b.WriteString("jp: the assistant asks:\n")
 	for line := range strings.Lines(strings.TrimSpace(term.Clean(question))) {
@@ -59,19 +59,20 @@ func putQuestion(ctx context.Context, tty *term.TTY, question string, options []
 		b.WriteString(strings.Join(unseen.Rows(fmt.Sprintf("  %d) %s", i+1, term.Line(o)), tty.Width(), "     "), "\n") + "\n")
 	}
 	b.WriteString("answer: ")
-	for text := b.String(); ; text = "answer, or Ctrl-D for none: " {
-		line, err := tty.Ask(ctx, text)
-		if err != nil {
-			return "", err
+	err = tty.Alone(ctx, func(p *term.Person) error {
+		for text := b.String(); answer == ""; text = "answer, or Ctrl-D for none: " {
+			line, err := p.Ask(ctx, text)
+			if err != nil {
+				return err
+			}
+			answer = strings.TrimSpace(strings.ToValidUTF8(line, "\uFFFD"))
 		}
-		line = strings.TrimSpace(strings.ToValidUTF8(line, "\uFFFD"))
-		if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(options) {
-			return options[n-1], nil
-		}
-		if line != "" {
-			return line, nil
-		}
+		return nil
+	})
+	if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(options) {
+		answer = options[n-1]
 	}
+	return answer, err
 }
 
 // unasked returns the result of a question that nobody can answer.

@@ -52,9 +52,8 @@ const (
 //
 // The terminal sends no signals for keys meanwhile. The caller must catch those of other processes
 // and end ctx with them, because otherwise they would leave the terminal as it is here.
-func (t *TTY) Pick(ctx context.Context, list List) (picked int, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (person *Person) Pick(ctx context.Context, list List) (picked int, err error) {
+	t := person.tty
 	if !t.Foreground() {
 		return 0, ErrNobody
 	}

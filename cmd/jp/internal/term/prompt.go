@@ -46,7 +46,12 @@ const (
 // error wraps tools.ErrNobody where the terminal has gone, or our process group is no longer in its
 // foreground. When ctx ends the error is its cause. Ctrl-D is a no, because somebody answered.
 func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answer, err error) {
-	p.around(func() { answer, err = p.ask(ctx, q) })
+	p.around(func() {
+		err = p.tty.Alone(ctx, func(person *Person) (err error) {
+			answer, err = p.ask(ctx, person, q)
+			return err
+		})
+	})
 	switch {
 	case errors.Is(err, io.EOF):
 		return tools.Answer{Choice: tools.DenyOnce}, nil
@@ -56,7 +61,7 @@ func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answ
 	return answer, err
 }
 
-func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
+func (p *Prompter) ask(ctx context.Context, person *Person, q tools.Question) (tools.Answer, error) {
 	width, height := p.tty.size()
 	page, left := q.Page(width, max(2*height-6, 1))
 	text, keys, mark := heading(q)+"\n"+Rows(page, p.color), promptKeys, promptMark
@@ -65,7 +70,7 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 		keys, mark = unreadKeys, unreadMark
 	}
 	for {
-		key, err := p.tty.Ask(ctx, text+mark)
+		key, err := person.Ask(ctx, text+mark)
 		if err != nil {
 			return tools.Answer{}, err
 		}
@@ -92,7 +97,7 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 			page, left = q.Page(width, math.MaxInt)
 			text, keys, mark = Rows(page, p.color), promptKeys, promptMark
 		case "r":
-			reason, err := p.tty.Ask(ctx, "reason: ")
+			reason, err := person.Ask(ctx, "reason: ")
 			if err != nil {
 				return tools.Answer{}, err
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -23,7 +24,8 @@ var ErrNobody = errors.New("terminal: nobody can answer")
 // TTY is the terminal of the session, whatever the standard streams are. It asks one question after
 // the other. Safe for concurrent use.
 type TTY struct {
-	f *os.File
+	f     *os.File
+	turns string // file of the locks that let one process at a time ask; "" = none
 
 	mu sync.Mutex // held while a question is on the screen
 }
@@ -32,12 +34,14 @@ type TTY struct {
 const lineMax = 4096
 
 // OpenTTY opens /dev/tty. The error is ErrNobody where our process group is not in its foreground.
-func OpenTTY() (*TTY, error) {
+// Processes that ask on one terminal at the same time, as those that a script has started, name the
+// same file for turns: see [TTY.Alone].
+func OpenTTY(turns string) (*TTY, error) {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, ErrNobody
 	}
-	t := &TTY{f: f}
+	t := &TTY{f: f, turns: turns}
 	if !t.Foreground() {
 		f.Close()
 		return nil, ErrNobody
@@ -83,11 +87,11 @@ func (t *TTY) Height() int {
 }
 
 // Ask shows text, which must be clean, and returns the line that is typed behind it, without its
-// newline. It drops what was typed before the question was shown. io.EOF means Ctrl-D on an empty
-// line. When ctx ends the error is its cause.
-func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// newline. It drops what was typed before the question was shown, and shows it again to who comes
+// back to a process that was suspended. io.EOF means Ctrl-D on an empty line. When ctx ends the
+// error is its cause.
+func (p *Person) Ask(ctx context.Context, text string) (string, error) {
+	t := p.tty
 	if err := context.Cause(ctx); err != nil {
 		return "", err
 	}
@@ -102,7 +106,7 @@ func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 	if _, err := io.WriteString(t.f, text); err != nil {
 		return "", cmp.Or(context.Cause(ctx), fmt.Errorf("terminal: %w", err))
 	}
-	line, err := t.readLine(ctx, polled)
+	line, err := t.readLine(ctx, polled, text)
 	if err != nil {
 		// What is written next shall not continue the line of the question.
 		_, _ = io.WriteString(t.f, "\n")
@@ -128,9 +132,12 @@ func (t *TTY) bound(ctx context.Context) (polled bool, over func()) {
 	}
 }
 
-// readLine reads up to a newline. Unless the terminal is polled, the read stays behind when ctx
-// ends, and ends with the process.
-func (t *TTY) readLine(ctx context.Context, polled bool) (string, error) {
+// readLine reads up to a newline behind text. Unless the terminal is polled, the read stays behind
+// when ctx ends, and ends with the process.
+func (t *TTY) readLine(ctx context.Context, polled bool, text string) (string, error) {
+	back := make(chan os.Signal, 1)
+	signal.Notify(back, syscall.SIGCONT)
+	defer signal.Stop(back)
 	type answer struct {
 		line string
 		err  error
@@ -144,14 +151,20 @@ func (t *TTY) readLine(ctx context.Context, polled bool) (string, error) {
 	if polled {
 		wait = nil // the read returns by itself
 	}
-	select {
-	case a := <-done:
-		if errors.Is(a.err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
-			a.err = context.Cause(ctx)
+	for {
+		select {
+		case a := <-done:
+			if errors.Is(a.err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+				a.err = context.Cause(ctx)
+			}
+			return a.line, a.err
+		case <-wait:
+			return "", context.Cause(ctx)
+		case <-back:
+			if t.Foreground() {
+				_, _ = io.WriteString(t.f, "\n"+text) // a terminal that is gone ends the read too
+			}
 		}
-		return a.line, a.err
-	case <-wait:
-		return "", context.Cause(ctx)
 	}
 }
 

@@ -2,6 +2,9 @@ package term
 
 import "golang.org/x/sys/unix"
 
+// setLock locks bytes of a file for this process, or fails.
+const setLock = unix.F_SETLK
+
 // flushInput drops what was typed and not read yet. FREAD of <sys/fcntl.h> means the input side.
 func flushInput(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCFLUSH, 1) }
 

@@ -2,6 +2,9 @@ package term
 
 import "golang.org/x/sys/unix"
 
+// setLock locks bytes of a file for who has opened it, or fails.
+const setLock = unix.F_OFD_SETLK
+
 // flushInput drops what was typed and not read yet.
 func flushInput(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) }
 

@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,16 +35,16 @@ func TestMain(m *testing.M) {
 func play(scene string) int {
 	switch scene {
 	case "no terminal":
-		_, err := OpenTTY()
+		_, err := OpenTTY("")
 		fmt.Println(errors.Is(err, ErrNobody))
 		return 0
 	case "background":
 		// The terminal's foreground group is that of our parent.
-		_, err := OpenTTY()
+		_, err := OpenTTY("")
 		fmt.Println(errors.Is(err, ErrNobody))
 		return 0
 	}
-	tty, err := OpenTTY()
+	tty, err := OpenTTY("")
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -65,12 +67,10 @@ func play(scene string) int {
 				return 1
 			}
 		}
-		answer, err := tty.Ask(ctx, "sure? ")
-		fmt.Printf("%q %v\n", answer, err)
+		fmt.Println(ask(ctx, tty))
 	case "cancel":
 		time.AfterFunc(time.Millisecond, func() { cancel(errors.New("enough")) })
-		answer, err := tty.Ask(ctx, "sure? ")
-		fmt.Printf("%q %v\n", answer, err)
+		fmt.Println(ask(ctx, tty))
 	case "deaf":
 		if err := tty.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TCXONC, unix.TCOOFF) }); err != nil {
 			fmt.Println(err)
@@ -78,8 +78,7 @@ func play(scene string) int {
 		}
 		stop := time.AfterFunc(time.Millisecond, func() { cancel(errors.New("enough")) })
 		defer stop.Stop()
-		answer, err := tty.Ask(ctx, "sure? ")
-		fmt.Printf("%q %v\n", answer, err)
+		fmt.Println(ask(ctx, tty))
 	case "pick panics":
 		state := func() (s *xterm.State) {
 			_ = tty.control(func(fd int) (err error) { s, err = xterm.GetState(fd); return err })
@@ -88,11 +87,35 @@ func play(scene string) int {
 		before := state()
 		func() {
 			defer func() { fmt.Println(recover(), reflect.DeepEqual(state(), before)) }()
-			_, _ = tty.Pick(ctx, List{Choices: []Choice{{"a", "b"}}, Preview: func(int, int) string {
-				fmt.Println(reflect.DeepEqual(state(), before))
-				panic("preview")
-			}})
+			_ = tty.Alone(ctx, func(p *Person) error {
+				_, err := p.Pick(ctx, List{Choices: []Choice{{"a", "b"}}, Preview: func(int, int) string {
+					fmt.Println(reflect.DeepEqual(state(), before))
+					panic("preview")
+				}})
+				return err
+			})
 		}()
+	case "back":
+		fmt.Println(os.Getpid())
+		fmt.Println(ask(ctx, tty))
+	case "two":
+		turns := os.Getenv("TERM_TEST_TURNS")
+		a, err := OpenTTY(turns)
+		b, other := OpenTTY(turns)
+		if err := errors.Join(err, other); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		cancel(errors.New("enough"))
+		asked := func() (did bool, err error) {
+			err = b.Alone(ctx, func(*Person) error { did = true; return nil })
+			return did, err
+		}
+		_ = a.Alone(context.Background(), func(*Person) error {
+			fmt.Println(asked())
+			return nil
+		})
+		fmt.Println(asked())
 	case "permit":
 		p := NewPrompter(tty, false, nil)
 		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: "rm", Source: "local"}, tools.Call{Arguments: []byte(`{"path":"\u001b[2Jevil"}`)}, "")
@@ -110,6 +133,15 @@ func play(scene string) int {
 		}
 	}
 	return 0
+}
+
+func ask(ctx context.Context, tty *TTY) string {
+	answer := ""
+	err := tty.Alone(ctx, func(p *Person) (err error) {
+		answer, err = p.Ask(ctx, "sure? ")
+		return err
+	})
+	return fmt.Sprintf("%q %v", answer, err)
 }
 
 // terminal starts a scene on a new pseudo-terminal and returns its master side and its stdout.
@@ -134,7 +166,7 @@ func terminal(t *testing.T, scene string) (master *os.File, stdout *bufio.Reader
 	}
 	defer slave.Close()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "TERM_TEST_SCENE="+scene)
+	cmd.Env = append(os.Environ(), "TERM_TEST_SCENE="+scene, "TERM_TEST_TURNS="+filepath.Join(t.TempDir(), "state", "turns"))
 	cmd.Stdin, cmd.Stderr = slave, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	pipe, err := cmd.StdoutPipe()
@@ -194,6 +226,45 @@ func TestAskDropsWhatWasTypedAhead(t *testing.T) {
 	typed(t, master, "no\n")
 	if got, want := line(t, out), `"no" <nil>`; got != want {
 		t.Errorf("answer %s, want %s", got, want)
+	}
+}
+
+// TestAskShowsAgain: the question is shown again to who comes back to a suspended process, because
+// other things have been on the screen meanwhile.
+func TestAskShowsAgain(t *testing.T) {
+	master, out := terminal(t, "back")
+	pid, err := strconv.Atoi(line(t, out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, master, "sure? ")
+	// The question is there before the process listens to signals: until it does, none shows it again.
+	again := make(chan struct{})
+	go func() {
+		for tick := time.Tick(10 * time.Millisecond); ; {
+			select {
+			case <-tick:
+				_ = unix.Kill(pid, unix.SIGCONT)
+			case <-again:
+				return
+			}
+		}
+	}()
+	expect(t, master, "sure? ")
+	close(again)
+	typed(t, master, "no\n")
+	if got, want := line(t, out), `"no" <nil>`; got != want {
+		t.Errorf("answer %s, want %s", got, want)
+	}
+}
+
+// TestAlone: while one asks, no other one of the process group shows a question on the terminal.
+func TestAlone(t *testing.T) {
+	_, out := terminal(t, "two")
+	for _, want := range []string{"false enough", "true <nil>"} {
+		if got := line(t, out); got != want {
+			t.Errorf("asked: %s, want %s", got, want)
+		}
 	}
 }
 

@@ -54,7 +54,10 @@ func (w *Workspace) Pick(ctx context.Context, view convstore.View, heads []convs
 		}
 		return markdown.Render(text, markdown.Style{Width: width, UTF8: w.Con.IO.UTF8})
 	}
-	picked, err = tty.Pick(ctx, list)
+	err = tty.Alone(ctx, func(p *term.Person) (err error) {
+		picked, err = p.Pick(ctx, list)
+		return err
+	})
 	if errors.Is(err, term.ErrLeft) {
 		err = exit.Quiet(exit.Interrupted)
 	}

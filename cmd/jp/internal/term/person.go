@@ -1,0 +1,82 @@
+package term
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jp/tools/files"
+)
+
+// Person is who sits at a terminal, while nobody else asks there: see [TTY.Alone].
+type Person struct{ tty *TTY }
+
+// turnTick is how often a process looks whether the question of another one is over.
+const turnTick = 50 * time.Millisecond
+
+// Alone calls f when neither this process nor another one of its process group asks at the terminal.
+// While one does, no other shows a question: what is typed goes to any process that reads, and so a
+// person would answer a question that is not the one on the screen. All that one question takes
+// belongs in one call. f must not call Alone.
+//
+// A process of another group has its own turn: that group is not in the foreground, and may be
+// suspended at a question. The error is ErrNobody where ours is no more, the cause of ctx when it
+// ends, else that of f.
+func (t *TTY) Alone(ctx context.Context, f func(*Person) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	free, err := t.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	return f(&Person{t})
+}
+
+// turn waits for the lock of our process group. Where there can be no such lock, nobody waits.
+func (t *TTY) turn(ctx context.Context) (free func(), err error) {
+	none := func() {}
+	if t.turns == "" || os.MkdirAll(filepath.Dir(t.turns), 0o700) != nil {
+		return none, nil
+	}
+	file, _, err := files.OpenRegular(files.Disk{}, t.turns, os.O_RDWR|os.O_CREATE, files.NoLink)
+	if err != nil {
+		return none, nil
+	}
+	free = func() { _ = file.Close() }
+	lock := &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: group(), Len: 1}
+	for {
+		switch err := unix.FcntlFlock(file.Fd(), setLock, lock); err {
+		case unix.EAGAIN, unix.EACCES:
+		case unix.EINTR:
+			continue
+		default: // it is ours, or there are no locks here
+			return free, nil
+		}
+		select {
+		case <-time.After(turnTick):
+		case <-ctx.Done():
+			free()
+			return nil, context.Cause(ctx)
+		}
+		if !t.Foreground() {
+			free()
+			return nil, ErrNobody
+		}
+	}
+}
+
+// group is a number of our process group that no group of another container has.
+func group() int64 {
+	space := uint64(0)
+	if info, err := os.Stat("/proc/self/ns/pid"); err == nil {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok {
+			space = uint64(s.Ino) & 0x7fffffff
+		}
+	}
+	return int64(space<<32 | uint64(uint32(unix.Getpgrp())))
+}
