@@ -33,6 +33,7 @@ var (
 	MCP      = &Library{tasks: mcp} // with what only it uses; it uses Schema, too
 	INI      = &Library{tasks: ini}
 	Width    = &Library{tasks: width}
+	Shell    = &Library{tasks: shell} // what its parser imports for its printer
 )
 
 // task is the head of a runtime.initTask. The functions follow.
@@ -46,7 +47,7 @@ const (
 // PutOff is for the initialisation of a program, before that of the libraries: what has begun is
 // not put off. A program that does not have a library has no functions of it.
 func PutOff() {
-	for _, l := range []*Library{Markdown, Schema, YAML, MCP, INI, Width} {
+	for _, l := range []*Library{Markdown, Schema, YAML, MCP, INI, Width, Shell} {
 		l.putOff()
 	}
 }

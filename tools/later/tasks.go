@@ -11,6 +11,7 @@ var (
 	mcp      = []*task{&sysCPU, &asmCPU, &asmBase64, &segmentJSON, &sdkJSON, &sdkOAuth, &sdk} // each after what it uses
 	ini      = []*task{&goIni}
 	width    = []*task{&runeWidth}
+	shell    = []*task{&shellFiles}
 )
 
 //go:linkname goldmarkUtil github.com/yuin/goldmark/util..inittask
@@ -51,3 +52,6 @@ var goIni task
 
 //go:linkname runeWidth github.com/mattn/go-runewidth..inittask
 var runeWidth task
+
+//go:linkname shellFiles mvdan.cc/sh/v3/fileutil..inittask
+var shellFiles task

@@ -3,4 +3,4 @@
 package later
 
 // No library is put off: it is not known how this Go notes what is initialised.
-var markdown, schema, yaml, mcp, ini, width []*task
+var markdown, schema, yaml, mcp, ini, width, shell []*task

@@ -11,6 +11,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"jp/tools/brief"
+	"jp/tools/later"
 	"jp/tools/template"
 )
 
@@ -246,6 +247,7 @@ func (src *source) inside(start, end int) (first, last int) {
 
 // parseSyntax parses text as lang.
 func parseSyntax(lang syntax.LangVariant, text string) (*syntax.File, error) {
+	later.Shell.Need()
 	return syntax.NewParser(syntax.Variant(lang), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 }
 
