@@ -187,10 +187,11 @@ func TestSandboxAccess(t *testing.T) {
 // TestSandboxKernel has no rule open what the kernel says about processes, as TestFSKernel of the
 // built-in tools.
 func TestSandboxKernel(t *testing.T) {
-	folders, err := files.KernelFolders()
+	mounts, err := files.Mounts()
 	if err != nil {
 		t.Fatal(err)
 	}
+	folders := mounts.Kernel
 	if len(folders) == 0 {
 		t.Skip("there is no /proc")
 	}

@@ -10,8 +10,8 @@ import (
 // OfKernel reports false: there are no such file systems.
 func OfKernel(*os.Root) (bool, error) { return false, nil }
 
-// KernelFolders returns none.
-func KernelFolders() ([]string, error) { return nil, nil }
+// Mounts returns none.
+func Mounts() (MountList, error) { return MountList{}, nil }
 
 func statNoLinks(path string) (fs.FileInfo, error) { return lstatAll(path) }
 

@@ -23,23 +23,27 @@ var kernelTypes = map[string]int64{
 	"mqueue": 0x19800202, "configfs": 0x62656570, "fusectl": 0x65735543, "rpc_pipefs": 0x67596969, "nfsd": 0x6e667364,
 }
 
-// KernelFolders returns where file systems like /proc and /sys are mounted.
-func KernelFolders() ([]string, error) {
+// Mounts returns what is mounted where.
+func Mounts() (l MountList, err error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	// proc_pid_mountinfo(5): the fifth field is the folder, and the type comes after a lone dash.
+	// proc_pid_mountinfo(5): the third field is the device, the fourth what of it is mounted, the fifth
+	// the folder, and the type comes after a lone dash.
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\043`, "#", `\134`, `\`)
-	var folders []string
 	for line := range strings.Lines(string(data)) {
-		mount, source, _ := strings.Cut(line, " - ")
+		before, source, _ := strings.Cut(line, " - ")
 		kind, _, _ := strings.Cut(source, " ")
-		if fields := strings.Fields(mount); len(fields) >= 5 && kernelTypes[kind] != 0 {
-			folders = append(folders, unescape.Replace(fields[4]))
+		if fields := strings.Fields(before); len(fields) >= 5 {
+			m := mount{fields[2], unescape.Replace(fields[3]), unescape.Replace(fields[4])}
+			if kernelTypes[kind] != 0 {
+				l.Kernel = append(l.Kernel, m.at)
+			}
+			l.all = append(l.all, m)
 		}
 	}
-	return folders, nil
+	return l.shared(), nil
 }
 
 // OfKernel reports whether the folder root is in a file system like /proc and /sys.

@@ -53,6 +53,8 @@ type Files struct {
 	denied    []fs.FileInfo // folders that are never entered, whatever their name
 	closed    []string      // folders of env.Deny and env.Elsewhere, without links: one may not be there yet
 	around    []string      // those of env.Deny
+	kernel    []string      // folders of file systems like /proc
+	unmapped  error         // reason why kernel and other names of closed and sealed are unknown
 	sealed    []string      // env.Sealed, without links above them: never written
 	growing   []Growing     // env.Growing, without links
 	plain     sync.Map      // by device number: file systems that hold files
@@ -83,18 +85,26 @@ func Open(env Env, rules []Rule) (*Files, error) {
 			f.denied = append(f.denied, info)
 		}
 	}
+	var mounts files.MountList
+	if mounts, f.unmapped = files.Mounts(); f.unmapped == nil {
+		f.kernel = mounts.Kernel
+	}
 	for _, dir := range env.Deny {
 		f.around = append(f.around, withoutLinks(dir))
 	}
-	f.closed = slices.Clone(f.around)
-	for _, dir := range env.Elsewhere {
-		f.closed = append(f.closed, withoutLinks(dir))
+	for _, dir := range slices.Concat(env.Deny, env.Elsewhere) {
+		f.closed = append(f.closed, mounts.Names(withoutLinks(dir))...)
 	}
 	for _, path := range env.Sealed {
-		f.sealed = append(f.sealed, filepath.Join(withoutLinks(filepath.Dir(path)), filepath.Base(path)))
+		f.sealed = append(f.sealed, mounts.Names(filepath.Join(withoutLinks(filepath.Dir(path)), filepath.Base(path)))...)
 	}
 	for _, g := range env.Growing {
-		f.growing = append(f.growing, Growing{withoutLinks(g.Dir), g.Match})
+		for _, dir := range mounts.Names(withoutLinks(g.Dir)) {
+			f.growing = append(f.growing, Growing{dir, g.Match})
+		}
+	}
+	for _, path := range guardedIn(workspace) {
+		f.sealed = append(f.sealed, mounts.Names(path)[1:]...)
 	}
 	for _, r := range rules {
 		f.rules = append(f.rules, f.rule(r))

@@ -42,10 +42,8 @@ type Kept struct {
 // guarded at its top.
 func (k Kept) Sent(workspace string, copied bool) Kept {
 	k.Deny, k.Sealed, k.Growing = slices.Clone(k.Deny), slices.Clone(k.Sealed), slices.Clone(k.Growing)
-	for _, name := range append([]string{WorkspaceFolder}, guarded...) {
-		if copied {
-			k.Sealed = append(k.Sealed, filepath.Join(withoutLinks(workspace), name))
-		}
+	if copied {
+		k.Sealed = append(k.Sealed, guardedIn(withoutLinks(workspace))...)
 	}
 	for _, dir := range k.Deny {
 		k.Deny = append(k.Deny, withoutLinks(dir))

@@ -19,15 +19,16 @@ import (
 // entry by entry, without these places.
 func SystemOnly(dirs, deny []string, home string) ([]string, error) {
 	var own []string
+	mounts, _ := files.Mounts() // where there is no /proc, no tool is started
 	for _, dir := range deny {
-		own = append(own, withoutLinks(dir))
+		own = append(own, mounts.Names(withoutLinks(dir))...)
 	}
 	// A home that belongs to someone else, such as /usr/sbin of a daemon, is a folder of the
 	// system.
 	if filepath.IsAbs(home) {
 		if info, err := os.Stat(home); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
-				own = append(own, withoutLinks(home))
+				own = append(own, mounts.Names(withoutLinks(home))...)
 			}
 		}
 	}
@@ -82,11 +83,10 @@ func openBeside(dir string, own []string) (out []string, err error) {
 // Confine opens in box what the rules open, for a user with this home.
 func (f *Files) Confine(box *proc.Confine, home string) error {
 	box.Links = f.links()
-	closed, err := files.KernelFolders()
-	if err != nil {
-		return files.Reason(err)
+	if f.unmapped != nil {
+		return files.Reason(f.unmapped)
 	}
-	closed = append(closed, f.closed...)
+	closed := slices.Concat(f.kernel, f.closed)
 	for i, r := range f.rules {
 		switch {
 		case errors.Is(r.err, fs.ErrNotExist):
@@ -195,6 +195,14 @@ func (f *Files) writeInside(box *proc.Confine, dir string) error {
 		}
 	}
 	return nil
+}
+
+// guardedIn returns the paths of what is guarded in a workspace.
+func guardedIn(workspace string) (paths []string) {
+	for _, name := range append([]string{WorkspaceFolder}, guarded...) {
+		paths = append(paths, filepath.Join(workspace, name))
+	}
+	return paths
 }
 
 // isGuarded reports whether name is a file or folder that a rule for the folder around it does not
