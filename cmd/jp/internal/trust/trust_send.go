@@ -26,7 +26,7 @@ type Sent struct {
 	Kept     fs.Kept           `json:"kept"`               // what is kept from tools of the caller's machine: a launcher may lead to that very machine
 }
 
-// KeptVariable tells a sub-agent what Sent.Kept is, as JSON.
+// KeptVariable tells a sub-agent the file of Sent.Kept, which may have any number of paths.
 const KeptVariable = "JP_KEPT"
 
 // maxSent bounds the bytes of Files.
@@ -73,11 +73,13 @@ func (s Sent) Lay(dir string) (root string, environ []string, err error) {
 		return "", nil, err
 	}
 	state := filepath.Join(dir, "state")
-	kept, err := json.Marshal(s.Kept)
-	if err != nil {
+	kept := filepath.Join(dir, "kept.json")
+	if data, err := json.Marshal(s.Kept); err != nil {
+		return "", nil, err
+	} else if err := os.WriteFile(kept, data, 0o600); err != nil {
 		return "", nil, err
 	}
-	environ = []string{"JP_STORE=" + state, KeptVariable + "=" + string(kept)}
+	environ = []string{"JP_STORE=" + state, KeptVariable + "=" + kept}
 	if s.Withheld {
 		return root, append(environ, Variable+"=none"), os.Mkdir(state, 0o700)
 	}

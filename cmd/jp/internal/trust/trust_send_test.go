@@ -66,8 +66,10 @@ func TestLay(t *testing.T) {
 		}
 		r, complaint := readRecord(file, canonical)
 		if tt.sent.Withheld {
-			if r != nil || !slices.Equal(environ[1:], []string{`JP_KEPT={"deny":["/srv/jp"]}`, "JP_TRUST_WORKSPACE=none"}) {
-				t.Errorf("%s: record %v, environ %q", tt.name, r, environ)
+			kept, _ := strings.CutPrefix(environ[1], "JP_KEPT=")
+			data, _ := os.ReadFile(kept)
+			if r != nil || !slices.Equal(environ[2:], []string{"JP_TRUST_WORKSPACE=none"}) || string(data) != `{"deny":["/srv/jp"]}` {
+				t.Errorf("%s: record %v, environ %q, kept %s", tt.name, r, environ, data)
 			}
 			continue
 		}

@@ -17,11 +17,15 @@ import (
 // caller told it.
 func (w *Workspace) Kept() fs.Kept {
 	k := fs.Kept{Deny: w.closed(), Sealed: w.sealed(), Growing: w.growing}
-	if w.callersStore() == "" {
+	file := w.Con.Getenv(trust.KeptVariable)
+	if w.callersStore() == "" || file == "" {
 		return k
 	}
 	var sent fs.Kept
-	_ = json.Unmarshal([]byte(w.Con.Getenv(trust.KeptVariable)), &sent) // there is none here
+	data, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(data, &sent) != nil {
+		sent.Deny = append(sent.Deny, "/") // nobody knows what it was
+	}
 	return k.With(sent)
 }
 
