@@ -189,8 +189,8 @@ func TestResumePipe(t *testing.T) {
 	}
 }
 
-// TestCollectSpent: earlier runs have spent what those have used that have ended, and what those may
-// use yet that were made in one of them and outlive it.
+// TestCollectSpent: earlier runs have spent what those have used that have ended, a person's in one of
+// their conversations too, and what those may use yet that have not, or that outlive one of them.
 func TestCollectSpent(t *testing.T) {
 	n := uint64(0)
 	del := func(call string, caller convstore.ID, within uint64, state convstore.State, granted, used int64) convstore.Delegation {
@@ -210,10 +210,14 @@ func TestCollectSpent(t *testing.T) {
 		del("batch-s-line#r1.1", root, 0, convstore.StateOK, 1000, 4000),
 		del("of others", root, 0, convstore.StateOK, 1000, 1),
 		del("below them", 106, 7, "", 1, 0),
+		del("hand-1", root, 0, convstore.StateOK, 1000, 50_000),
+		del("hand-2", root, 0, "", 600_000, 0),
+		del("hand-3", root, 0, "", 1, 0),
 	}
-	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[int][]convstore.Delegation{}, marks: map[convstore.ID][]string{}}}
+	list[8].Child, list[9].Child = list[0].Child, list[0].Child // and of the third of others
+	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{}, marks: map[convstore.ID][]string{}}}
 	b.collect(list, root, func(d convstore.Delegation) (int, bool) { return delegate.NumberOf(d, "batch-"), b.mine(d.Call) })
-	if got := b.earlier.spent; *got.Tokens != 4321 || *got.CostNano != 4321 {
-		t.Errorf("spent %d tokens and %d, want 4321", *got.Tokens, *got.CostNano)
+	if got := b.earlier.spent; *got.Tokens != 654_321 || *got.CostNano != 654_321 {
+		t.Errorf("spent %d tokens and %d, want 654321", *got.Tokens, *got.CostNano)
 	}
 }

@@ -108,12 +108,7 @@ func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		e.mark(list)
-		for _, del := range list {
-			if strings.HasPrefix(del.Call, model.CallOfBatch) && del.Caller == id {
-				e.spent = e.spent.Plus(del.Total.Budget())
-			}
-		}
+		e.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, func(convstore.Delegation) {})
 	}
 	return nil
 }
@@ -250,30 +245,44 @@ func (b *batch) await(ctx context.Context, caller convstore.ID) error {
 // number returns the number of the query, 0 for none, and whether the delegation is of this batch,
 // as those of its reduction are.
 func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number func(convstore.Delegation) (int, bool)) {
-	e, ours := b.earlier, map[convstore.ID]bool{}
-	of := map[uint64]bool{} // numbers of those that have ended, and of what has ended in them
+	e := b.earlier
+	e.spend(list, caller, func(del convstore.Delegation) bool {
+		_, mine := number(del)
+		return mine
+	}, func(del convstore.Delegation) {
+		switch n, _ := number(del); {
+		case del.State == "":
+		case n > 0:
+			e.runs[n-1] = append(e.runs[n-1], del)
+		case run.ByHand(del):
+			e.byHand[del.Child] = append(e.byHand[del.Child], del)
+		}
+	})
+}
+
+// spend counts what those of list have used that a caller made for a batch, as mine says of them,
+// or a person in a conversation of one of these: an open one uses its whole grant, and so does one
+// that was made in an ended one and outlives it. It calls note with each, but for the latter.
+func (e *earlier) spend(list []convstore.Delegation, caller convstore.ID, mine func(convstore.Delegation) bool, note func(convstore.Delegation)) {
+	ours := map[convstore.ID]bool{} // conversations
+	of := map[uint64]bool{}         // numbers of those that have ended, and of what has ended in them
 	e.mark(list)
 	for _, del := range list {
-		if of[del.Within] {
-			if of[del.Number] = del.State != ""; del.State == "" { // it counts in their total when it ends
-				e.spent = e.spent.Plus(del.Grant.Budget)
+		within := of[del.Within]
+		if !within {
+			if del.Caller != caller || !mine(del) && !(ours[del.Child] && run.ByHand(del)) {
+				continue // of others, on behalf of the same conversation
 			}
-			continue
-		}
-		if del.Caller != caller || del.State == "" {
-			continue
-		}
-		n, mine := number(del)
-		switch {
-		case mine && n > 0:
 			ours[del.Child] = true
-			e.runs[n-1] = append(e.runs[n-1], del)
-		case ours[del.Child] && run.ByHand(del):
-			e.byHand[del.Child] = append(e.byHand[del.Child], del)
-		case !mine: // of others, on behalf of the same conversation
+			note(del)
+		}
+		switch {
+		case del.State == "":
+			e.spent = e.spent.Plus(del.Grant.Budget)
 			continue
+		case !within: // else it is in the total of the one above
+			e.spent = e.spent.Plus(del.Total.Budget())
 		}
 		of[del.Number] = true
-		e.spent = e.spent.Plus(del.Total.Budget())
 	}
 }
