@@ -149,7 +149,9 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 			b.earlier.parts[index] = del
 		}
 	}
-	if it.Earlier, err = b.used(ctx, runs, b.earlier.answers[index]); err != nil || it.Done || it.Call != "" {
+	it.Earlier, err = b.used(ctx, runs, b.earlier.answers[index])
+	it.MaxTokens = convstore.Budget{Tokens: it.MaxTokens}.Minus(it.Earlier.Spend.Budget()).Tokens
+	if err != nil || it.Done || it.Call != "" {
 		return it, err
 	}
 	if it.ID != "" { // others may have asked it more since
