@@ -646,6 +646,29 @@ func TestLostEvents(t *testing.T) {
 	}
 }
 
+// TestStaleRecord puts the record of before in the place of a conversation's, as a lost write can
+// leave it there. Whoever then appends writes over no event.
+func TestStaleRecord(t *testing.T) {
+	s := openStore(t)
+	id := mustCreate(t, s, New{}).ID
+	l := mustLock(t, s, id)
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: "x"})
+	var before []byte
+	mustNot(t, s.f.read(t.Context(), func(tx *tx) error {
+		before = bytes.Clone(tx.Bucket(db.Conversations).Get(id.key()))
+		return nil
+	}))
+	mustAppend(t, l, AssistantMessage{Text: "paid"})
+	s = storeOf(t, mustRead(t, s.Path()))
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error { return tx.Put(db.Conversations, id.key(), before) }))
+	if err := mustLock(t, s, id).Append(t.Context(), Event{Body: UserMessage{Text: "y"}}); !errors.As(err, new(*DamagedError)) {
+		t.Errorf("Append = %v, want a *DamagedError", err)
+	}
+	if lines, _, _, err := Rooms.Rescue(t.Context(), s, func(error) {}); !strings.Contains(lines, `"paid"`) {
+		t.Errorf("Rescue = %s, %v, want the event that the record does not know", lines, err)
+	}
+}
+
 // TestLaterKinds: a kind of event that a later version of the same schema has stored is no damage.
 func TestLaterKinds(t *testing.T) {
 	s := openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{})

@@ -293,7 +293,7 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 		}
 	}
 	s.Turn = uint32(r.Turns)
-	if err := t.Put(db.Events, db.PairKey(id, seq), s.Append(nil)); err != nil {
+	if err := t.Add(db.Events, db.PairKey(id, seq), s.Append(nil)); err != nil {
 		return 0, err
 	}
 	if err := t.Put(db.EventIDs, idKey, db.Key(seq)); err != nil {

@@ -231,6 +231,15 @@ func (t *Tx) Put(n BucketNumber, key, value []byte) error {
 	return nil
 }
 
+// Add is Put for a key that the bucket does not have. It fails with a *DamagedError if it has the
+// key: what says that the key is free is older than the entry, which Put would overwrite.
+func (t *Tx) Add(n BucketNumber, key, value []byte) error {
+	if t.Bucket(n).Get(key) != nil {
+		return t.Damaged("%s: %x is there already", BucketNames[n], key)
+	}
+	return t.Put(n, key, value)
+}
+
 // Drop is bbolt's Delete, with the name of the store in the error.
 func (t *Tx) Drop(n BucketNumber, key []byte) error {
 	t.wrote += len(key)
