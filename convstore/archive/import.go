@@ -379,17 +379,34 @@ func (x *Exported) imported(now time.Time) *convstore.Imported {
 func (im *importer) compare(t *convstore.Tx, a *arrival, s stored.Event) error {
 	v := t.Bucket(db.Events).Get(db.PairKey(a.id, a.seq))
 	if v == nil {
-		a.differs = true
-		return nil
+		lost, seq, err := lostCall(t, a.id)
+		a.differs = a.differs || lost == nil || seq != a.seq || !sameEvent(*lost, s)
+		return err
 	}
 	is, err := stored.Parse(v)
 	if err != nil {
 		return t.Damaged("conversation %s: event %d: %w", a.id, a.seq, err)
 	}
-	if is.Nano != s.Nano || !bytes.Equal(is.ID, s.ID) || !bytes.Equal(is.Body, s.Body) {
-		a.differs = true
-	}
+	a.differs = a.differs || !sameEvent(is, s)
 	return nil
+}
+
+// lostCall returns the event that an export has behind those that are stored, if any, and the place
+// of the last event.
+func lostCall(t *convstore.Tx, id convstore.ID) (lost *stored.Event, last uint64, err error) {
+	r, err := t.Load(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	if lost, err = unstoredLostCall(t, id, r); lost != nil {
+		return lost, r.LastSeq + 1, err
+	}
+	return nil, r.LastSeq, err
+}
+
+// sameEvent reports whether two events are the same outside of a store.
+func sameEvent(a, b stored.Event) bool {
+	return a.Nano == b.Nano && bytes.Equal(a.ID, b.ID) && bytes.Equal(a.Body, b.Body)
 }
 
 // switchTo makes a conversation the open one, and stages the one before.

@@ -700,6 +700,9 @@ func TestExportLostCall(t *testing.T) {
 	}
 	_ = l.Close()
 	killed := exportLines(t, s)
+	if same := importAll(t, s, killed, ImportOptions{}); len(same.Same) != 1 {
+		t.Errorf("import where it came from = %+v, want the same", same)
+	}
 	to := storetest.Open(t)
 	importAll(t, to, killed, ImportOptions{})
 	spent, err := usage.Spent(t.Context(), to.View, c.ID)

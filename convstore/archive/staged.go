@@ -65,11 +65,11 @@ func (im *importer) conflicts(t *convstore.Tx) error {
 		if !a.here {
 			continue
 		}
-		r, err := t.Load(a.id)
+		_, last, err := lostCall(t, a.id)
 		if err != nil {
 			return err
 		}
-		if a.differs || r.LastSeq != a.seq {
+		if a.differs || last != a.seq {
 			ids = append(ids, a.id)
 		}
 	}
