@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
+	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/files"
 )
@@ -33,7 +34,8 @@ func NewInit(g *Group) *cli.Command {
 		Name: "init", Summary: "make a workspace", Args: "[PATH]",
 		About: "Writes .jp/config.toml, .jp/.gitignore and the profiles agent/researcher and " +
 			"agent/planner (below .jp/config) into PATH. Without PATH it uses the working " +
-			"directory. Files that exist are not changed.\n\n" +
+			"directory. Files that exist are not changed. A folder around " +
+			"the store, such as your home folder, cannot be a workspace.\n\n" +
 			"On a terminal it asks which model to use. It lists the models for which this machine " +
 			"has a key or a server (Ollama, llama.cpp). --model proposes a model. With --yes it " +
 			"asks nothing and uses --model, or else the first model of the list. If jp knows a " +
@@ -77,6 +79,9 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
+	}
+	if err := g.keepsOut(ctx, dir); err != nil {
+		return err
 	}
 	id, err := g.chooseModel(ctx, o, dir)
 	if err != nil {
@@ -135,6 +140,20 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 		}
 		return nil
 	})
+}
+
+// keepsOut refuses a workspace around the place of its store. No query would start there, nor in a
+// workspace below.
+func (g *Group) keepsOut(ctx context.Context, dir string) error {
+	record, _, err := g.WS.Gate.RecordPath(ctx, dir)
+	if place, ok := errors.AsType[*convstore.PlaceError](err); ok && place.Workspace != "" {
+		return err
+	}
+	if err != nil || !files.Within(dir, record) {
+		return nil // trustInit says what else is wrong
+	}
+	return exit.Usagef("init %s: its conversations are kept in %s, where tools of this workspace could reach them",
+		dir, filepath.Dir(record)).WithHint("make a workspace in a folder below; or $JP_STORE or store.path in the user's config.toml names another place for them")
 }
 
 // trustInit trusts the files that init wrote, and asks about those that were there before. Where
