@@ -159,17 +159,17 @@ func Completion(shell string) string {
 
 // bash splits words at the characters of COMP_WORDBREAKS, such as = and :. The script joins them
 // again where no space is between them, and cuts from the answers the part of the word that bash
-// has already.
+// has already. Where bash only lists what is possible (COMP_TYPE 63 is ?), each has its text.
 const bashCompletion = `# bash completion for jp
 _jp_complete() {
-    local line=${COMP_LINE:0:COMP_POINT} words=() answers=() cur part
+    local line=${COMP_LINE:0:COMP_POINT} words=() answers=() texts=() cur part text i width=0
     local IFS=$' \t\n'
     read -r -a words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
     cur=${words[${#words[@]}-1]}
     COMPREPLY=()
-    while IFS=$'\t' read -r part _; do
-        answers+=("$part")
+    while IFS=$'\t' read -r part text; do
+        answers+=("$part") texts+=("$text")
     done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
     local taken=""
     if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then
@@ -186,6 +186,15 @@ _jp_complete() {
     if [[ ${#COMPREPLY[@]} -eq 0 ]]; then
         compopt -o default 2>/dev/null
     fi
+    [[ $COMP_TYPE == 63 && ${#COMPREPLY[@]} -gt 1 ]] || return 0
+    for part in "${COMPREPLY[@]}"; do
+        (( ${#part} > width )) && width=${#part}
+    done
+    for i in "${!COMPREPLY[@]}"; do
+        [[ ${texts[i]} ]] || continue
+        printf -v line '%-*s  (%s)' "$width" "${COMPREPLY[i]}" "${texts[i]}"
+        COMPREPLY[i]=${line:0:${COLUMNS:-80}-1}
+    done
 }
 complete -F _jp_complete jp
 `
@@ -207,6 +216,7 @@ _jp() {
 if [[ $funcstack[1] == _jp ]]; then
     _jp "$@"
 else
+    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }
     compdef _jp jp
 fi
 `
