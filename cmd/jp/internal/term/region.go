@@ -46,8 +46,8 @@ func (r *region) replace(settled, open []drawn, width, rows int) string {
 		fmt.Fprintf(&b, "\x1b[%dA\r", len(was))
 	}
 	b.WriteString(written(next, width))
-	if more := len(was) - len(next); more > 0 {
-		b.WriteString(strings.Repeat("\x1b[2K\n", more))
+	if more := len(was) - len(next); more > 0 { // below them stands what a key has echoed, such as ^C
+		b.WriteString(strings.Repeat("\x1b[2K\n", more) + "\x1b[2K")
 		fmt.Fprintf(&b, "\x1b[%dA", more)
 	}
 	return b.String()

@@ -94,14 +94,21 @@ func (t *Tree) Update(d *stream.Delegation) {
 	if t.stop == nil {
 		t.start()
 	}
-	if t.status == nil && t.idle() {
-		// The lines of what has ended stay, and text may follow them. The next sub-agent begins a
-		// new tree.
-		t.draw(true)
-		t.nodes, t.order, t.region = map[string]*node{}, nil, region{}
-		return
-	}
 	t.draw(true)
+	if t.status == nil && t.idle() && !t.early() {
+		t.settle()
+	}
+}
+
+// settle leaves the lines of what has ended on the screen. Text may follow them, and the next
+// sub-agent begins a new tree.
+func (t *Tree) settle() { t.nodes, t.order, t.region = map[string]*node{}, nil, region{} }
+
+// early reports whether there are only refusals so far. These come at once, also before calls of the
+// same reply that stand above them.
+func (t *Tree) early() bool {
+	const most = 16
+	return len(t.order) < most && !slices.ContainsFunc(t.order, func(n *node) bool { return !n.denied() })
 }
 
 // place returns the index of a new sub-agent in the order: before those of the same caller that
@@ -130,6 +137,9 @@ func (t *Tree) Around(f func()) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.status == nil && t.idle() {
+		t.settle()
+	}
 	if len(t.region.lines) > 0 {
 		t.draw(false)
 		defer func() { t.draw(true) }()
@@ -398,8 +408,13 @@ func (t *Tree) text(n *node, room int) string {
 		return text
 	}
 	least := min(Width(d.Title), room/3) + 2
+	brief := head(short, word, "", "")
+	reason := brief
+	if strings.Contains(state, ":") { // the beginning of a reason says more than none
+		reason = Cut(head(short, state, "", ""), max(room-least, Width(brief)+leastReason), t.io.UTF8)
+	}
 	for _, shorter := range []string{
-		head(where, state, "", elapsed), head(where, state, "", ""), head(profile, state, "", ""), head(short, state, "", ""), head(short, word, "", ""), head(short, "", "", ""),
+		head(where, state, "", elapsed), head(where, state, "", ""), head(profile, state, "", ""), head(short, state, "", ""), reason, brief, head(short, "", "", ""),
 	} {
 		if room <= 0 || Width(text)+least <= room {
 			break
@@ -411,6 +426,9 @@ func (t *Tree) text(n *node, room int) string {
 	}
 	return text + "  " + d.Title
 }
+
+// leastReason is how many columns of a reason are worth their place, with the colon before them.
+const leastReason = 12
 
 // unnamed stands for the profile of a call that names none.
 const unnamed = "a delegation"

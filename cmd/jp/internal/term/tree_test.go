@@ -212,6 +212,48 @@ func TestTreeNarrow(t *testing.T) {
 	}
 }
 
+// TestTreeRefusedFirst: a call that is refused before another one of the reply begins stands in its
+// place, and stays where it is when text comes.
+func TestTreeRefusedFirst(t *testing.T) {
+	var s screen
+	tree := NewTree(&IO{Err: &s, ErrTTY: true, Width: 40}, TreeOptions{Tick: make(chan time.Time)})
+	refused := stream.Delegation{Phase: stream.Ended, CallID: "c2", Profile: "b", Status: "refused", Place: 2}
+	tree.Update(&refused)
+	d := stream.Delegation{Phase: stream.Started, ConversationID: "a", CallID: "c1", Profile: "a", Place: 1}
+	tree.Update(&d)
+	d.Phase, d.Status = stream.Ended, "ok"
+	tree.Update(&d)
+	refused.CallID = "c3"
+	tree.Update(&refused)
+	tree.Around(func() { s.print("one line") })
+	refused.CallID = "c4"
+	tree.Update(&refused)
+	tree.Close()
+	want := []string{"|- + a  ok  0.0s", "`- x b  refused", "`- x b  refused", "one line", "`- x b  refused"}
+	if !slices.Equal(s.lines, want) {
+		t.Errorf("screen = %q, want %q", s.lines, want)
+	}
+}
+
+// TestTreeReason: the beginning of a reason stays in a row with a long task.
+func TestTreeReason(t *testing.T) {
+	for width, want := range map[int]string{
+		110: "└─ ✗ agent/researcher  refused: 5 of 5 sub-agent calls of this turn are used  SUBTASK-1 reads the parser",
+		80:  "└─ ✗ researcher  refused: 5 of 5 sub-agent calls of…  SUBTASK-1 reads the pars…",
+		60:  "└─ ✗ researcher  refused: 5 of 5 sub-a…  SUBTASK-1 reads t…",
+		48:  "└─ ✗ researcher  refused  SUBTASK-1 reads the …",
+	} {
+		tree := NewTree(&IO{Err: new(bytes.Buffer), ErrTTY: true, UTF8: true}, TreeOptions{Tick: make(chan time.Time)})
+		n := &node{last: stream.Delegation{
+			Phase: stream.Ended, Profile: "agent/researcher", Status: "refused", Reason: "5 of 5 sub-agent calls of this turn are used", Title: "SUBTASK-1 reads the parser",
+		}}
+		tree.order = []*node{n}
+		if got := tree.lines(width, 24); len(got) != 1 || got[0].text != want {
+			t.Errorf("%d columns: %+v, want %q", width, got, want)
+		}
+	}
+}
+
 func TestTreeLeavesWhatHasEnded(t *testing.T) {
 	var s screen
 	tree := NewTree(&IO{Err: &s, ErrTTY: true}, TreeOptions{Tick: make(chan time.Time)})
