@@ -21,10 +21,12 @@ build: ## bin/jp, static
 	@chmod 755 $(BIN).new && mv $(BIN).new $(BIN)
 
 install: build ## jp, its pages, manual and completions below PREFIX
-	mkdir -p $(DESTDIR)$(PREFIX)/bin $(SHARE)/doc/jp/docs $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	mkdir -p $(DESTDIR)$(PREFIX)/bin $(SHARE)/doc/jp/docs $(SHARE)/doc/jp/scripts $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/jp
 	install -m 644 README.md $(SHARE)/doc/jp
-	install -m 644 docs/*.md $(SHARE)/doc/jp/docs
+	install -m 644 docs/*.md docs/*.ini $(SHARE)/doc/jp/docs
+	install -m 644 scripts/jp_*.toml $(SHARE)/doc/jp/scripts
+	install -m 755 scripts/jp_*.sh scripts/workflow.sh $(SHARE)/doc/jp/scripts
 	$(BIN) man >$(SHARE)/man/man1/jp.1
 	$(BIN) completion bash >$(SHARE)/bash-completion/completions/jp
 	$(BIN) completion zsh >$(SHARE)/zsh/site-functions/_jp

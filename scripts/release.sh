@@ -39,7 +39,8 @@ for platform in $PLATFORMS; do
   name=jp-$version-$os-$arch
   mkdir "$work/$name"
   GOOS=$os GOARCH=$arch make -s build BIN="$work/$name/jp"
-  cp -r "$text/share" LICENSE README.md docs "$work/$name/"
+  cp -r "$text/share" LICENSE "$work/$name/"
+  mv "$work/$name/share/doc/jp"/* "$work/$name/"
   rm -r "$work/$name/share/doc"
   tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" |
     gzip -9n >"dist/$name.tar.gz"

@@ -184,7 +184,7 @@ func (c *Console) Stdin(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("stdin: %w", err)
 	case len(b) > StdinMax:
-		return "", exit.Usagef("stdin: more than %d MiB", StdinMax>>20)
+		return "", exit.Usagef("stdin: more than %d MiB", StdinMax>>20).WithHint("pipe less; `jp batch` reads any length, a query in each line")
 	case !utf8.Valid(b):
 		return "", exit.Usagef("stdin: not UTF-8 text").WithHint("attach or convert it; a model reads text only")
 	}

@@ -225,7 +225,7 @@ func (c Config) unreachable(err error) error {
 	case errors.As(err, &certErr), errors.As(err, &tlsErr), errors.Is(err, http.ErrSchemeMismatch):
 		e.Final, e.Hint = true, "check the base URL "+c.BaseURL
 	case errors.As(err, &dnsErr):
-		e.Final = dnsErr.IsNotFound
+		e.Final, e.Hint = dnsErr.IsNotFound, "is this machine connected, and "+c.BaseURL+" the right address?"
 	case errors.As(err, &opErr) && opErr.Op == "dial" && loopback(c.BaseURL):
 		// A local server that does not run will not run a second later.
 		e.Final, e.Hint = true, "is the server at "+c.BaseURL+" running?"

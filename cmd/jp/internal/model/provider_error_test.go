@@ -1,6 +1,8 @@
 package model
 
 import (
+	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -120,4 +122,12 @@ func FuzzErrorBody(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestNoSuchHost: without a network, or with a wrong address, the hint says what to look at.
+func TestNoSuchHost(t *testing.T) {
+	err := Config{Name: "work", BaseURL: "https://llm.example/"}.unreachable(&net.DNSError{Err: "no such host", Name: "llm.example", IsNotFound: true})
+	if e, ok := errors.AsType[*Error](err); !ok || !e.Final || e.Hint != "is this machine connected, and https://llm.example/ the right address?" {
+		t.Errorf("error %v, hint %q", err, e.Hint)
+	}
 }

@@ -101,7 +101,7 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	all := profiles.InitFiles(id, result.SubModel)
 	for _, f := range all { // before any of them: a link may be in the way of the second one
 		if err := root.MkdirAll(filepath.Dir(filepath.FromSlash(f.Name)), 0o755); err != nil {
-			return exit.Refusedf("init: %v", err)
+			return exit.Refusedf("init %s: %v", dir, err).WithHint("`jp init PATH` makes it in another folder")
 		}
 	}
 	for _, f := range all {
