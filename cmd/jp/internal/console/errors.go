@@ -54,7 +54,9 @@ func Explain(err error) Report {
 		}) ||
 		as(err, func(e *convstore.BusyError) {
 			r.is("busy", exit.Busy, "try again; a process that holds the store may be stopped, or busy with something long")
-			if e.ID != 0 {
+			if e.Away > 0 { // nobody can be asked to end it
+				r.Hint = "try again then"
+			} else if e.ID != 0 {
 				r.Hint = fmt.Sprintf("`jp wait %v` waits for the end of its run", e.ID)
 				r.Hint += wording.Either(e.Waited > 0, "; its process was asked to stop, and may be suspended", fmt.Sprintf(", `jp stop %v` ends it", e.ID))
 			}

@@ -286,7 +286,7 @@ func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (st
 // Release ends what Admit began. It settles what was admitted and never run, and takes a slot again
 // where the caller gave back its own to wait for sub-agents.
 func (d *Delegator) Release(ctx context.Context) {
-	defer d.slots.resume(ctx)
+	defer func() { _ = d.slots.resume(ctx) }()
 	for _, a := range d.queue.drain() {
 		if a.res != nil && !a.res.Existed {
 			d.ledger.cancel(ctx, a.res)

@@ -97,7 +97,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		err := wire.Serve(ctx, ours, wire.Owner{
 			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.o.WaitLimit, Pins: mcp.Pins}, Log: log, Subagents: o.subagents, Serve: mcp.Call,
 			Title: r.Title, Change: o.change, Priced: o.runner.o.Priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.o.Checkpoint,
-			Models: o.runner.o.Models(ctx, o.below), Record: o.runner.o.Record(o.below),
+			Models: o.runner.o.Models(ctx, o.below), Record: o.runner.o.Record(o.below), Works: o.works,
 		})
 		if err != nil {
 			stop(err)
@@ -128,6 +128,17 @@ func (o *owned) change(ctx context.Context) (*convstore.ConfigDelta, error) {
 		return nil, nil
 	}
 	return o.runner.o.Change(ctx, o.below)
+}
+
+// works is wire.Owner.Works.
+func (o *owned) works(ctx context.Context) error {
+	o.mu.Lock()
+	sub := o.sub
+	o.mu.Unlock()
+	if sub == nil {
+		return nil // it has the slot that it began with
+	}
+	return sub.own.slots.resume(ctx)
 }
 
 // subagents is wire.Owner.Subagents.

@@ -64,19 +64,21 @@ func (t *treeSlots) handOver() *convstore.Slot {
 }
 
 // resume takes a slot again before this agent works. Without one it works only to stop: when ctx
-// has ended.
-func (t *treeSlots) resume(ctx context.Context) {
+// has ended, whose cause is the error.
+func (t *treeSlots) resume(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.given {
-		return
+		return nil
 	}
 	own, err := t.slots.Take(ctx, nil)
-	if err != nil {
-		if ctx.Err() == nil {
-			t.warn("it continues without a slot of its own: %v", err)
-		}
-		return
+	switch {
+	case err == nil:
+		t.own, t.given = own, false
+	case ctx.Err() == nil:
+		t.warn("it continues without a slot of its own: %v", err)
+	default:
+		return err
 	}
-	t.own, t.given = own, false
+	return nil
 }

@@ -386,6 +386,11 @@ func (m *Model) charge(c *convstore.ModelCall, most convstore.Call) {
 // attempt makes one attempt by m and returns its record, nil where it used nothing, and the end of
 // the reply. A reply that cannot be sent is cancelled, and its use is heard all the same.
 func (t *attempts) attempt(ctx context.Context, m Model, r model.Request, pass *model.Pass, out *outflow, cancel context.CancelCauseFunc) (record *convstore.ModelCall, a answer, err error) {
+	if works := t.server.owner.Works; works != nil {
+		if err := works(ctx); err != nil {
+			return nil, answer{}, err
+		}
+	}
 	if pass == nil {
 		p, err := m.Gate.Enter(ctx, func(time.Duration) {})
 		if err != nil {

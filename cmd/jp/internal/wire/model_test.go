@@ -152,6 +152,38 @@ func TestAsk(t *testing.T) {
 	no(t, l.close())
 }
 
+// TestAskWorks: a model is asked when the sub-agent may work, and not while it waits for others.
+func TestAskWorks(t *testing.T) {
+	f := newFamily(t, convstore.Budget{})
+	asked, may := false, make(chan struct{})
+	o := f.modelled(func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+		asked = true
+		return says(nil, model.Part{Text: "yes"}, model.Part{Stop: model.StopEnd})(ctx, r)
+	}, nil)
+	o.Works = func(ctx context.Context) error {
+		select {
+		case <-may:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	l := serve(t, o)
+	c := l.join()
+	beginCall(t, c, at("e", convstore.TurnStart{})...)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := hear(c.Ask(ctx, model.Request{})); err == nil || asked {
+		t.Errorf("Ask of one that waits = %v, asked: %v", err, asked)
+	}
+	close(may)
+	beginCall(t, c)
+	if text, _, err := hear(c.Ask(t.Context(), model.Request{})); text != "yes" || err != nil {
+		t.Errorf("Ask = %q, %v", text, err)
+	}
+	no(t, l.close())
+}
+
 // TestAskErrors: the sub-agent gets the error of a model as it was, without its cause.
 func TestAskErrors(t *testing.T) {
 	f := newFamily(t, convstore.Budget{})

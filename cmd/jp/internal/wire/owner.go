@@ -32,6 +32,9 @@ type Owner struct {
 	// request of them. The error answers the request.
 	Subagents func(context.Context) (Subagents, error)
 	Models    []Model // models that it may ask
+	// Works is called before a model is asked for it, and returns when it may work: while it waits for
+	// sub-agents it has no slot. nil = it always may.
+	Works func(context.Context) error
 	// Serve carries out a call of a tool of Start.Pins. It is called from several goroutines. nil =
 	// there is no such tool.
 	Serve func(context.Context, tools.Call) tools.Result
