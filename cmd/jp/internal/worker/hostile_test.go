@@ -359,6 +359,7 @@ func TestHostKilled(t *testing.T) {
 // TestSpread runs two jobs at once where there may be two workers.
 func TestSpread(t *testing.T) {
 	p := pool(t, "plain", func(o *Options) { o.Launcher.Workers = 2 })
+	p.patience = time.Hour
 	var all sync.WaitGroup
 	for range 3 {
 		j := newJob(t, "wait")
