@@ -124,7 +124,7 @@ func (c *Console) Patiently(s command.Spec, name string, f func() error) error {
 
 // OpenIO finds out what the streams are; it does so again when --width is known.
 func (c *Console) OpenIO() *term.IO {
-	o := term.Options{In: c.Env.Stdin, Out: c.Env.Stdout, Err: c.Env.Stderr, Environ: c.Env.Environ}
+	o := term.Options{In: c.Env.Stdin, Out: c.Env.Stdout, Err: c.Env.Stderr, Environ: c.Env.Environ, Turns: c.turns()}
 	if w := c.Globals.width; w.Set {
 		o.Width = w.Value
 		if w.Value == 0 {
@@ -198,11 +198,15 @@ func (c *Console) Terminal() (*term.TTY, error) {
 		return nil, term.ErrNobody
 	}
 	c.Progress.End() // it would be drawn over the question
-	turns := ""
+	return term.OpenTTY(c.turns())
+}
+
+// turns is the file of the locks of who asks; "" without a home.
+func (c *Console) turns() string {
 	if dir := c.StateDir(); dir != "" {
-		turns = filepath.Join(dir, "asking.lock")
+		return filepath.Join(dir, "asking.lock")
 	}
-	return term.OpenTTY(turns)
+	return ""
 }
 
 // Nobody reports whether a question failed because nobody was there to answer it.

@@ -36,7 +36,7 @@ func (s *IO) Draft() (*IO, *Draft) {
 // Write shows more of the text: settled, which never changes again, and after it open instead of
 // what was open before. Both are lines whose only control characters are newlines and colours. A
 // line of open that is wider than the screen is cut; it comes whole when it is settled.
-func (d *Draft) Write(settled, open string) error {
+func (d *Draft) Write(settled, open string) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	width, height := d.io.size(d.io.outFile)
@@ -48,15 +48,26 @@ func (d *Draft) Write(settled, open string) error {
 		}
 		d.open = append(d.open, l)
 	}
-	return d.put(d.region.replace(linesOf(settled), d.open, width, height))
+	drawn := d.io.unasked(func() { err = d.put(d.region.replace(linesOf(settled), d.open, width, height)) })
+	if !drawn { // another process asks: open lines are drawn when it has its answer
+		d.region, d.open = region{}, nil
+		err = d.put(d.region.replace(linesOf(settled), nil, width, height))
+	}
+	return err
 }
 
 // hide removes the open lines until the next Write.
 func (d *Draft) hide() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(d.region.lines) == 0 {
+		return
+	}
 	width, height := d.io.size(d.io.outFile)
-	_ = d.put(d.region.replace(nil, nil, width, height)) // the stream keeps its first error
+	hidden := d.io.unasked(func() { _ = d.put(d.region.replace(nil, nil, width, height)) }) // the stream keeps its first error
+	if !hidden {
+		d.region = region{}
+	}
 }
 
 func (d *Draft) put(text string) error {

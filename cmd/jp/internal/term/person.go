@@ -39,35 +39,53 @@ func (t *TTY) Alone(ctx context.Context, f func(*Person) error) error {
 
 // turn waits for the lock of our process group. Where there can be no such lock, nobody waits.
 func (t *TTY) turn(ctx context.Context) (free func(), err error) {
-	none := func() {}
-	if t.turns == "" || os.MkdirAll(filepath.Dir(t.turns), 0o700) != nil {
-		return none, nil
-	}
-	file, _, err := files.OpenRegular(files.Disk{}, t.turns, os.O_RDWR|os.O_CREATE, files.NoLink)
-	if err != nil {
-		return none, nil
-	}
-	free = func() { _ = file.Close() }
-	lock := &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: group(), Len: 1}
 	for {
-		switch err := unix.FcntlFlock(file.Fd(), setLock, lock); err {
-		case unix.EAGAIN, unix.EACCES:
-		case unix.EINTR:
-			continue
-		default: // it is ours, or there are no locks here
+		free, taken := lockTurn(t.turns, unix.F_WRLCK)
+		if !taken {
 			return free, nil
 		}
 		select {
 		case <-time.After(turnTick):
 		case <-ctx.Done():
-			free()
 			return nil, context.Cause(ctx)
 		}
 		if !t.Foreground() {
-			free()
 			return nil, ErrNobody
 		}
 	}
+}
+
+// unasked calls draw, which moves the cursor, unless a process of our group asks at the terminal: it
+// would write over the question. None begins to ask meanwhile. It reports whether it called draw.
+func (s *IO) unasked(draw func()) bool {
+	free, taken := lockTurn(s.turns, unix.F_RDLCK)
+	if taken {
+		return false
+	}
+	defer free()
+	draw()
+	return true
+}
+
+// lockTurn takes the lock of our process group in a file: alone to ask, with others to draw. taken
+// says that another one has it. Where there can be no such lock, everyone gets it.
+func lockTurn(path string, kind int16) (free func(), taken bool) {
+	if path == "" || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
+		return func() {}, false
+	}
+	file, _, err := files.OpenRegular(files.Disk{}, path, os.O_RDWR|os.O_CREATE, files.NoLink)
+	if err != nil {
+		return func() {}, false
+	}
+	lock := &unix.Flock_t{Type: kind, Whence: unix.SEEK_SET, Start: group(), Len: 1}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.FcntlFlock(file.Fd(), setLock, lock)
+	}
+	if err == unix.EAGAIN || err == unix.EACCES {
+		_ = file.Close()
+		return nil, true
+	}
+	return func() { _ = file.Close() }, false
 }
 
 // group is a number of our process group that no group of another container has.

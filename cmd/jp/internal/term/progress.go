@@ -13,6 +13,7 @@ import (
 // *Progress shows nothing.
 type Progress struct {
 	err   io.Writer
+	io    *IO
 	label string
 	width int
 	now   func() time.Time
@@ -49,7 +50,7 @@ func (s *IO) progress(label string, wait time.Duration, o ProgressOptions) (*IO,
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Progress{err: s.Err, label: Line(label), width: s.Width, now: o.Now, begun: o.Now(), stop: make(chan struct{})}
+	p := &Progress{err: s.Err, io: s, label: Line(label), width: s.Width, now: o.Now, begun: o.Now(), stop: make(chan struct{})}
 	if wait > 0 {
 		p.until = p.begun.Round(0).Add(wait) // by the clock on the wall: the machine may sleep
 	}
@@ -113,8 +114,7 @@ func (p *Progress) draw() {
 	if text += end; p.width > 1 {
 		text = Cut(text, p.width-1, false)
 	}
-	_ = draw(p.err, "\r"+text+"\x1b[K") // stderr never fails
-	p.drawn = true
+	p.drawn = p.io.unasked(func() { _ = draw(p.err, "\r"+text+"\x1b[K") }) // stderr never fails
 }
 
 // seconds is Elapsed in whole seconds.
@@ -133,7 +133,7 @@ func (p *Progress) clear() {
 
 func (p *Progress) erase() {
 	if p.drawn {
-		_ = draw(p.err, "\r\x1b[K")
+		p.io.unasked(func() { _ = draw(p.err, "\r\x1b[K") })
 		p.drawn = false
 	}
 }

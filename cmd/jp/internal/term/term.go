@@ -64,7 +64,8 @@ type IO struct {
 	ErrColor bool // whether stderr may have colours
 	UTF8     bool // whether the locale has box characters and ellipses
 
-	asked int // columns that Options.Width asked for; 0 = none
+	turns string // file of the locks of who asks, see OpenTTY; "" = none
+	asked int    // columns that Options.Width asked for; 0 = none
 	// terminals of stdout and stderr, whose sizes a Draft and a Tree ask for again and again; nil =
 	// none
 	outFile, errFile *os.File
@@ -75,7 +76,8 @@ type Options struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Environ  []string
-	Width    int // columns; 0 = those of the terminal, below 0 = unlimited
+	Width    int    // columns; 0 = those of the terminal, below 0 = unlimited
+	Turns    string // as for OpenTTY
 }
 
 // New examines the streams. A stream counts as a terminal only if it is an *os.File of one.
@@ -105,7 +107,7 @@ func New(o Options) *IO {
 		s.errFile = o.Err.(*os.File)
 	}
 	s.Width, s.Height = size(o, s)
-	s.asked = max(o.Width, 0)
+	s.turns, s.asked = o.Turns, max(o.Width, 0)
 	s.Color, s.ErrColor = colors(o.Environ, s.OutTTY), colors(o.Environ, s.ErrTTY)
 	s.UTF8 = utf8Locale(o.Environ)
 	s.Dumb = dumb(o.Environ)

@@ -221,8 +221,15 @@ func (t *Tree) start() {
 	}()
 }
 
-// draw replaces what is on the screen by the tree as it is now, or by nothing, in one write.
+// draw replaces what is on the screen by the tree as it is now, or by nothing, in one write. While
+// another process asks, the lines stay as they are, and the next ones stand below the question.
 func (t *Tree) draw(show bool) {
+	if !t.io.unasked(func() { t.redraw(show) }) {
+		t.region = region{}
+	}
+}
+
+func (t *Tree) redraw(show bool) {
 	width, height := t.io.size(t.io.errFile)
 	var lines []drawn
 	if show {
