@@ -153,7 +153,8 @@ func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, se
 }
 
 // account returns the account of a conversation. When the run of a conversation has ended, what it
-// had left went back to its caller. From then on the caller's account bounds it too.
+// had left went back to its caller. From then on the caller's account bounds it too, until its next
+// run has begun.
 func (t *tx) account(id ID, r *record) (Account, error) {
 	ledger, err := t.LedgerOf(id, r)
 	if err != nil {
@@ -174,7 +175,7 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 		return a, err
 	}
 	a.Limits = root.Limits.Clone()
-	for at, rec := id, r; at != ledger && rec.Run == nil; {
+	for at, rec := id, r; at != ledger && (rec.Run == nil || at != id && rec.Run.Turns == rec.Turns); {
 		parent, err := t.Load(rec.Parent)
 		if err != nil {
 			return a, err

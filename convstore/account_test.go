@@ -446,6 +446,74 @@ func delegate(t *testing.T, caller *Log, call string, id ID, in int64, nano *int
 	return rs[0].Child.ID
 }
 
+// TestBeforeTurn: what is delegated below a conversation whose next run is reserved and has not begun
+// is not of that run. It is bounded by what the root has left, and counts there.
+func TestBeforeTurn(t *testing.T) {
+	for _, begins := range []bool{true, false} {
+		s := openStore(t)
+		l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+		mustAppend(t, l, TurnStart{Limits: &Limits{Budget: Budget{Tokens: new(int64(1000))}}})
+		mid := delegate(t, l, "a", 0, 9, nil) // a call has an output of one token
+		next := Child{Call: "b", ID: mid}
+		next.Grant.Budget.Tokens = new(int64(900))
+		rs, err := l.Below().Reserve(t.Context(), admit(next))
+		if err != nil {
+			t.Fatal(err)
+		}
+		below, err := s.Below(t.Context(), mid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaf Child
+		leaf.Call, leaf.Grant.Budget.Tokens = "leaf", new(int64(90))
+		made, err := below.Reserve(t.Context(), func(st Standing) ([]Child, error) {
+			if free := st.Account.Free.Tokens; free == nil || *free != 90 {
+				t.Error("free below it is not 90 tokens")
+			}
+			return []Child{leaf}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if begins {
+			log, err := l.Below().Log(t.Context(), rs[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			spend(t, log, "m/child", 99, nil)
+			if err := log.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log, err := below.Log(t.Context(), made[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		spend(t, log, "m/child", 49, nil)
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, settle := range []func() (Delegation, error){
+			func() (Delegation, error) { return below.Settle(t.Context(), made[0], Outcome{State: StateOK}) },
+			func() (Delegation, error) { return l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK}) },
+		} {
+			if _, err := settle(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := int64(1000 - 10 - 50)
+		if begins {
+			want -= 100
+		}
+		if a, err := s.Account(t.Context(), l.ID()); err != nil || *a.Free.Tokens != want {
+			t.Errorf("begins %t: %d are free for sub-agents, want %d, %v", begins, *a.Free.Tokens, want, err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A conversation with a grant asks no model but in a delegation: it would be on nobody's account.
 func TestBeginOutsideDelegation(t *testing.T) {
 	s := openStore(t)

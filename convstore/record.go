@@ -104,6 +104,17 @@ func (r *record) run() *openRun {
 	return r.Last
 }
 
+// within returns the number of the delegation that the present turn belongs to, 0 if there is none in
+// this ledger: one that is reserved begins the next turn.
+func (r *record) within(ledger ID) uint64 {
+	for _, run := range []*openRun{r.Run, r.Last} {
+		if run != nil && run.Root == ledger && run.Turns < r.Turns {
+			return run.Number
+		}
+	}
+	return 0
+}
+
 // tallied counts the delegations of the present turn of a conversation, without those that may be
 // reserved again.
 type tallied struct {

@@ -124,18 +124,22 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	if err != nil {
 		return st, 0, err
 	}
-	if st.Account, err = t.account(s.root, caller); err != nil {
+	of := *caller
+	if of.Run != nil && of.Run.Turns == of.Turns { // it runs the next turn, and what is made now is not of that
+		of.Run, of.Last = nil, of.Run
+	}
+	if st.Account, err = t.account(s.root, &of); err != nil {
 		return st, 0, err
 	}
-	of, err := t.tallied(s.root, caller)
+	made, err := t.tallied(s.root, caller)
 	if err != nil {
 		return st, 0, err
 	}
-	st.Calls = of.Calls
-	if of, err = t.tallied(ledger, root); err != nil {
+	st.Calls = made.Calls
+	if made, err = t.tallied(ledger, root); err != nil {
 		return st, 0, err
 	}
-	st.Children = of.Forked
+	st.Children = made.Forked
 	st.Lookup = func(id ID) (Conversation, error) {
 		r, err := s.within(t, id)
 		if err != nil {
@@ -221,10 +225,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		Depth: rec.Depth, Grant: c.Grant.clone(),
 		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: fresh, Reserved: t.Now.UTC(),
 		ToolsAllowed: len(c.Grant.Tools), ToolsTotal: c.ToolsTotal, ToolsDenied: c.ToolsDenied,
-		Replayed: c.Replayed, Person: c.Person,
-	}
-	if run := caller.run(); run != nil && run.Root == ledger {
-		d.Within = run.Number
+		Replayed: c.Replayed, Person: c.Person, Within: caller.within(ledger),
 	}
 	if rec.Asked = nil; !c.Replayed {
 		rec.Asked = c.Asked.asked()
