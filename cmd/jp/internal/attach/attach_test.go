@@ -1,10 +1,14 @@
 package attach
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -165,6 +169,29 @@ func TestURL(t *testing.T) {
 		if got := strings.TrimSuffix(said([]convstore.Attachment{a}), "\n"); err != nil || got != tt.want {
 			t.Errorf("URL(%q) = %q, %v, want %q", tt.ref, got, err, tt.want)
 		}
+	}
+}
+
+// TestURLProtocol: HTTP/2 is not spoken, in which a server can hold up what reads and closes a page.
+func TestURLProtocol(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, roots := newClient(at), x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots}
+	resp, err := client.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); string(got) != "HTTP/1.1" || err != nil {
+		t.Errorf("the page was read over %s, %v, want HTTP/1.1", got, err)
 	}
 }
 

@@ -156,7 +156,9 @@ func newClient(first *url.URL) *http.Client {
 				proxied.Store(p != nil)
 				return p, err
 			},
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: 15 * time.Second, ForceAttemptHTTP2: true,
+			// With a dialer of its own it speaks no HTTP/2, where a server that does not read stops a
+			// Read or Close for as long as it likes.
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: 15 * time.Second,
 			MaxResponseHeaderBytes: 256 << 10, DisableKeepAlives: true,
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {

@@ -39,7 +39,8 @@ func NewClient() *http.Client {
 			ExpectContinueTimeout:  time.Second,
 			MaxResponseHeaderBytes: 256 << 10,
 			DisableCompression:     true,
-			HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
+				WriteByteTimeout: 30 * time.Second},
 		},
 		CheckRedirect: checkRedirect,
 	}
@@ -69,22 +70,58 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 const maxRedirects = 5
 
-// once sends a request once. Where an HTTP/2 server says that it has not begun a request, net/http
-// sends it again by itself, as often as the server says so. No budget sees that, and only the
-// server knows what it charges.
+// once sends a request once, and ends it with its context.
+//
+// Where an HTTP/2 server says that it has not begun a request, net/http sends it again by itself,
+// as often as the server says so. No budget sees that, and only the server knows what it charges.
+//
+// An HTTP/2 server that does not read stops what net/http writes, and with it every Read and Close
+// of a reply, for as long as the server likes. So a goroutine waits for them.
 type once struct{ http.RoundTripper }
 
 func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, leave := context.WithCancel(req.Context())
 	body := &onceBody{ReadCloser: req.Body}
-	req = req.WithContext(req.Context()) // a copy: a redirect needs the GetBody of the original
-	req.Body = body
-	req.GetBody = func() (io.ReadCloser, error) {
+	body.left.Store(req.ContentLength)
+	sent := req.WithContext(ctx) // a copy: a redirect needs the GetBody of the original
+	sent.Body = body
+	sent.GetBody = func() (io.ReadCloser, error) {
 		if body.begun.Load() {
 			return nil, errAgain
 		}
 		return body, nil
 	}
-	return o.RoundTripper.RoundTrip(req)
+	type head struct {
+		resp *http.Response
+		err  error
+	}
+	heads := make(chan head, 1)
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
+	go func() {
+		defer leave()
+		resp, err := o.RoundTripper.RoundTrip(sent)
+		if err != nil {
+			heads <- head{err: err}
+			return
+		}
+		reply := resp.Body
+		defer reply.Close()
+		resp.Body = leftBody{r, leave}
+		heads <- head{resp: resp}
+		_, err = io.CopyBuffer(w, reply, make([]byte, 4<<10))
+		_ = w.CloseWithError(err)
+	}()
+	var h head
+	select {
+	case h = <-heads:
+	case <-req.Context().Done():
+		h.err = req.Context().Err()
+	}
+	if h.err != nil && req.Context().Err() != nil && body.left.Load() <= 0 {
+		Sent(req.Context()) // or nearly so
+	}
+	return h.resp, h.err
 }
 
 // errAgain ends a request that net/http wants to send again.
@@ -93,12 +130,26 @@ var errAgain = errors.New("the request was sent already")
 // onceBody is the body of a request.
 type onceBody struct {
 	io.ReadCloser
-	begun atomic.Bool // whether something of it was read
+	begun atomic.Bool  // whether something of it was read
+	left  atomic.Int64 // bytes that were not
 }
 
 func (b *onceBody) Read(p []byte) (int, error) {
 	b.begun.Store(true)
-	return b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p)
+	b.left.Add(-int64(n))
+	return n, err
+}
+
+// leftBody is the body of a reply, which Close leaves.
+type leftBody struct {
+	io.Reader
+	leave func()
+}
+
+func (b leftBody) Close() error {
+	b.leave()
+	return nil
 }
 
 // Bounds of what is read of a response that is an error.

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
@@ -8,8 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -17,6 +21,7 @@ import (
 
 // h2 is a server that reads requests over HTTP/2 and answers each with frames.
 type h2 struct {
+	early  []byte // what it writes when a request begins
 	url    string
 	client *http.Client // trusts the server
 	bodies atomic.Int32 // requests that came whole
@@ -85,6 +90,9 @@ func (s *h2) talk(c net.Conn, answer func(uint32) []byte) {
 		if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(head)>>8)); err != nil {
 			return
 		}
+		if kind == h2Headers {
+			_, _ = c.Write(s.early)
+		}
 		switch {
 		case kind == h2Settings && flags == 0:
 			_, _ = c.Write(h2Frame(h2Settings, 1, 0))
@@ -127,4 +135,50 @@ func TestSentOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stuck is a connection whose other end reads only so many bytes.
+type stuck struct {
+	net.Conn
+	left   int
+	closed context.Context
+	close  func()
+}
+
+func (c *stuck) Write(p []byte) (int, error) {
+	if c.left -= len(p); c.left >= 0 {
+		return c.Conn.Write(p)
+	}
+	<-c.closed.Done()
+	return 0, net.ErrClosed
+}
+
+func (c *stuck) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// TestLeaves: a request ends with its context, also where the server answers and reads no more.
+func TestLeaves(t *testing.T) {
+	formats(t, func(t *testing.T, id string) {
+		server := serveH2(t, nil)
+		comments := slices.Repeat([]uint32{0x3a0a0a0a}, 2048)                                              // ":\n\n\n"
+		server.early = append(h2Frame(h2Headers, 4, 1, 0x88909192), h2Frame(h2Data, 0, 1, comments...)...) // status 200
+		c := stuck{left: 32 << 10}
+		c.closed, c.close = context.WithCancel(t.Context())
+		server.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			var err error
+			c.Conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return &c, err
+		}
+		p := providers(server.url)
+		p.Client = server.client
+		s, _, err := model.Open(t.Context(), id, constructors, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = model.Limit(s, model.LimitOptions{Idle: 50 * time.Millisecond})
+		got := collect(t, s, t.Context(), ask(strings.Repeat("x", 1<<20)))
+		_ = got.want(t, model.KindIdle)
+	})
 }

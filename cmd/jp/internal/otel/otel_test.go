@@ -2,10 +2,13 @@ package otel_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -339,6 +342,23 @@ func TestRedirect(t *testing.T) {
 	}
 	if n := len(elsewhere.Requests()); n != 0 {
 		t.Errorf("%d requests went elsewhere", n)
+	}
+}
+
+// TestProtocol: HTTP/2 is not spoken, in which a collector can hold up what reads and closes its
+// answer.
+func TestProtocol(t *testing.T) {
+	spoken := ""
+	c := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken = r.Proto }))
+	c.EnableHTTP2 = true
+	c.StartTLS()
+	defer c.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := once(tracer(t, c.URL, "OTEL_EXPORTER_OTLP_CERTIFICATE="+ca)); spoken != "HTTP/1.1" || err != nil {
+		t.Errorf("the collector heard %s, %v, want HTTP/1.1", spoken, err)
 	}
 }
 

@@ -178,7 +178,9 @@ func (r *reader) client(s *settings) {
 	}
 	s.client = &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf, ForceAttemptHTTP2: true,
+			// With a dialer of its own it speaks no HTTP/2, where a collector that does not read stops
+			// a Read or Close for as long as it likes.
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf,
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableCompression: true,
 		},
