@@ -153,6 +153,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	}
 	if runner == nil {
 		runner = subprocess.Here{Host: p.o.Host, Dir: p.o.Dir}
+		environ = proc.Environ(p.o.Variables(timed, own.below), append([]string{"*"}, environ...)...)
 		begin()
 	}
 	stdin, asJSON := p.stdin(r)

@@ -103,6 +103,8 @@ type Options struct {
 	// may be asked.
 	Models func(context.Context, Below) []wire.Model
 
+	// Variables returns the variables that a sub-agent of this machine gets for its tools. nil = none.
+	Variables func(context.Context, Below) []string
 	// Place returns what runs the process of a sub-agent, nil = this machine; nil = all run here.
 	Place func(context.Context, Below) (subprocess.Runner, error)
 
@@ -173,6 +175,9 @@ func New(o Options, arm Arm) (*Delegator, error) {
 	}
 	if o.Record == nil {
 		o.Record = func(Below) func(json.RawMessage) error { return nil }
+	}
+	if o.Variables == nil {
+		o.Variables = func(context.Context, Below) []string { return nil }
 	}
 	if o.Place == nil {
 		o.Place = func(context.Context, Below) (subprocess.Runner, error) { return nil, nil }

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/wire"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/proc"
 )
 
 // tree is what all sub-agents of a tree share, at any depth.
@@ -45,6 +46,8 @@ type kind struct {
 	models   []wire.Model
 	launcher string // name; "" = none
 	servers  bool   // whether one may hold a tool of an MCP server
+
+	variables []string // names of the variables that its tools get
 }
 
 // models is delegate.Options.Models.
@@ -66,7 +69,8 @@ func (s site) kindOf(ctx context.Context, of delegate.Below) (kind, error) {
 		if err != nil {
 			return kind{}, err
 		}
-		k = kind{models: s.env.OpenAll(ctx, r.Config), launcher: r.Config.Launcher, servers: s.env.usesServers(ctx, r)}
+		k = kind{models: s.env.OpenAll(ctx, r.Config), launcher: r.Config.Launcher}
+		k.servers, k.variables = s.env.uses(ctx, r)
 		if ctx.Err() == nil { // else it may only have been stopped
 			s.tree.kinds[key] = k
 		}
@@ -74,15 +78,35 @@ func (s site) kindOf(ctx context.Context, of delegate.Below) (kind, error) {
 	return k, nil
 }
 
-// usesServers reports whether a config may enable tools of MCP servers.
-func (env *Env) usesServers(ctx context.Context, r *profiles.Resolved) bool {
+// uses reports whether a config may enable tools of MCP servers, and returns the variables that its
+// tools name.
+func (env *Env) uses(ctx context.Context, r *profiles.Resolved) (servers bool, variables []string) {
 	files, err := env.WS.Gate.Tools(ctx)
 	var defs []tools.Definition
 	if err == nil {
 		defs, err = enabled.All(r, files)
 	}
-	return err != nil || slices.ContainsFunc(defs, func(d tools.Definition) bool {
-		_, ok := d.MCP()
-		return ok
+	for _, d := range defs {
+		_, remote := d.MCP()
+		servers, variables = servers || remote, append(variables, d.Env...)
+	}
+	return servers || err != nil, variables
+}
+
+// variables is delegate.Options.Variables. The tools of a sub-agent get them from it, and the key of
+// a model provider is for no tool.
+func (s site) variables(ctx context.Context, of delegate.Below) []string {
+	k, err := s.kindOf(ctx, of)
+	if err != nil || len(k.variables) == 0 {
+		return nil // what is wrong is said where models are asked for
+	}
+	names := slices.DeleteFunc(slices.Clone(k.variables), func(name string) bool {
+		for _, p := range s.tree.providers.LLM {
+			if p.APIKeyEnv == name {
+				return true
+			}
+		}
+		return false
 	})
+	return proc.Environ(s.env.Con.Env.Environ, names...)
 }
