@@ -129,6 +129,16 @@ type Providers struct {
 	MCP     map[string]MCPServer // by name
 }
 
+// IsKey reports whether a variable of this name holds the key of a provider in the config.
+func (p Providers) IsKey(name string) bool {
+	for _, l := range p.LLM {
+		if l.APIKeyEnv == name {
+			return true
+		}
+	}
+	return false
+}
+
 // MCPServer is one table of [providers.mcp], as it is written. Nothing is expanded, and it may have
 // a command and an address, one of them, or none.
 type MCPServer struct {

@@ -100,13 +100,6 @@ func (s site) variables(ctx context.Context, of delegate.Below) []string {
 	if err != nil || len(k.variables) == 0 {
 		return nil // what is wrong is said where models are asked for
 	}
-	names := slices.DeleteFunc(slices.Clone(k.variables), func(name string) bool {
-		for _, p := range s.tree.providers.LLM {
-			if p.APIKeyEnv == name {
-				return true
-			}
-		}
-		return false
-	})
+	names := slices.DeleteFunc(slices.Clone(k.variables), s.tree.providers.IsKey)
 	return proc.Environ(s.env.Con.Env.Environ, names...)
 }

@@ -315,10 +315,8 @@ func (u *Set) Withheld(name string) string {
 	if err != nil {
 		return err.Error()
 	}
-	for _, p := range m.Providers.LLM {
-		if p.APIKeyEnv == name {
-			return why
-		}
+	if m.Providers.IsKey(name) {
+		return why
 	}
 	return ""
 }
