@@ -261,8 +261,8 @@ func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number
 }
 
 // spend counts what those of list have used that a caller made for a batch, as mine says of them,
-// or a person in a conversation of one of these: an open one uses its whole grant, and so does one
-// that was made in an ended one and outlives it. It calls note with each, but for the latter.
+// or a person in a conversation of one of these. An open one uses its whole grant, and so does one
+// made in an ended one, which it outlives. spend calls note with each, but for the latter.
 func (e *earlier) spend(list []convstore.Delegation, caller convstore.ID, mine func(convstore.Delegation) bool, note func(convstore.Delegation)) {
 	ours := map[convstore.ID]bool{} // conversations
 	of := map[uint64]bool{}         // numbers of those that have ended, and of what has ended in them
