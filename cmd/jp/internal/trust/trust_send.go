@@ -72,8 +72,11 @@ func (s Sent) Lay(dir string) (root string, environ []string, err error) {
 	} else if err := s.same(); err != nil {
 		return "", nil, err
 	}
-	state := filepath.Join(dir, "state")
-	kept := filepath.Join(dir, "kept.json")
+	state := filepath.Join(dir, "state") // which no tool reaches
+	if err := os.Mkdir(state, 0o700); err != nil {
+		return "", nil, err
+	}
+	kept := filepath.Join(state, "kept.json")
 	if data, err := json.Marshal(s.Kept); err != nil {
 		return "", nil, err
 	} else if err := os.WriteFile(kept, data, 0o600); err != nil {
@@ -81,7 +84,7 @@ func (s Sent) Lay(dir string) (root string, environ []string, err error) {
 	}
 	environ = []string{"JP_STORE=" + state, KeptVariable + "=" + kept}
 	if s.Withheld {
-		return root, append(environ, Variable+"=none"), os.Mkdir(state, 0o700)
+		return root, append(environ, Variable+"=none"), nil
 	}
 	records := Gate{Records: func(context.Context, string) (string, error) { return state, nil }}
 	file, canonical, err := records.RecordPath(context.Background(), root)

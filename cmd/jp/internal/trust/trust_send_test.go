@@ -68,7 +68,7 @@ func TestLay(t *testing.T) {
 		if tt.sent.Withheld {
 			kept, _ := strings.CutPrefix(environ[1], "JP_KEPT=")
 			data, _ := os.ReadFile(kept)
-			if r != nil || !slices.Equal(environ[2:], []string{"JP_TRUST_WORKSPACE=none"}) || string(data) != `{"deny":["/srv/jp"]}` {
+			if r != nil || filepath.Dir(kept) != state || !slices.Equal(environ[2:], []string{"JP_TRUST_WORKSPACE=none"}) || string(data) != `{"deny":["/srv/jp"]}` {
 				t.Errorf("%s: record %v, environ %q, kept %s", tt.name, r, environ, data)
 			}
 			continue
