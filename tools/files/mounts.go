@@ -9,7 +9,7 @@ import (
 // MountList is where file systems are mounted.
 type MountList struct {
 	Kernel []string // folders of file systems like /proc and /sys
-	all    []mount  // those of devices that are mounted more than once; the latest is the last
+	all    []mount  // those of devices that are mounted more than once
 }
 
 // mount is a folder of a file system that is seen at another path.
@@ -32,12 +32,29 @@ func (l MountList) shared() MountList {
 // Names returns path, absolute and without links, and all other paths of the same file or of
 // folders in it, as bind mounts and mounts of subvolumes make them.
 func (l MountList) Names(path string) []string {
-	names, in := []string{path}, mount{}
-	for _, m := range l.all {
-		if Within(m.at, path) && len(m.at) >= len(in.at) {
-			in = m
+	names := []string{path}
+	for _, in := range l.all {
+		if Within(in.at, path) {
+			names = l.add(names, in, path)
 		}
 	}
+	return names
+}
+
+// NamesBelow is Names, with the other paths of what is mounted below path.
+func (l MountList) NamesBelow(path string) []string {
+	names := l.Names(path)
+	for _, in := range l.all {
+		if in.at != path && Within(path, in.at) {
+			names = l.add(names, in, in.at)
+		}
+	}
+	return names
+}
+
+// add adds to names the other names of path, if in is where it is seen, and of folders in it. A
+// mount that was made later may hide in, or a part of it.
+func (l MountList) add(names []string, in mount, path string) []string {
 	inside := filepath.Join(in.root, below(in.at, path))
 	for _, m := range l.all {
 		name, part := m.at, path
@@ -51,8 +68,8 @@ func (l MountList) Names(path string) []string {
 		default:
 			continue
 		}
-		// Another mount may hide it, and NFS does not say what is mounted.
-		if name != part && sameFile(name, part) {
+		// What is hidden is another file, and NFS does not say what is mounted.
+		if name != part && !slices.Contains(names, name) && sameFile(name, part) {
 			names = append(names, name)
 		}
 	}

@@ -93,18 +93,18 @@ func Open(env Env, rules []Rule) (*Files, error) {
 		f.around = append(f.around, withoutLinks(dir))
 	}
 	for _, dir := range slices.Concat(env.Deny, env.Elsewhere) {
-		f.closed = append(f.closed, mounts.Names(withoutLinks(dir))...)
+		f.closed = append(f.closed, mounts.NamesBelow(withoutLinks(dir))...)
 	}
 	for _, path := range env.Sealed {
-		f.sealed = append(f.sealed, mounts.Names(filepath.Join(withoutLinks(filepath.Dir(path)), filepath.Base(path)))...)
+		f.sealed = append(f.sealed, mounts.NamesBelow(filepath.Join(withoutLinks(filepath.Dir(path)), filepath.Base(path)))...)
 	}
 	for _, g := range env.Growing {
-		for _, dir := range mounts.Names(withoutLinks(g.Dir)) {
+		for _, dir := range mounts.NamesBelow(withoutLinks(g.Dir)) {
 			f.growing = append(f.growing, Growing{dir, g.Match})
 		}
 	}
 	for _, path := range guardedIn(workspace) {
-		f.sealed = append(f.sealed, mounts.Names(path)[1:]...)
+		f.sealed = append(f.sealed, mounts.NamesBelow(path)[1:]...)
 	}
 	for _, r := range rules {
 		f.rules = append(f.rules, f.rule(r))

@@ -21,7 +21,7 @@ func SystemOnly(dirs, deny []string, home string) ([]string, error) {
 	var own []string
 	mounts, _ := files.Mounts() // where there is no /proc, no tool is started
 	for _, dir := range deny {
-		own = append(own, mounts.Names(withoutLinks(dir))...)
+		own = append(own, mounts.NamesBelow(withoutLinks(dir))...)
 	}
 	// A home that belongs to someone else, such as /usr/sbin of a daemon, is a folder of the
 	// system.
