@@ -32,8 +32,8 @@ type Kept struct {
 	Deny    []string  `json:"deny,omitempty"`    // folders that no rule opens, such as the store's
 	Sealed  []string  `json:"sealed,omitempty"`  // files and folders, and links to such, that no rule opens for writing
 	Growing []Growing `json:"growing,omitempty"` // files that no rule lets a tool make
-	// Elsewhere is like Deny, of a machine that may be another one: tools of this one may have made
-	// links around it.
+	// Elsewhere is like Deny, but tools may have made links around it: it is of a machine that may be
+	// another one, or among temporary files.
 	Elsewhere []string `json:"-"`
 }
 
@@ -41,7 +41,7 @@ type Kept struct {
 // this one. If it works in a copy of the workspace, only rules for the copy leave out what is
 // guarded at its top.
 func (k Kept) Sent(workspace string, copied bool) Kept {
-	k.Deny, k.Sealed, k.Growing = slices.Clone(k.Deny), slices.Clone(k.Sealed), slices.Clone(k.Growing)
+	k.Deny, k.Sealed, k.Growing = slices.Concat(k.Deny, k.Elsewhere), slices.Clone(k.Sealed), slices.Clone(k.Growing)
 	if copied {
 		k.Sealed = append(k.Sealed, guardedIn(withoutLinks(workspace))...)
 	}

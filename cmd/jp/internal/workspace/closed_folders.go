@@ -16,17 +16,21 @@ import (
 // Kept is what is kept from all tools. A sub-agent that a launcher started keeps also what its
 // caller told it.
 func (w *Workspace) Kept() fs.Kept {
-	k := fs.Kept{Deny: w.closed(), Sealed: w.sealed(), Growing: w.growing}
-	file := w.Con.Getenv(trust.KeptVariable)
-	if w.callersStore() == "" || file == "" {
+	k := fs.Kept{Deny: w.closed(), Sealed: w.sealed(), Growing: w.growing, Elsewhere: w.temporary()}
+	if !w.launched() {
 		return k
 	}
 	var sent fs.Kept
-	data, err := os.ReadFile(file)
+	data, err := os.ReadFile(w.Con.Getenv(trust.KeptVariable))
 	if err != nil || json.Unmarshal(data, &sent) != nil {
 		sent.Deny = append(sent.Deny, "/") // nobody knows what it was
 	}
 	return k.With(sent)
+}
+
+// launched reports whether this is a sub-agent that a launcher started.
+func (w *Workspace) launched() bool {
+	return w.callersStore() != "" && w.Con.Getenv(trust.KeptVariable) != ""
 }
 
 // closed are the folders that no tool reaches, whatever it is granted: those of the store, of the
@@ -49,8 +53,18 @@ func (w *Workspace) closed() []string {
 	if dir := w.runtimeDir(); dir != "" { // other runs with --no-persist
 		list = append(list, dir)
 	}
+	temporary := w.temporary()
+	return slices.DeleteFunc(list, func(dir string) bool { return slices.Contains(temporary, dir) })
+}
+
+// temporary are further folders that no tool reaches. They may be among temporary files, where tools
+// make links.
+func (w *Workspace) temporary() (list []string) {
 	if dir := w.vanishing.Load(); dir != nil {
 		list = append(list, dir.Path)
+	}
+	if dir := w.callersStore(); w.launched() || strings.HasPrefix(filepath.Base(dir), vanishingName) {
+		list = append(list, dir)
 	}
 	return list
 }
@@ -61,7 +75,7 @@ func (w *Workspace) closed() []string {
 // config.
 func (w *Workspace) sealed() []string {
 	var list []string
-	for _, dir := range w.closed() {
+	for _, dir := range slices.Concat(w.closed(), w.temporary()) {
 		links, _ := behind(dir)
 		list = append(list, links...)
 	}
