@@ -27,7 +27,9 @@ type earlier struct {
 
 	runs   map[int][]convstore.Delegation          // runs for a query, oldest first, by its index
 	byHand map[convstore.ID][]convstore.Delegation // runs that a person has added, by the sub-conversation
-	spent  convstore.Budget                        // use of all of them, and what those may use yet that outlive one of them
+	spent  convstore.Budget                        // use of all of them, and what those may use yet that have not ended
+	apart  convstore.Budget                        // that of the parts that ran apart
+	flags  convstore.Budget                        // limits of the flags, before spent was taken off
 	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
 
 	mu      sync.Mutex                   // for the fields below: rows are repeated while further lines of a pipe are planned
@@ -63,7 +65,7 @@ func (e *earlier) close() {
 // names, or those whose output is the file of this name.
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
-		path: value, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
+		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
 		marks: map[convstore.ID][]string{}, planned: map[int]delegate.Item{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
@@ -117,7 +119,7 @@ func (b *batch) choose(ctx context.Context, id convstore.ID) error {
 // lessSpent takes what the earlier runs have used off the limits of the flags, which are those of
 // the whole batch.
 func (b *batch) lessSpent() {
-	left := convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}.Minus(b.earlier.spent)
+	left := b.earlier.flags.Minus(b.earlier.spent)
 	for flag, n := range map[**int64]*int64{&b.o.tokens.Value: left.Tokens, &b.o.cost.Value: left.CostNano} {
 		if *flag != nil {
 			*flag = new(max(*n, 0))

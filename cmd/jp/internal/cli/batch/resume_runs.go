@@ -81,6 +81,9 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	if err := b.session.Reopen(ctx, e.below); err != nil {
 		return err
 	}
+	if err := b.claimBelow(ctx, e.below); err != nil {
+		return err
+	}
 	if err := b.await(ctx, e.below); err != nil {
 		return err
 	}
@@ -97,12 +100,16 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	return err
 }
 
-// apart notes what parts of the batch that ran apart, as with --shard, have asked and used.
+// apart notes what parts of the batch that ran apart, as with --shard, have asked and used. None
+// of them may run until this one ends: it would use more.
 func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
 	e := b.earlier
 	for _, id := range parents {
 		if id == e.below {
 			continue
+		}
+		if err := b.claimBelow(ctx, id); err != nil {
+			return err
 		}
 		list, err := b.session.Store.Delegations(ctx, id)
 		if err != nil {
@@ -110,7 +117,28 @@ func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
 		}
 		e.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, func(convstore.Delegation) {})
 	}
+	e.apart = e.spent
 	return nil
+}
+
+// recount counts again what was used below the conversation of the batch before its turn that has
+// just begun, within the limits of session: a person may have reserved more since find. What is
+// reserved from now on counts in that turn.
+func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
+	conv, err := b.session.Log.Get(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := b.session.Store.Delegations(ctx, conv.ID)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(del convstore.Delegation) bool { return del.Session >= conv.Turns })
+	b.earlier.spent = b.earlier.apart
+	b.earlier.spend(list, conv.ID, func(convstore.Delegation) bool { return true }, func(convstore.Delegation) {})
+	b.lessSpent()
+	session.Budget = session.Min(convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value})
+	return b.session.Log.Limit(ctx, session)
 }
 
 // ran reports whether lines of a batch ran below a conversation here. A fork has the label of the
@@ -229,6 +257,11 @@ func (b *batch) claimLine(ctx context.Context, caller convstore.ID, line string)
 func (b *batch) mine(call string) bool {
 	_, line := lineOf(call)
 	return strings.HasPrefix(call, model.CallOfBatch) && (b.earlier.line == "" || line == b.earlier.line)
+}
+
+// claimBelow claims all that runs as lines below a conversation of a batch.
+func (b *batch) claimBelow(ctx context.Context, id convstore.ID) error {
+	return b.claim(ctx, id, "batch below it")
 }
 
 // await waits until the sub-agents that earlier runs of this batch started for a caller have ended.

@@ -229,6 +229,9 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
+	if err := b.claimBelow(ctx, b.session.Conv.ID); err != nil {
+		return err
+	}
 	b.env.Con.Note("batch below %s", b.session.Conv.ID)
 	return nil
 }
@@ -245,6 +248,9 @@ func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits
 		}
 	}
 	if err := b.session.Again(ctx, "the rest: "+about+", from a shell", session); err != nil {
+		return err
+	}
+	if err := b.recount(ctx, session); err != nil {
 		return err
 	}
 	b.env.Con.Note("batch below %s goes on", b.session.Conv.ID)
