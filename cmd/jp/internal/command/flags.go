@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -158,6 +159,17 @@ func Count(p *int, name, usage string) *Option {
 // String takes a value; if there are several, the last one counts.
 func String(p *Maybe[string], name, arg, usage string) *Option {
 	return valued(p, name, arg, usage, func(s string) (string, error) { return s, nil })
+}
+
+// Model takes a model; arg is MODEL or ID. An empty one, as a script writes whose variable is empty,
+// is not the default one, which may be a dear one.
+func Model(p *Maybe[string], arg, usage string) *Option {
+	return valued(p, "model", arg, usage, func(s string) (string, error) {
+		if s == "" {
+			return "", errors.New("must be provider/model or an alias")
+		}
+		return s, nil
+	}).Alias("m")
 }
 
 // valued takes a value that parse reads.

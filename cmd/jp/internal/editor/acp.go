@@ -56,7 +56,7 @@ func New(env *run.Env, tree *command.Tree, at func(*console.Console) *run.Env) *
 			"--workspace all sessions are in that workspace. docs/acp.md has the settings for " +
 			"editors.",
 		Flags: append(workspace.ConfigFlags(&o.directives),
-			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
+			command.Model(&o.model, "MODEL", "the model: provider/model or an alias"),
 			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(), "limit of the tools: main (all), scheduled (those that work without a person), synthesis (those that only read)"),
 			run.WaitFlag(&o.wait),
 		),

@@ -43,7 +43,7 @@ func NewInit(g *Group) *cli.Command {
 			"jp trusts the files that it wrote. If other files were there before, such as AGENTS.md, it " +
 			"shows on a terminal what they allow, and asks. Otherwise they need `jp trust`.",
 		Flags: []*command.Option{
-			command.String(&o.model, "model", "MODEL", "model of the main agent: provider/model or an alias").Alias("m"),
+			command.Model(&o.model, "MODEL", "model of the main agent: provider/model or an alias"),
 			command.Bool(&o.yes, "yes", "ask nothing"),
 		},
 		Max:   1,

@@ -63,7 +63,7 @@ func newProfileImportCommand(g *Group) *cli.Command {
 			command.Bool(&o.force, "force", "take the names of built-in profiles and of profiles in other folders"),
 			command.Choice(&o.from, "from", "PROGRAM", foreign.Formats(), "program that the files are for: "+strings.Join(foreign.Formats(), ", ")),
 			command.String(&o.tools, "tools", "NAMES", "tools of agents whose files list none; commas or spaces between names; none for no tools"),
-			command.String(&o.model, "model", "ID", "model of agents that name none, that name a family such as sonnet, or that name a model jp does not know").Alias("m"),
+			command.Model(&o.model, "ID", "model of agents that name none, that name a family such as sonnet, or that name a model jp does not know"),
 			command.String(&o.as, "prefix", "WORD", "call the profiles agent/WORD-NAME"),
 		},
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused},

@@ -40,7 +40,7 @@ func newCompactCommand(g *Group) *cli.Command {
 			"(conversation.compact in the config).",
 		Flags: []*command.Option{
 			command.Int(&o.keep, "keep", "N", 0, "last turns that stay whole (default 2); a turn that can be resumed always stays whole"),
-			command.String(&o.model, "model", "ID", "model that writes the summary: provider/model or an alias").Alias("m"),
+			command.Model(&o.model, "ID", "model that writes the summary: provider/model or an alias"),
 			command.Bool(&o.toolsOnly, "tools-only", "only shorten old tool results, and ask no model"),
 			command.Bool(&o.dryRun, "dry-run", "print what the model would no longer get, and change nothing"),
 		},

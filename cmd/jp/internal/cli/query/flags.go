@@ -108,7 +108,7 @@ func (o *options) flags() []*command.Option {
 				"what stdin is: text, json (one task: {query, schema, context}) or stream-json (messages of a user, one a line)"),
 		),
 		command.Group("who answers", slices.Concat(workspace.ConfigFlags(&o.directives), []*command.Option{
-			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
+			command.Model(&o.model, "MODEL", "the model: provider/model or an alias"),
 			command.Choice(&o.reasoning, "reasoning", "EFFORT", effort.Levels(), "how much the model reasons: none, low, medium, high").Alias("effort"),
 			toggled("tool", "t", "enable a tool that the config knows", true),
 			toggled("no-tool", "T", "disable a tool", false),

@@ -97,8 +97,6 @@ func (o *options) check(inTool, noPersist, json, streams bool) error {
 		return exit.Usagef("--pick: not together with %s", wording.Either(o.fresh, "--new", "--id"))
 	case o.fork.Set && isNew:
 		return exit.Usagef("--fork: not together with a new conversation")
-	case o.model.Set && o.model.Value == "":
-		return exit.Usagef("--model: must be provider/model or an alias")
 	case o.rootID.Set && !o.id.Set:
 		return exit.Usagef("--root-id: needs --id")
 	case o.noActivate && !o.id.Set && !o.fresh && !o.fork.Set:
