@@ -48,6 +48,7 @@ type reply struct {
 	pending   []*call
 	calls     *model.Calls
 	tally     tally
+	uncounted bool   // whether something was said since the usage was reported
 	finished  string // the finish reason
 	goesOn    bool   // whether more came after it: some servers send one in each chunk
 	over      bool   // whether usage came after it, and nothing else
@@ -111,6 +112,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 			r.finished = choice.FinishReason.Text
 		}
 		d := choice.Delta
+		r.uncounted = r.uncounted || !d.empty()
 		r.over = r.over && d.empty()
 		r.goesOn = r.goesOn || finished && !d.empty()
 		field, text := "reasoning_content", d.ReasoningContent.Text
@@ -142,6 +144,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 			}
 		}
 	}
+	r.uncounted = r.uncounted && !(c.Usage.counts() || c.Usage != nil && c.Usage.Total.N > 0)
 	switch {
 	case len(r.pending) > model.MaxCalls:
 		return true, tooMany("calls more than %d tools", model.MaxCalls)
@@ -255,6 +258,9 @@ func (r *reply) finish(err error) {
 		return
 	}
 
+	if r.uncounted {
+		r.tally.begun()
+	}
 	calls, stop := r.calls.Finish(stop)
 	if len(r.reasoning) > 0 || len(r.memory.Details) > 0 || len(r.memory.Calls) > 0 || r.memory.Named != "" {
 		opaque, err := json.Marshal(r.memory)
