@@ -313,26 +313,35 @@ func (g *Group) printTree(cs []convstore.Conversation, hidden bool) error {
 	}
 	return g.Con.Text(func(w *bufio.Writer) error {
 		const maxIndent = 30
-		var walk func(parent convstore.ID, indent string, level int)
-		walk = func(parent convstore.ID, indent string, level int) {
-			kids := children[parent]
-			for i, c := range kids {
-				branch, deeper := "", ""
-				if parent != 0 {
-					branch, deeper = term.Branch(i == len(kids)-1, g.Con.IO.UTF8)
-				}
-				if level > maxIndent {
-					branch, deeper = fmt.Sprintf("%s[%d] ", branch, level), ""
-				}
-				line := indent + branch + treeText(c) + hiddenNote(c, hidden, "  ")
-				if g.Con.IO.Width > 0 {
-					line = term.Cut(line, g.Con.IO.Width, g.Con.IO.UTF8)
-				}
-				fmt.Fprintln(w, line)
-				walk(c.ID, indent+deeper, level+1)
+		type row struct {
+			convstore.Conversation
+			indent string
+			level  int
+			last   bool
+		}
+		var todo []row // in reverse; no call for each level: of a chain they would fill the stack
+		push := func(parent convstore.ID, indent string, level int) {
+			for i, c := range slices.Backward(children[parent]) {
+				todo = append(todo, row{c, indent, level, i == len(children[parent])-1})
 			}
 		}
-		walk(0, "", 0)
+		for push(0, "", 0); len(todo) > 0; {
+			r := todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
+			branch, deeper := "", ""
+			if r.level > 0 {
+				branch, deeper = term.Branch(r.last, g.Con.IO.UTF8)
+			}
+			if r.level > maxIndent {
+				branch, deeper = fmt.Sprintf("%s[%d] ", branch, r.level), ""
+			}
+			line := r.indent + branch + treeText(r.Conversation) + hiddenNote(r.Conversation, hidden, "  ")
+			if g.Con.IO.Width > 0 {
+				line = term.Cut(line, g.Con.IO.Width, g.Con.IO.UTF8)
+			}
+			fmt.Fprintln(w, line)
+			push(r.ID, r.indent+deeper, r.level+1)
+		}
 		return nil
 	})
 }

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bytes"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -9,8 +10,9 @@ import (
 	"jp/convstore"
 )
 
-// TestDeepTree draws a chain of 2000 conversations: its lines stop growing.
+// TestDeepTree draws a chain of 2000 conversations: its lines stop growing, and so does the stack.
 func TestDeepTree(t *testing.T) {
+	defer debug.SetMaxStack(debug.SetMaxStack(1 << 20))
 	var out bytes.Buffer
 	g := &Group{Con: console.New(console.Env{Stdout: &out, Stderr: &out, Environ: []string{"LC_ALL=C"}})}
 	var chain []convstore.Conversation
