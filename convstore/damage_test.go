@@ -669,6 +669,23 @@ func TestStaleRecord(t *testing.T) {
 	}
 }
 
+// TestStaleNumber puts the number of the last delegation back, as a lost write can. Whoever then
+// delegates writes over no delegation.
+func TestStaleNumber(t *testing.T) {
+	f := newFamily(t)
+	mustNot(t, f.s.f.write(t.Context(), func(tx *tx) error {
+		if err := tx.Bolt.Bucket([]byte(db.BucketNames[db.Delegations])).SetSequence(0); err != nil {
+			return err
+		}
+		return tx.Put(db.Meta, []byte("changed"), nil)
+	}))
+	scope, err := f.s.Below(t.Context(), f.root)
+	mustNot(t, err)
+	if _, err := scope.Reserve(t.Context(), admit(Child{Call: "another"})); !errors.As(err, new(*DamagedError)) {
+		t.Errorf("Reserve = %v, want a *DamagedError", err)
+	}
+}
+
 // TestLaterKinds: a kind of event that a later version of the same schema has stored is no damage.
 func TestLaterKinds(t *testing.T) {
 	s := openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{})

@@ -196,6 +196,24 @@ func TestRemoveAll(t *testing.T) {
 	if want := []ID{b, a, c.ID}; err != nil || !slices.Equal(removed, want) {
 		t.Errorf("RemoveAll = %v, %v, want %v", removed, err, want)
 	}
+	// The last one comes first, and is removed before the one that it is below.
+	for _, o := range []RemoveOptions{{Cascade: true}, {Promote: true}} {
+		a = mustCreate(t, s, New{}).ID
+		if c, err = s.Fork(ctx, a, Fork{}); err == nil {
+			d, err = s.Fork(ctx, c.ID, Fork{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		removed, err = s.RemoveAll(ctx, []ID{d.ID, a, d.ID}, o)
+		want, left := []ID{d.ID, a, c.ID}, []ID{}
+		if o.Promote {
+			want, left = []ID{d.ID, a}, []ID{c.ID}
+		}
+		if got := mustList(t, s.View, Filter{}); err != nil || !slices.Equal(removed, want) || !slices.Equal(got, left) {
+			t.Errorf("RemoveAll = %v, %v, and leaves %v, want %v and %v", removed, err, got, want, left)
+		}
+	}
 	if err := s.Check(ctx); err != nil {
 		t.Error(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"jp/convstore/internal/db"
@@ -21,9 +20,8 @@ func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) (removed []I
 	return s.RemoveAll(ctx, []ID{id}, o)
 }
 
-// RemoveAll removes conversations one after the other in one transaction, all or none, and returns
-// what it removed, parents first. A conversation that was removed with an earlier one is skipped.
-// RemoveAll fails with a *BusyError if one of them, or anything below, runs. It fails with a
+// RemoveAll removes conversations in one transaction, all or none, and returns what it removed, each
+// once, a conversation before those that are removed with it. RemoveAll fails with a *BusyError if one of them, or anything below, runs. It fails with a
 // *ChildrenError if one has children that are not among ids and neither option is set. The records
 // of delegations stay.
 func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (removed []ID, err error) {
@@ -33,34 +31,23 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 	if o.Cascade && o.Promote {
 		return nil, fmt.Errorf("conversation %s: remove: cascade and promote cannot be combined", ids[0])
 	}
-	err = s.f.write(ctx, func(t *tx) error {
-		removed = nil
-		all, err := t.withBelow(ids...)
+	err = s.f.write(ctx, func(t *tx) (err error) {
+		if removed, err = t.withBelow(ids...); err != nil {
+			return err
+		}
+		if err := t.requireIdle(removed); err != nil {
+			return err
+		}
+		switch {
+		case o.Promote:
+			removed, err = t.promoteBelow(ids)
+		case !o.Cascade:
+			removed, err = t.named(ids)
+		}
 		if err != nil {
 			return err
 		}
-		if err := t.requireIdle(all); err != nil {
-			return err
-		}
-		if !o.Cascade && !o.Promote {
-			removed, err = t.removeNamed(ids)
-			return err
-		}
-		went := make(map[ID]bool)
-		for _, id := range ids {
-			if went[id] {
-				continue
-			}
-			gone, err := t.removeOne(id, o)
-			if err != nil {
-				return err
-			}
-			for _, id := range gone {
-				went[id] = true
-			}
-			removed = append(removed, gone...)
-		}
-		return nil
+		return t.remove(removed)
 	})
 	if err != nil {
 		return nil, absent(err, ids[0])
@@ -68,9 +55,8 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 	return removed, nil
 }
 
-// removeNamed removes conversations if everything below them is named too. The caller has called
-// requireIdle for them and all below.
-func (t *tx) removeNamed(ids []ID) ([]ID, error) {
+// named returns conversations if everything below them is named too, each once, parents first.
+func (t *tx) named(ids []ID) ([]ID, error) {
 	named := make(map[ID]bool, len(ids))
 	for _, id := range ids {
 		named[id] = true
@@ -93,30 +79,7 @@ func (t *tx) removeNamed(ids []ID) ([]ID, error) {
 			return nil, err
 		}
 	}
-	gone, err := t.withBelow(tops...)
-	if err != nil {
-		return nil, err
-	}
-	return gone, t.remove(gone)
-}
-
-// removeOne removes a conversation with one of the options. The caller has called requireIdle for
-// it and all below.
-func (t *tx) removeOne(id ID, o RemoveOptions) ([]ID, error) {
-	r, err := t.loadWhole(id)
-	if err != nil {
-		return nil, err
-	}
-	gone := []ID{id}
-	if o.Promote {
-		err = t.promote(id, r)
-	} else {
-		gone, err = t.withBelow(id)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return gone, t.remove(gone)
+	return t.withBelow(tops...)
 }
 
 // withBelow returns conversations and all that is below them, parents first, each once.
@@ -142,6 +105,25 @@ func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
 		}
 	}
 	return all, nil
+}
+
+// promoteBelow promotes the children of conversations, and returns these, each once.
+func (t *tx) promoteBelow(ids []ID) (once []ID, err error) {
+	seen := make(map[ID]bool, len(ids))
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id], once = true, append(once, id)
+		r, err := t.loadWhole(id)
+		if err == nil {
+			err = t.promote(id, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return once, nil
 }
 
 // promote makes the children of a conversation children of its parent. A child stays in the scope
@@ -179,35 +161,32 @@ func (t *tx) promote(id ID, r *record) error {
 	return nil
 }
 
-// remove deletes conversations, children after their parents, and settles the delegations that
-// nobody can settle any more.
+// remove deletes conversations, all at once, and settles the delegations that nobody can settle any
+// more.
 func (t *tx) remove(ids []ID) error {
 	if err := t.settleLost(ids); err != nil {
 		return err
 	}
-	for _, id := range slices.Backward(ids) {
+	keys := make([][]byte, len(ids))
+	for i, id := range ids {
 		r, err := t.Load(id)
+		if err == nil {
+			err = t.detach(id, r)
+		}
+		if err == nil {
+			err = t.Expires(id, r.ExpiresAt, time.Time{})
+		}
+		if err == nil {
+			err = t.dropAnswers(id)
+		}
 		if err != nil {
 			return err
 		}
-		if err := t.detach(id, r); err != nil {
+		keys[i] = id.key()
+	}
+	for _, n := range []db.BucketNumber{db.Conversations, db.Listing, db.Configs, db.Imported, db.Events, db.EventIDs, db.Turns, db.Calls} {
+		if err := t.DropPrefixed(n, keys...); err != nil {
 			return err
-		}
-		if err := t.Expires(id, r.ExpiresAt, time.Time{}); err != nil {
-			return err
-		}
-		for _, n := range []db.BucketNumber{db.Conversations, db.Listing, db.Configs, db.Imported} {
-			if err := t.Drop(n, id.key()); err != nil {
-				return err
-			}
-		}
-		if err := t.dropAnswers(id); err != nil {
-			return err
-		}
-		for _, n := range []db.BucketNumber{db.Events, db.EventIDs, db.Turns, db.Calls} {
-			if err := t.DropPrefixed(n, id.key()); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -284,18 +263,16 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 			if err != nil {
 				return err
 			}
-			if err := t.remove(all); err != nil {
-				return err
-			}
 			for _, id := range all {
-				gone[id] = true
+				if !gone[id] {
+					gone[id], removed = true, append(removed, id)
+				}
 			}
-			removed = append(removed, all...)
 		}
 		if len(removed) == 0 {
 			return db.ErrUnchanged
 		}
-		return nil
+		return t.remove(removed)
 	})
 	if err != nil {
 		return nil, err

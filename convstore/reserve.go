@@ -211,7 +211,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		if err == nil && !(d.Fresh && t.away(d.Child, child) != nil) {
 			c.ID, fresh = d.Child, d.Fresh
 		}
-	} else if number, err = t.NextNumber(db.Delegations); err != nil {
+	} else if number, err = t.NextNumber(db.Delegations, ledger.key()); err != nil {
 		return err
 	}
 	id, rec, err := s.child(t, r, caller, c)

@@ -177,18 +177,7 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	}
 	res.Made = append(res.Made, Made{a.from, a.id})
 	res.Events += r.Events
-	if err := ensureLastID(t, a.id); err != nil {
-		return err
-	}
 	return t.Drop(db.Imports, db.Key(uint64(a.id)))
-}
-
-// ensureLastID sets the last id of the store if it has none yet.
-func ensureLastID(t *convstore.Tx, id convstore.ID) error {
-	if db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey))) != 0 {
-		return nil
-	}
-	return t.Put(db.Meta, []byte(db.LastKey), db.Key(uint64(id)))
 }
 
 // storeLedger stores the n delegations of an arrival's ledger. It skips a delegation that the
@@ -228,7 +217,7 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 			stored[i+1] = number
 			continue
 		}
-		if d.Number, err = t.NextNumber(db.Delegations); err != nil {
+		if d.Number, err = t.NextNumber(db.Delegations, db.Key(uint64(root.id))); err != nil {
 			return err
 		}
 		stored[i+1] = d.Number

@@ -38,14 +38,14 @@ func testBucket(t *testing.T, pageSize int, rnd *rand.Rand) {
 	change := func(tx *Tx) error {
 		switch at := entry(); rnd.IntN(8) {
 		case 0:
-			prefix := string(at[:rnd.IntN(len(at))])
-			maps.DeleteFunc(inRun, func(k, _ string) bool { return strings.HasPrefix(k, prefix) })
-			return tx.DropPrefixed(Events, []byte(prefix))
+			prefix, other := string(at[:rnd.IntN(len(at))]), string(key())
+			maps.DeleteFunc(inRun, func(k, _ string) bool { return strings.HasPrefix(k, prefix) || strings.HasPrefix(k, other) })
+			return tx.DropPrefixed(Events, []byte(prefix), []byte(other))
 		case 1, 2:
 			delete(inRun, string(at))
 			return tx.Drop(Events, at)
 		case 3:
-			_, err := tx.NextNumber(Events)
+			_, err := tx.NextNumber(Events, []byte("no entry"))
 			return err
 		default:
 			value := long(pageSize / 2)

@@ -249,12 +249,16 @@ func (t *Tx) Drop(n BucketNumber, key []byte) error {
 	return nil
 }
 
-// NextNumber adds one to the sequence of a bucket and returns it.
-func (t *Tx) NextNumber(n BucketNumber) (uint64, error) {
+// NextNumber adds one to the sequence of a bucket and returns it. It fails with a *DamagedError if the
+// bucket has an entry of prefix and that number: the sequence is older than the entry.
+func (t *Tx) NextNumber(n BucketNumber, prefix []byte) (uint64, error) {
 	t.wrote += 8
 	number, err := t.Bucket(n).changing(nil, false).NextSequence() // changes the page where the bucket begins
 	if err != nil {
 		return 0, fmt.Errorf("store %s: %s: %w", t.F.StorePath(), BucketNames[n], err)
+	}
+	if t.Bucket(n).Get(append(bytes.Clone(prefix), Key(number)...)) != nil {
+		return 0, t.Damaged("%s: number %d is there already", BucketNames[n], number)
 	}
 	return number, nil
 }
@@ -271,13 +275,16 @@ func (t *Tx) Prefixed(n BucketNumber, prefix []byte, fn func(k, v []byte) error)
 	return nil
 }
 
-// DropPrefixed removes every entry whose key begins with prefix.
-func (t *Tx) DropPrefixed(n BucketNumber, prefix []byte) error {
-	// bbolt's cursor skips an entry after a delete, so the keys are collected first.
+// DropPrefixed removes every entry whose key begins with one of the prefixes.
+//
+// All keys are collected first. bbolt's cursor skips an entry after a delete, and looks for the next
+// one in each leaf that this transaction has emptied.
+func (t *Tx) DropPrefixed(n BucketNumber, prefixes ...[]byte) error {
 	var keys [][]byte
-	c := t.Bucket(n).Cursor()
-	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		keys = append(keys, k)
+	for _, prefix := range prefixes {
+		if err := t.Prefixed(n, prefix, func(k, _ []byte) error { keys = append(keys, k); return nil }); err != nil {
+			return err
+		}
 	}
 	for _, k := range keys {
 		if err := t.Drop(n, k); err != nil {
