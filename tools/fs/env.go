@@ -54,8 +54,18 @@ func (k Kept) Sent(workspace string, copied bool) Kept {
 	return k
 }
 
-// With adds what is kept from tools of a machine that may be another one.
+// With adds what is kept from tools of a machine that may be this one, or have folders of this one.
+// Only around what is kept from the tools of both did none make a link.
 func (k Kept) With(sent Kept) Kept {
+	own := k.Deny
+	k.Deny = nil
+	for _, dir := range own {
+		if slices.Contains(sent.Deny, dir) {
+			k.Deny = append(k.Deny, dir)
+		} else {
+			k.Elsewhere = append(k.Elsewhere, dir)
+		}
+	}
 	k.Elsewhere = append(k.Elsewhere, sent.Deny...)
 	k.Sealed, k.Growing = append(k.Sealed, sent.Sealed...), append(k.Growing, sent.Growing...)
 	return k

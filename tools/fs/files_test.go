@@ -187,19 +187,20 @@ func writeTree(t testing.TB, dir string, files map[string]string) {
 }
 
 // TestKeptSent: what a machine is told to keep from tools holds also where a link of this one is
-// missing. Links around it were made by nobody knows whom there.
+// missing. Links around it were made by nobody knows whom there, and so were those around what only
+// the other machine keeps.
 func TestKeptSent(t *testing.T) {
-	f := newTree(t, map[string]string{"data/conf/config.toml": "", "data/more/a.toml": "", "home/x": "", "other/x": "", "ws/x": ""})
+	f := newTree(t, map[string]string{"data/conf/config.toml": "", "data/more/a.toml": "", "home/x": "", "both/x": "", "other/x": "", "ws/x": ""})
 	if err := errors.Join(
-		os.Symlink(f.at("data/conf"), f.at("home/conf")), os.Symlink(f.at("data/more"), f.at("home/more")), os.Symlink(f.at("other"), f.at("data/out")),
+		os.Symlink(f.at("data/conf"), f.at("home/conf")), os.Symlink(f.at("data/more"), f.at("home/more")), os.Symlink(f.at("other"), f.at("data/out")), os.Symlink(f.at("other"), f.at("both/out")),
 	); err != nil {
 		t.Fatal(err)
 	}
-	sent := Kept{Deny: []string{f.at("home/conf")}, Growing: []Growing{{f.at("home/more"), "*.toml"}}}.Sent(f.at("ws"), true)
+	sent := Kept{Deny: []string{f.at("home/conf"), f.at("both/state")}, Growing: []Growing{{f.at("home/more"), "*.toml"}}}.Sent(f.at("ws"), true)
 	if err := os.RemoveAll(f.at("home")); err != nil {
 		t.Fatal(err)
 	}
-	work := newTree(t, map[string]string{"x": ""})
+	work, own := newTree(t, map[string]string{"x": ""}), Kept{Deny: []string{f.at("data/own"), f.at("both/state")}}
 	for _, tt := range []struct {
 		rule Rule
 		want string
@@ -208,9 +209,10 @@ func TestKeptSent(t *testing.T) {
 		{Rule{f.at("data/more"), ReadWrite}, "no tool writes"},
 		{Rule{f.at("ws"), ReadWrite}, ".jp, which no tool writes"},
 		{Rule{f.at("data/out"), ReadOnly}, "symbolic link"},
+		{Rule{f.at("both/out"), ReadWrite}, ""},
 		{Rule{f.at("other"), ReadWrite}, ""},
 	} {
-		files, err := Open(Env{Workspace: work.dir, Kept: Kept{}.With(sent)}, []Rule{tt.rule})
+		files, err := Open(Env{Workspace: work.dir, Kept: own.With(sent)}, []Rule{tt.rule})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,20 +17,16 @@ import (
 // caller told it.
 func (w *Workspace) Kept() fs.Kept {
 	k := fs.Kept{Deny: w.closed(), Sealed: w.sealed(), Growing: w.growing, Elsewhere: w.temporary()}
-	if !w.launched() {
+	file := w.Con.Getenv(trust.KeptVariable)
+	if w.callersStore() == "" || file == "" {
 		return k
 	}
 	var sent fs.Kept
-	data, err := os.ReadFile(w.Con.Getenv(trust.KeptVariable))
+	data, err := os.ReadFile(file)
 	if err != nil || json.Unmarshal(data, &sent) != nil {
 		sent.Deny = append(sent.Deny, "/") // nobody knows what it was
 	}
 	return k.With(sent)
-}
-
-// launched reports whether this is a sub-agent that a launcher started.
-func (w *Workspace) launched() bool {
-	return w.callersStore() != "" && w.Con.Getenv(trust.KeptVariable) != ""
 }
 
 // closed are the folders that no tool reaches, whatever it is granted: those of the store, of the
@@ -63,7 +59,7 @@ func (w *Workspace) temporary() (list []string) {
 	if dir := w.vanishing.Load(); dir != nil {
 		list = append(list, dir.Path)
 	}
-	if dir := w.callersStore(); w.launched() || strings.HasPrefix(filepath.Base(dir), vanishingName) {
+	if dir := w.callersStore(); strings.HasPrefix(filepath.Base(dir), vanishingName) {
 		list = append(list, dir)
 	}
 	return list
