@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen; nothing here asserts how fast it did.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // site is a workspace with a home of its own, whose path marks every process that belongs to it.
 type site struct {

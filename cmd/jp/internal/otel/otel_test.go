@@ -24,7 +24,7 @@ import (
 )
 
 // patience is for what must happen and takes as long as it takes.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {

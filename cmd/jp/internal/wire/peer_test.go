@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // family is a store with a root that has delegated to one child, whose run is reserved.
 type family struct {
