@@ -748,6 +748,9 @@ func TestHeard(t *testing.T) {
 		"used nothing": {says(fails), []string{call, ask, said("m", used(5, 0, 25)), end2}, []int64{0}, []string{""}, 0},
 		"never asked":  {says(nil, whole...), []string{call, said("m", used(5, 0, 25)), end2}, []int64{0}, []string{""}, 0},
 		"not begun":    {says(nil, whole...), []string{end2}, nil, nil, 0},
+		"goes before":  {says(nil, whole...), []string{call}, nil, nil, 0},
+		"goes at once": {says(nil, whole...), []string{call, ask, call, later}, []int64{7}, []string{"cut"}, 50},
+		"goes then":    {says(fails), []string{call, ask}, nil, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -97,8 +97,9 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	s.work.Wait()
 	close(s.steps)
 	<-stored
-	if left := s.attempts.unsaid(); left != nil {
-		_ = o.Log.Append(ctx, left...) // where it fails, the most that the call could use is charged
+	if left := s.attempts.unsaid(); left != nil || s.turn.call != nil { // that one was not asked, or has used nothing
+		// Where it fails, the most that the call could use is charged.
+		_ = o.Log.Begin(ctx, func(convstore.Account) *convstore.Call { return nil }, left...)
 	}
 	if s.bad == nil {
 		errors.As(err, &s.bad)
