@@ -23,6 +23,7 @@ type conn struct {
 	depths map[int]int   // those of each depth; guarded by pool.mu
 	begun  time.Duration // when its first launch began, by pool.clock
 	made   bool          // whether it can have jobs; guarded by pool.mu
+	used   bool          // whether it has had one; likewise
 
 	ready chan struct{} // closed when the next three are set
 	err   error         // why there is no connection; nil = there is one
@@ -242,7 +243,7 @@ func (c *conn) speak() {
 
 // finish ends the connection. Jobs that have not ended wait until their processes must have.
 func (c *conn) finish(why *subprocess.EndError) {
-	c.pool.drop(c, nil)
+	c.pool.drop(c, why)
 	c.mu.Lock()
 	c.closed, c.why = true, why
 	left := c.channels

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -132,6 +133,18 @@ func init() {
 				return 1
 			}
 			return node(os.Stdin)
+		},
+		"two": func() int { // two workers answer at the same time, as tasks of srun do
+			file, _ := os.OpenFile("launches", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			_, _ = file.WriteString("x")
+			s, _ := newLines(os.Stdin, nil).readStart()
+			var both bytes.Buffer
+			for range 2 {
+				_ = newLines(nil, &both).writeFirst(helloWord, hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: s.Nonce, Host: "gpu1"})
+			}
+			_, _ = os.Stdout.Write(both.Bytes())
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			return 0
 		},
 		"once": func() int { // leads to a node the first time
 			if os.Mkdir("once", 0o700) != nil {
@@ -342,6 +355,28 @@ func TestPending(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// TestOverAtOnce runs a job where each connection is over as soon as it is made, before or after the
+// job has it.
+func TestOverAtOnce(t *testing.T) {
+	p := pool(t, "two", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err := p.Run(ctx, newJob(t, "echo").Job)
+	var end *subprocess.EndError
+	if !errors.As(err, &end) || end.State != convstore.StateError || !strings.HasSuffix(end.Reason, "a second worker has answered") {
+		t.Errorf("Run = %v", err)
+	}
+	if launches, err := os.ReadFile(filepath.Join(p.Dir, "launches")); err != nil || len(launches) != 1 {
+		t.Errorf("%d launches, %v, want one", len(launches), err)
+	}
+	p = pool(t, "plain", func(o *Options) { o.Launcher.Attempts = 3 })
+	for i, why := range []error{nil, nil, &subprocess.EndError{State: convstore.StateLost}} {
+		if p.drop(newConn(p), &subprocess.EndError{State: convstore.StateLost}); (p.err == nil) != (why == nil) {
+			t.Errorf("after %d connections that were lost at once: %v", i+1, p.err)
+		}
+	}
 }
 
 // TestHostKilled kills everything while a job runs: it does not wait for the lease.

@@ -45,7 +45,7 @@ type Pool struct {
 	conns []*conn
 	freed chan struct{} // closed when a place is free, or a connection made or gone; then there is another one
 	err   error         // why the latest connection could not be made; no other is tried before again
-	fails int           // connections in a row that could not be made
+	fails int           // connections in a row that no job could use
 	again time.Duration // by clock
 
 	waiting int // jobs that wait for a place
@@ -159,6 +159,9 @@ func (p *Pool) pick(depth int) (c *conn, soon bool, err error) {
 	}
 	c.load++
 	c.depths[depth]++
+	if !c.used {
+		c.used, p.fails = true, 0
+	}
 	return c, false, nil
 }
 
@@ -180,22 +183,28 @@ func (p *Pool) free() {
 func (p *Pool) made(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.made, p.err, p.fails = true, nil, 0
+	c.made, p.err = true, nil
 	p.free()
 }
 
-// drop removes a connection that is over, or could not be made because of err. After one that was
-// made another may be at once; after one that was not, in a while.
+// drop removes a connection that is over, or could not be made, because of err. Another may be made
+// at once after one that a job could use, and after one that was lost before, but only attempts of
+// these in a row; else in a while.
 func (p *Pool) drop(c *conn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns = slices.DeleteFunc(p.conns, func(at *conn) bool { return at == c })
+	if !c.used {
+		p.fails++
+	}
+	if end := (*subprocess.EndError)(nil); c.used || errors.As(err, &end) && end.State == convstore.StateLost && p.fails < p.Launcher.Attempts {
+		err = nil
+	}
 	if p.life.Err() == nil {
 		p.err = err
 	}
 	if err != nil {
-		p.again = p.clock() + min(pause<<min(p.fails, 10), maxPause)
-		p.fails++
+		p.again = p.clock() + min(pause<<min(p.fails-1, 10), maxPause)
 	}
 	p.free()
 }
