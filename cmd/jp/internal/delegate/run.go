@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
@@ -60,8 +61,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 		}
 	}
 	if a.err == nil && a.res == nil {
-		res, errs := d.ledger.reserve(ctx, []request{a.request})
-		a.res, a.err = res[0], errs[0]
+		a.res, a.err = d.reserveAlone(ctx, a.request)
 		if a.err != nil && ctx.Err() != nil {
 			return outcome{ending: unstarted()}, context.Cause(ctx)
 		}
@@ -81,6 +81,26 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 	}
 	d.aged(a.res, a.Ask)
 	return d.runner.run(ctx, a.res, a.request)
+}
+
+// reserveAlone reserves what is not reserved with others. It waits while an earlier run, whose jp
+// has died, may still work on another machine.
+func (d *Delegator) reserveAlone(ctx context.Context, r request) (*convstore.Reservation, error) {
+	for waited := false; ; waited = true {
+		res, errs := d.ledger.reserve(ctx, []request{r})
+		busy, ok := errors.AsType[*convstore.BusyError](errs[0])
+		if !ok || busy.Away == 0 || waited {
+			return res[0], errs[0]
+		}
+		if _, said := d.said.LoadOrStore("away", true); !said {
+			d.ledger.warn("%v: waiting for that", busy)
+		}
+		select {
+		case <-time.After(busy.Away):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // reuse returns an answer that is in view.
