@@ -162,6 +162,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	end.exit, end.err = runner.Run(served.ctx, subprocess.Job{
 		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Depth: del.Depth, Environ: environ,
 		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile, Wire: served.theirs,
+		Idle: func() func(context.Context) error { return own.idle(p.slots.pause(del)) },
 		Away: func(host string, lease time.Duration) error {
 			begin() // not earlier: a launcher may wait in the queue of a scheduler
 			f.host = host

@@ -62,6 +62,22 @@ func (o *owned) leave() *convstore.Slot {
 	return o.slot
 }
 
+// idle gives back the slot of a sub-agent that has not begun. It returns what takes one again.
+func (o *owned) idle(slots *convstore.Slots) (again func(context.Context) error) {
+	set := func(slot *convstore.Slot) (was *convstore.Slot) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		was, o.slot = o.slot, slot
+		return was
+	}
+	o.runner.slots.free(set(nil))
+	return func(ctx context.Context) error {
+		slot, err := slots.Take(ctx, nil)
+		set(slot)
+		return err
+	}
+}
+
 // serving is a wire that is served.
 type serving struct {
 	ctx    context.Context // ends when the sub-agent breaks the protocol, besides its parent

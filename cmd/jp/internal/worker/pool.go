@@ -74,7 +74,13 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 		return proc.Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
 	}
 	for try := 1; ; try++ {
-		c, err := p.take(ctx, job.Depth)
+		again := func(context.Context) error { return nil }
+		c, err := p.take(ctx, job.Depth, func() { again = job.Idle() })
+		if err == nil {
+			if err = again(ctx); err != nil {
+				p.leave(c, job.Depth)
+			}
+		}
 		if err != nil {
 			if ctx.Err() != nil {
 				return stopped()
@@ -95,13 +101,13 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 // take returns the connection with the fewest jobs, or a new one while each has one and there may
 // be more. It waits until there is a place. A connection that takes long to make, such as a job of
 // a scheduler that is pending, keeps nobody from a place of another one. When one cannot be made,
-// the others go on, and the error is for those who find no other.
-func (p *Pool) take(ctx context.Context, depth int) (*conn, error) {
+// the others go on, and the error is for those who find no other. idle is called before it waits.
+func (p *Pool) take(ctx context.Context, depth int, idle func()) (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting++
 	defer func() { p.waiting-- }()
-	for {
+	for idle := sync.OnceFunc(idle); ; {
 		c, soon, err := p.pick(depth)
 		if c != nil || err != nil {
 			return c, err
@@ -112,6 +118,7 @@ func (p *Pool) take(ctx context.Context, depth int) (*conn, error) {
 		}
 		freed := p.freed
 		p.mu.Unlock()
+		idle()
 		select {
 		case <-freed:
 		case <-late:
