@@ -1,6 +1,7 @@
 package term
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -25,12 +26,25 @@ type Tree struct {
 	gone   chan struct{} // closed when that goroutine has ended
 	tick   <-chan time.Time
 
-	mu     sync.Mutex
+	screen sync.Mutex // held while somebody writes to the terminal or asks there, which may take long
+	region region     // its lines on the screen
+
+	mu     sync.Mutex // of what follows; held by nobody who waits, and taken after screen
 	nodes  map[string]*node
-	order  []*node // sub-agents in the order in which they came, those of one caller in that of the calls
-	region region  // its lines on the screen
+	order  []*node  // sub-agents in the order in which they came, those of one caller in that of the calls
+	due    bool     // whether something has changed since the tree was drawn
+	texts  []func() // write what belongs above the tree, see Above
+	size   int      // of texts, in bytes
 	closed bool
 }
+
+const (
+	// textsMax is how many bytes of text wait for the screen. Who has more waits too.
+	textsMax = 1 << 20
+
+	// drawWait is how long news of a sub-agent wait for a terminal that takes nothing (Ctrl-S).
+	drawWait = time.Second
+)
 
 // node is one sub-agent in the tree.
 type node struct {
@@ -56,15 +70,23 @@ func NewTree(s *IO, o TreeOptions) *Tree {
 	return &Tree{io: s, now: o.Now, status: o.Status, tick: o.Tick, nodes: map[string]*node{}}
 }
 
-// Update shows a change in a sub-agent.
+// Update shows a change in a sub-agent. It does not wait while somebody else has the screen, as for a
+// question: who tells of sub-agents keeps them working.
 func (t *Tree) Update(d *stream.Delegation) {
 	if t == nil || d == nil {
 		return
 	}
+	if t.note(d) {
+		t.catchUp()
+	}
+}
+
+// note takes a change in, and reports whether there is something to show.
+func (t *Tree) note(d *stream.Delegation) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return
+		return false
 	}
 	key := d.ConversationID + "\x00" + d.CallID
 	n := t.nodes[key]
@@ -85,24 +107,72 @@ func (t *Tree) Update(d *stream.Delegation) {
 		delete(t.nodes, key)
 		t.order = slices.DeleteFunc(t.order, func(x *node) bool { return x == n })
 	}
-	if !t.io.draws() {
-		if before.Phase != d.Phase || (before.Tool != n.last.Tool && n.last.Tool != "") {
-			fmt.Fprintf(t.io.Err, "jp: %s\n", n.plain())
+	if t.io.draws() {
+		if t.stop == nil {
+			t.start()
 		}
-		return
+		t.due = true
+		return true
 	}
-	if t.stop == nil {
-		t.start()
+	if before.Phase == d.Phase && (before.Tool == n.last.Tool || n.last.Tool == "") {
+		return false
 	}
-	t.draw(true)
-	if t.status == nil && t.idle() && !t.early() {
-		t.settle()
+	text := fmt.Sprintf("jp: %s\n", n.plain())
+	t.texts = append(t.texts, func() { _, _ = io.WriteString(t.io.Err, text) }) // stderr never fails
+	return true
+}
+
+// catchUp shows what has changed. While somebody else has the screen, that one does it afterwards.
+func (t *Tree) catchUp() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for t.behind() && t.screen.TryLock() {
+			t.show()
+			t.screen.Unlock()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(drawWait):
 	}
 }
 
-// settle leaves the lines of what has ended on the screen. Text may follow them, and the next
-// sub-agent begins a new tree.
-func (t *Tree) settle() { t.nodes, t.order, t.region = map[string]*node{}, nil, region{} }
+func (t *Tree) behind() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.due || len(t.texts) > 0
+}
+
+// show shows what has changed; t.screen is held.
+func (t *Tree) show() {
+	t.mu.Lock()
+	texts := t.texts
+	t.texts, t.size = nil, 0
+	t.mu.Unlock()
+	for _, write := range texts {
+		t.aside(write)
+	}
+	t.mu.Lock()
+	due := t.due
+	t.due = false
+	t.mu.Unlock()
+	if due {
+		t.draw(true)
+		t.settle(true)
+	}
+}
+
+// settle leaves the lines on the screen where all has ended and they say so. Text may follow them,
+// and the next sub-agent begins a new tree. With wait it leaves them not while early. t.screen is
+// held.
+func (t *Tree) settle(wait bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.status == nil && !t.due && t.idle() && !(wait && t.early()) {
+		t.nodes, t.order, t.region = map[string]*node{}, nil, region{}
+	}
+}
 
 // early reports whether there are only refusals so far. These come at once, also before calls of the
 // same reply that stand above them.
@@ -135,11 +205,16 @@ func (t *Tree) Around(f func()) {
 		f()
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.status == nil && t.idle() {
-		t.settle()
-	}
+	defer t.catchUp()
+	t.screen.Lock()
+	defer t.screen.Unlock()
+	t.show()
+	t.aside(f)
+}
+
+// aside is Around where t.screen is held.
+func (t *Tree) aside(f func()) {
+	t.settle(false)
 	if len(t.region.lines) > 0 {
 		t.draw(false)
 		defer func() { t.draw(true) }()
@@ -148,7 +223,8 @@ func (t *Tree) Around(f func()) {
 }
 
 // Above returns s in the form to use while the tree is drawn: what is written to stderr appears
-// above it. A nil *Tree changes nothing.
+// above it. While somebody else has the screen it waits, and who has written it goes on. A nil *Tree
+// changes nothing.
 func (t *Tree) Above(s *IO) *IO {
 	with := *s
 	with.Err = above{s.Err, t}
@@ -161,14 +237,38 @@ type above struct {
 	tree *Tree
 }
 
-func (a above) Write(text []byte) (n int, err error) {
-	a.tree.Around(func() { n, err = a.Writer.Write(text) })
-	return n, err
+func (a above) Write(text []byte) (int, error) {
+	own := bytes.Clone(text) // text belongs to the caller again when we return
+	a.put(len(own), func() { _, _ = a.Writer.Write(own) })
+	return len(text), nil // stderr never fails
 }
 
-func (a above) draw(text []byte) (n int, err error) {
-	a.tree.Around(func() { err = draw(a.Writer, string(text)) })
-	return len(text), err
+func (a above) draw(text []byte) (int, error) {
+	own := string(text)
+	a.put(len(own), func() { _ = draw(a.Writer, own) })
+	return len(text), nil
+}
+
+func (a above) put(size int, write func()) {
+	if !a.tree.later(size, write) {
+		a.tree.Around(write)
+		return
+	}
+	a.tree.catchUp()
+}
+
+// later keeps a text until the screen is free. It reports whether there is room for it, and a tree.
+func (t *Tree) later(size int, write func()) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.size+size > textsMax {
+		return false
+	}
+	t.texts, t.size = append(t.texts, write), t.size+size
+	return true
 }
 
 // Close leaves the last state of every sub-agent on the screen. Later updates show nothing.
@@ -177,24 +277,26 @@ func (t *Tree) Close() {
 		return
 	}
 	t.mu.Lock()
-	if t.closed {
-		t.mu.Unlock()
+	closed, stop := t.closed, t.stop
+	t.closed = true
+	t.mu.Unlock()
+	if closed {
 		return
 	}
-	t.closed = true
-	if t.io.draws() && (len(t.order) > 0 || t.status != nil && t.stop != nil) {
+	t.screen.Lock()
+	t.show()
+	if t.io.draws() && (len(t.order) > 0 || t.status != nil && stop != nil) {
 		t.draw(true)
 		t.region = region{} // the lines stay, and what comes is written below them
 	}
-	stop := t.stop
-	t.mu.Unlock()
+	t.screen.Unlock()
 	if stop != nil {
 		close(stop)
 		<-t.gone
 	}
 }
 
-// start runs the goroutine that draws the elapsed times.
+// start runs the goroutine that draws the elapsed times; t.mu is held.
 func (t *Tree) start() {
 	t.stop, t.gone = make(chan struct{}), make(chan struct{})
 	tick := t.tick
@@ -211,11 +313,14 @@ func (t *Tree) start() {
 			case <-t.stop:
 				return
 			case <-tick:
-				t.mu.Lock()
-				if !t.closed && len(t.region.lines) > 0 {
+				if !t.screen.TryLock() {
+					continue
+				}
+				if len(t.region.lines) > 0 {
 					t.draw(true)
 				}
-				t.mu.Unlock()
+				t.screen.Unlock()
+				t.catchUp()
 			}
 		}
 	}()
@@ -223,6 +328,7 @@ func (t *Tree) start() {
 
 // draw replaces what is on the screen by the tree as it is now, or by nothing, in one write. While
 // another process asks, the lines stay as they are, and the next ones stand below the question.
+// t.screen is held.
 func (t *Tree) draw(show bool) {
 	if !t.io.unasked(func() { t.redraw(show) }) {
 		t.region = region{}
@@ -233,7 +339,9 @@ func (t *Tree) redraw(show bool) {
 	width, height := t.io.size(t.io.errFile)
 	var lines []drawn
 	if show {
+		t.mu.Lock()
 		lines = t.lines(width, height)
+		t.mu.Unlock()
 	}
 	if text := t.region.replace(nil, lines, width, height); text != "" {
 		_ = draw(t.io.Err, text) // stderr never fails

@@ -335,3 +335,35 @@ func TestCountAndElapsed(t *testing.T) {
 		}
 	}
 }
+
+// TestTreeWhileAsked: who tells of sub-agents, or writes above the tree, goes on while somebody else
+// has the screen. What they say is shown afterwards.
+func TestTreeWhileAsked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		dumb bool
+		want []string
+	}{
+		"drawn": {false, []string{"jp: run ls?", "a note", "`- + p  ok  0.0s"}},
+		"plain": {true, []string{"jp: p a: started", "jp: run ls?", "jp: p a: running", "a note", "jp: p a: ok, 0 tokens, 0.0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s screen
+			streams := &IO{Err: &s, ErrTTY: true, Width: 60, Dumb: tt.dumb}
+			tree := NewTree(streams, TreeOptions{Tick: make(chan time.Time)})
+			d := stream.Delegation{ConversationID: "a", Profile: "p", Phase: stream.Started}
+			tree.Update(&d)
+			tree.Around(func() {
+				s.print("jp: run ls?")
+				d.Phase = stream.Running
+				tree.Update(&d)
+				fmt.Fprintln(tree.Above(streams).Err, "a note")
+				d.Phase, d.Status = stream.Ended, "ok"
+				tree.Update(&d)
+			})
+			tree.Close()
+			if !slices.Equal(s.lines, tt.want) {
+				t.Errorf("screen = %q, want %q", s.lines, tt.want)
+			}
+		})
+	}
+}

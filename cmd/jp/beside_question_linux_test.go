@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSubagentBesideQuestion: a sub-agent begins, works and ends while a question waits for a person,
+// however long that takes.
+func TestSubagentBesideQuestion(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": `
+[assistant]
+model = "script/model.toml"
+[conversation.tools.jp_query]
+run = "unattended"
+[conversation.tools.fs_read_file]
+run = "ask"
+[conversation.tools.fs_create_file]
+run = "unattended"
+[delegation]
+profiles = ["agent/w"]
+`,
+		".jp/config/agent/w.toml": `
+[loader]
+reset = "none"
+[assistant]
+model = "script/model.toml"
+[conversation.tools.fs_create_file]
+run = "unattended"
+`,
+		"model.toml": `
+[[rule]]
+has_tool = "jp_query"
+round = 1
+tool_calls = [
+	{ name = "jp_query", arguments = { config = "agent/w", query = "work" } },
+	{ name = "fs_read_file", arguments = { path = "model.toml" } },
+]
+[[rule]]
+query = "work"
+round = 1
+tool_calls = [{ name = "fs_create_file", arguments = { path = "worked", content = "x" } }]
+[[rule]]
+text = "done"
+`,
+	})
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	screen, _, status := leader(t, s, []exchange{{"? for help] ", ""}, {"it has worked", "y\n"}}, "/bin/sh", "sh", "-c",
+		"(until test -e worked; do sleep 0.05; done; echo it has worked >&2) & jp query --new --no-activate go; wait")
+	if status != 0 || !strings.Contains(screen, "agent/w  ok") {
+		t.Errorf("status %d, screen:\n%s", status, screen)
+	}
+}
