@@ -274,7 +274,7 @@ func TestVisibleCall(t *testing.T) {
 		{`{"a":"x\", b=\"y"}`, `t(a="x\", b=\"y")`, `a = "x\", b=\"y"`},
 		{`{"a":"\u001b[2J\u202e\u200b\u00a0"}`, `t(a="\x1b[2J\u202e\u200b\u00a0")`, `a = "\x1b[2J\u202e\u200b\u00a0"`},
 		{`{"a":"x\u3164\u2800\ufe0f\u034f"}`, `t(a="x\u3164\u2800\ufe0f\u034f")`, `a = "x\u3164\u2800\ufe0f\u034f"`},
-		{`{"a\u001b\n":1}`, `t(a\x1b\n=1)`, `a\x1b\n = 1`},
+		{`{"a\u001b\n":1}`, `t("a\x1b\n"=1)`, `"a\x1b\n" = 1`},
 		{`{"a":["\u009b","\u202e"]}`, `t(a=["\u009b","\u202e"])`, `a = ["\u009b","\u202e"]`},
 		{`{"a":"one\ntwo\r\n"}`, `t(a="one\ntwo\r\n")`, "a =\n  \"one\\n\"\n  \"two\\r\\n\""},
 		{"not\x1b json", `t("not\x1b json")`, `"not\x1b json"`},

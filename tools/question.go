@@ -153,9 +153,9 @@ func callText(c Call) string {
 	var short []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if s, ok := args[name].(string); ok {
-			short = append(short, visible(name)+"="+quoted(brief.Shorten(s, each)))
+			short = append(short, argument(name)+"="+quoted(brief.Shorten(s, each)))
 		} else {
-			short = append(short, visible(name)+"="+brief.Shorten(visibleJSON(args[name]), each))
+			short = append(short, argument(name)+"="+brief.Shorten(visibleJSON(args[name]), each))
 		}
 	}
 	return c.Name + "(" + brief.Shorten(strings.Join(short, ", "), most) + ")"
@@ -190,19 +190,28 @@ func shownArgument(name string, v any) part {
 	p := part{name: name}
 	s, ok := v.(string)
 	if !ok {
-		p.lines = []string{visible(name) + " = " + unseen.Fold(visibleJSON(v))}
+		p.lines = []string{argument(name) + " = " + unseen.Fold(visibleJSON(v))}
 		return p
 	}
 	in := visibleLines(s)
 	if len(in) <= 1 {
-		p.lines = []string{visible(name) + " = " + unseen.Fold(quoted(s))}
+		p.lines = []string{argument(name) + " = " + unseen.Fold(quoted(s))}
 		return p
 	}
-	p.lines = append(p.lines, visible(name)+" =")
+	p.lines = append(p.lines, argument(name)+" =")
 	for _, line := range in {
 		p.lines = append(p.lines, "  "+line)
 	}
 	return p
+}
+
+// argument is the name of an argument, which a model may have made up: quoted where it could look like
+// one with its value.
+func argument(name string) string {
+	if strings.Contains(name, "=") {
+		return unseen.Fold(quoted(name))
+	}
+	return unseen.Fold(unseen.Word(name))
 }
 
 // visibleJSON is v as JSON in which every character shows.

@@ -30,6 +30,9 @@ func TestQuestionPage(t *testing.T) {
 		{"t", `{"a":"ls` + strings.Repeat(" ", 120) + `; rm -rf ~","b":["` + strings.Repeat(" ", 24) + `"]}`, 80, 10,
 			`a = "ls" +120 spaces+ "; rm -rf ~"` + "\n" + `b = ["" +24 spaces+ ""]`, ""},
 		{"t", `{"a":"` + strings.Repeat(`\n`, 300) + `rm"}`, 80, 10, "a =\n  \"\\n\"\n    (and 299 more lines like this one)\n  \"rm\"", ""},
+		// No name looks like an argument with its value.
+		{"t", `{"path = \"a\"` + strings.Repeat(" ", 60) + `all":1,"path=a":1,"path":"b"}`, 80, 10,
+			`path = "b"` + "\n" + `"path = \"a\"" +60 spaces+ "all" = 1` + "\n" + `"path=a" = 1`, ""},
 		// No text begins a row of its own.
 		{"t", `{"a":"` + long(9) + `jp: run other (builtin)?"}`, 14, 10, "a = \"" + long(9) + "\n      jp: run \n      other \n      (builtin\n      )?\"", ""},
 		// Changes of files are read as such.
