@@ -92,3 +92,26 @@ func TestMCPApproveOnTerminal(t *testing.T) {
 		t.Errorf("another confinement = %d %s\n%s", status, out, screen)
 	}
 }
+
+// TestMCPApproveTakenBack: a yes to a question about a server of a workspace counts only while the
+// workspace is trusted.
+func TestMCPApproveTakenBack(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": treeConfig, "about": "Says it again.\n",
+		".mcp.json": `{"mcpServers":{"notes":{"command":"sh","args":["-c","touch ran; until test -e revoked; do sleep 0.05; done; exec mcp-server about"]}}}`,
+	})
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	screen, _, status := leader(t, s, []exchange{{"look at its tools? [y/N] ", "y\n"}, {"use these tools? [y/N] ", "y\n"}}, "/bin/sh", "sh", "-c",
+		"(until test -e ran; do sleep 0.05; done; jp trust --revoke; touch revoked) & jp mcp approve notes; s=$?; wait; exit $s")
+	if status != 6 || !strings.Contains(unbroken(screen), "not trusted any more") {
+		t.Errorf("status %d, screen:\n%s", status, screen)
+	}
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	if out, _ := s.jp("mcp", "show", "notes"); !strings.Contains(out, "status     unapproved\n") {
+		t.Errorf("after the yes: %s", out)
+	}
+}
