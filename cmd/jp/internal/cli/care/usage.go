@@ -296,9 +296,9 @@ func usageOf(s usage.Spending) usageJSON {
 // usageColumns has the columns of every table of sums, after the name.
 func usageColumns(name string) []term.Column {
 	return []term.Column{
-		{Title: name}, {Title: "calls", Right: true, Drop: 3}, {Title: "runs", Right: true, Drop: 2}, {Title: "input", Right: true},
-		{Title: "cached", Right: true, Drop: 4}, {Title: "written", Right: true, Drop: 5}, {Title: "output", Right: true},
-		{Title: "cost", Right: true}, {Title: "time", Right: true, Drop: 1},
+		{Title: name}, {Title: "calls", Right: true, Drop: 5}, {Title: "runs", Right: true, Drop: 4}, {Title: "input", Right: true, Drop: 1},
+		{Title: "cached", Right: true, Drop: 6}, {Title: "written", Right: true, Drop: 7}, {Title: "output", Right: true, Drop: 2},
+		{Title: "cost", Right: true}, {Title: "time", Right: true, Drop: 3},
 	}
 }
 

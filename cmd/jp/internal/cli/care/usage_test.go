@@ -108,3 +108,15 @@ func TestUsageBeyondCounting(t *testing.T) {
 		t.Errorf("used: %d tokens, %d nano-dollars", run["a"].Usage.Tokens(), *total)
 	}
 }
+
+// TestUsageNarrow: a narrow terminal shows what was spent, whatever the name.
+func TestUsageNarrow(t *testing.T) {
+	var b strings.Builder
+	table := term.Table{Columns: usageColumns("model"), Rows: [][]string{{"anthropic/claude-sonnet-5-5", "1,234", "12", "12,345,678", "1,000", "500", "123,456", "$12.3456", "12m05s"}}}
+	if err := table.Write(&b, &term.IO{Width: 40}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "MODEL                            COST\nanthropic/claude-sonnet-5-5  $12.3456\n"; b.String() != want {
+		t.Errorf("table:\n%swant\n%s", b.String(), want)
+	}
+}
