@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestSubagentBesideQuestion: a sub-agent begins, works and ends while a question waits for a person,
-// however long that takes.
-func TestSubagentBesideQuestion(t *testing.T) {
+// besideSite is a workspace whose agent reads a file, which asks, and has a sub-agent write one.
+func besideSite(t *testing.T) *site {
+	t.Helper()
 	s := newSite(t, map[string]string{
 		".jp/config.toml": `
 [assistant]
@@ -48,9 +48,26 @@ text = "done"
 	if out, code := s.jp("trust", "--yes"); code != 0 {
 		t.Fatal(out)
 	}
+	return s
+}
+
+// TestSubagentBesideQuestion: a sub-agent begins, works and ends while a question waits for a person,
+// however long that takes.
+func TestSubagentBesideQuestion(t *testing.T) {
+	s := besideSite(t)
 	screen, _, status := leader(t, s, []exchange{{"? for help] ", ""}, {"it has worked", "y\n"}}, "/bin/sh", "sh", "-c",
 		"(until test -e worked; do sleep 0.05; done; echo it has worked >&2) & jp query --new --no-activate go; wait")
 	if status != 0 || !strings.Contains(screen, "agent/w  ok") {
 		t.Errorf("status %d, screen:\n%s", status, screen)
+	}
+}
+
+// TestBackgroundDrawsNothing: a job in the background moves no cursor, because who is in the foreground
+// may have asked something there.
+func TestBackgroundDrawsNothing(t *testing.T) {
+	s := besideSite(t)
+	screen, out, status := leader(t, s, nil, "/bin/sh", "sh", "-c", "set -m; jp query --new --no-activate go & wait $!")
+	if status != 0 || out != "done\n" || strings.Contains(screen, "\x1b[K") || strings.Contains(screen, "A\r") {
+		t.Errorf("status %d, stdout %q, screen:\n%q", status, out, screen)
 	}
 }

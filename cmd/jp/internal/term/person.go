@@ -55,9 +55,13 @@ func (t *TTY) turn(ctx context.Context) (free func(), err error) {
 	}
 }
 
-// unasked calls draw, which moves the cursor, unless a process of our group asks at the terminal: it
-// would write over the question. None begins to ask meanwhile. It reports whether it called draw.
+// unasked calls draw, which moves the cursor, unless a process of our group asks at the terminal, or
+// our group is in its background, where another one may ask: it would write over the question. None
+// begins to ask meanwhile. It reports whether it called draw.
 func (s *IO) unasked(draw func()) bool {
+	if behindOthers(s.errFile) || behindOthers(s.outFile) {
+		return false
+	}
 	free, taken := lockTurn(s.turns, unix.F_RDLCK)
 	if taken {
 		return false
@@ -65,6 +69,16 @@ func (s *IO) unasked(draw func()) bool {
 	defer free()
 	draw()
 	return true
+}
+
+// behindOthers reports whether f is our terminal and another process group, which we can see, is in
+// its foreground.
+func behindOthers(f *os.File) bool {
+	if f == nil {
+		return false
+	}
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil && group != 0 && group != unix.Getpgrp()
 }
 
 // lockTurn takes the lock of our process group in a file: alone to ask, with others to draw. taken
