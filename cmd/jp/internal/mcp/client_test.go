@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,6 +95,29 @@ func TestCall(t *testing.T) {
 		if got, isError := call(t, c, tt.tool, tt.text); got != tt.want || isError != tt.isError {
 			t.Errorf("%s = %q, %v, want %q, %v", tt.tool, got, isError, tt.want, tt.isError)
 		}
+	}
+}
+
+// TestHTTPProtocol: HTTP/2 is not spoken, in which calls share a connection that may be dead.
+func TestHTTPProtocol(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	to, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCarrier(to, nil, newBounds())
+	c.next.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
+	c.next.TLSClientConfig.RootCAs.AddCert(srv.Certificate())
+	resp, err := (&http.Client{Transport: c}).Post(srv.URL, "application/json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); string(got) != "HTTP/1.1" || err != nil {
+		t.Errorf("the server was asked over %s, %v, want HTTP/1.1", got, err)
 	}
 }
 
@@ -222,7 +247,7 @@ func TestBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Post(srv.URL, "application/json", nil)
+		resp, err := (&http.Client{Transport: newCarrier(to, nil, newBounds())}).Post(srv.URL, "application/json", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +277,7 @@ func TestUnhurried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Post(srv.URL, "application/json", nil)
+		resp, err := (&http.Client{Transport: newCarrier(to, nil, newBounds())}).Post(srv.URL, "application/json", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -30,7 +32,7 @@ func dial(s Server, b *bounds) sdk.Transport {
 	}
 	return &sdk.StreamableClientTransport{
 		Endpoint: to.Scheme + "://" + to.Host, MaxRetries: 1, MaxEventSize: maxMessage, DisableStandaloneSSE: true,
-		HTTPClient: &http.Client{Transport: &carrier{to: to, headers: s.Headers, bounds: b}},
+		HTTPClient: &http.Client{Transport: newCarrier(to, s.Headers, b)},
 	}
 }
 
@@ -40,6 +42,17 @@ type carrier struct {
 	to      *url.URL
 	headers map[string]string
 	bounds  *bounds
+	// With a dialer of its own it speaks no HTTP/2, in which all calls share a connection: one that
+	// is dead, or whose server does not read, would hold up every call of the process until the
+	// system gives it up.
+	next *http.Transport
+}
+
+func newCarrier(to *url.URL, headers map[string]string, b *bounds) *carrier {
+	return &carrier{to: to, headers: headers, bounds: b, next: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 15 * time.Second, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10,
+	}}
 }
 
 func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -55,7 +68,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name, value := range c.headers {
 		r.Header.Set(name, value)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := c.next.RoundTrip(r)
 	switch {
 	case err != nil:
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
