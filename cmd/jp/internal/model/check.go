@@ -147,7 +147,7 @@ func (c *Calls) Len() int { return len(c.calls) }
 // Add adds a complete call and returns its id. Where a server gives no id, or counts ids from 1 in
 // each reply, the call gets an id of ours: the id of a call names what it started, so it must be
 // unique. It gets one as well where its id could name what another call started, or is longer than
-// the ledger takes.
+// the ledger takes. A name that is longer than that of any tool is cut.
 func (c *Calls) Add(id, name string, arguments []byte) string {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
@@ -156,13 +156,17 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 		id = "call_" + rand.Text()
 	}
 	c.used[id] = true
-	c.calls = append(c.calls, &Call{ID: id, Name: name, Arguments: arguments})
+	c.calls = append(c.calls, &Call{ID: id, Name: brief.Prefix(name, longestName), Arguments: arguments})
 	return id
 }
 
 // longestID is the length in bytes of the longest id of a call that is kept. Each delegation of a
 // call is in the ledger under that id and a number.
 const longestID = 512
+
+// longestName is the length in bytes of the longest name of a call that is kept. It is shown, stored
+// and sent again.
+const longestName = 256
 
 // What begins the ids of calls that no model makes.
 const (

@@ -65,6 +65,7 @@ type call struct {
 	id, name  string
 	signature string // the one in the id
 	arguments []byte
+	nesting   nesting // of the arguments
 	extra     json.RawMessage
 }
 
@@ -139,16 +140,17 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 			return false, nil
 		}
 		for _, t := range d.ToolCalls {
-			if delta := r.toolCall(t); delta != "" && !r.yield(model.Part{CallDelta: delta}, nil) {
+			delta := r.toolCall(t)
+			if len(r.pending) > model.MaxCalls {
+				return true, tooMany("calls more than %d tools", model.MaxCalls)
+			}
+			if delta != "" && !r.yield(model.Part{CallDelta: delta}, nil) {
 				return false, nil
 			}
 		}
 	}
 	r.uncounted = r.uncounted && !(c.Usage.counts() || c.Usage != nil && c.Usage.Total.N > 0)
-	switch {
-	case len(r.pending) > model.MaxCalls:
-		return true, tooMany("calls more than %d tools", model.MaxCalls)
-	case len(r.memory.Details) > maxDetails:
+	if len(r.memory.Details) > maxDetails {
 		return true, tooMany("has more than %d pieces of reasoning", maxDetails)
 	}
 	return true, nil
@@ -210,7 +212,7 @@ func (r *reply) toolCall(d deltaCall) string {
 	// without ids, starts a new one.
 	if c != nil {
 		another := id != "" && c.id != "" && id != c.id
-		if id == "" && c.id == "" && name != "" && json.Valid(c.arguments) {
+		if id == "" && c.id == "" && name != "" && c.nesting.complete() {
 			another = true
 		}
 		if another {
@@ -229,6 +231,7 @@ func (r *reply) toolCall(d deltaCall) string {
 		c.name = name
 	}
 	c.arguments = append(c.arguments, arguments...)
+	c.nesting.take(arguments)
 	if d.Extra != nil {
 		c.extra = d.Extra
 		r.hidden(len(d.Extra))
