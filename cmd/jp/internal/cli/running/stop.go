@@ -48,22 +48,37 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 		return err
 	}
 	views := make([]convstore.View, len(ids))
-	for i, id := range ids { // before anything is stopped
-		if views[i], err = st.Under(ctx, id); err != nil {
+	trees := map[convstore.ID][]int{} // indexes in ids
+	for i, id := range ids {          // before anything is stopped
+		c, err := st.Get(ctx, id)
+		if err == nil {
+			views[i], err = st.Under(ctx, id)
+		}
+		if err != nil {
 			return err
 		}
+		trees[c.Root] = append(trees[c.Root], i)
 	}
-	list := []ended{}
-	var failed error
+	list := make([][]ended, len(ids))
+	anything := make([]bool, len(ids))
+	failed := make([]error, len(ids))
+	var all sync.WaitGroup
+	for _, tree := range trees { // none waits for another
+		all.Go(func() {
+			for _, i := range tree {
+				list[i], anything[i], failed[i] = stopTree(ctx, g, st, ids[i], views[i])
+			}
+		})
+	}
+	all.Wait()
+	stopped := []ended{}
 	for i, id := range ids {
-		stopped, anything, err := stopTree(ctx, g, st, id, views[i])
-		list = append(list, stopped...)
-		failed = errors.Join(failed, err)
-		if err == nil && !anything {
+		stopped = append(stopped, list[i]...)
+		if failed[i] == nil && !anything[i] {
 			g.Con.Note("%s: nothing runs there", id)
 		}
 	}
-	return errors.Join(g.writeEnded(list), failed)
+	return errors.Join(g.writeEnded(stopped), errors.Join(failed...))
 }
 
 // stopTree stops the run of a conversation and all runs below it, from the top: a run stops what it
