@@ -20,6 +20,7 @@ const (
 	maxFileBytes  = 1 << 20 // one config file
 	maxTotalBytes = 8 << 20 // all that one Resolve reads
 	maxFiles      = 256     // opened by one Resolve; files that extend one file twice over would multiply
+	maxPatterns   = 256     // of extends, for each of which a folder is read
 )
 
 // place is where a file is. Below the .jp folder of the workspace everything stays below it,
@@ -70,6 +71,7 @@ type reader struct {
 	home      string
 	instead   map[string][]byte // see Sources
 	count     int
+	patterns  int
 	bytes     int
 }
 
@@ -234,6 +236,9 @@ func (f *reader) glob(from location, entry string) ([]location, error) {
 		return nil, err
 	case pattern == "":
 		return []location{base}, nil
+	}
+	if f.patterns++; f.patterns > maxPatterns {
+		return nil, fmt.Errorf("is one of more than %d patterns", maxPatterns)
 	}
 	if f.withheld(base) {
 		return nil, ErrWithheld

@@ -116,6 +116,10 @@ func TestFileErrors(t *testing.T) {
 		chain[fmt.Sprintf("OUT/%d.toml", i)] = fmt.Sprintf("extends = ['%d.toml', './%d.toml']", i+1, i+1)
 	}
 	chain["OUT/12.toml"] = ""
+	var patterns strings.Builder
+	for i := range maxPatterns + 1 {
+		fmt.Fprintf(&patterns, "'*.%d', ", i)
+	}
 	tests := []struct {
 		name  string
 		files map[string]string
@@ -130,6 +134,8 @@ func TestFileErrors(t *testing.T) {
 		{name: "cycle over a link", files: map[string]string{"OUT/a.toml": "extends = ['l.toml']"}, setup: func(w *world) { w.link("a.toml", "OUT/l.toml") }, cfg: []string{"OUT/a.toml"},
 			want: "OUT/a.toml:1: extends: OUT/l.toml extends itself, over this file or directly"},
 		{name: "too many", files: chain, cfg: []string{"OUT/0.toml"}, want: "more than 256 config files are read"},
+		{name: "too many patterns", files: map[string]string{"WS/.jp/config.toml": "extends = [" + patterns.String() + "]"},
+			want: "WS/.jp/config.toml:1: extends: item 257 is one of more than 256 patterns"},
 		{name: "missing", files: map[string]string{"WS/.jp/config.toml": "extends = [\n  'a.toml',\n]"},
 			want: "WS/.jp/config.toml:2: extends: WS/.jp/a.toml: no such file or directory"},
 		{name: "mistake in an extended file", files: map[string]string{"WS/.jp/config.toml": "extends = ['a.toml']", "WS/.jp/a.toml": "\n\nx = 1"},
