@@ -65,6 +65,11 @@ func (c *conn) run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 		return proc.Exit{Code: -1}, fmt.Errorf("wire: %w", err)
 	}
 	defer ours.Close()
+	select {
+	case <-c.over: // while the job waited for its slot: its time has not begun
+		return proc.Exit{Code: -1}, errOver
+	default:
+	}
 	if err := job.Away(c.host, c.pool.lease()); err != nil {
 		return proc.Exit{Code: -1}, err
 	}
@@ -72,6 +77,7 @@ func (c *conn) run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	if err != nil {
 		return proc.Exit{Code: -1}, err
 	}
+	c.pool.begun(c)
 	job.Wire.Close()
 	send := func(to *outlet, from io.Reader) {
 		if _, err := io.Copy(to, from); err == nil {

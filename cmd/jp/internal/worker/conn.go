@@ -23,7 +23,7 @@ type conn struct {
 	depths map[int]int   // those of each depth; guarded by pool.mu
 	begun  time.Duration // when its first launch began, by pool.clock
 	made   bool          // whether it can have jobs; guarded by pool.mu
-	used   bool          // whether it has had one; likewise
+	used   bool          // whether one has begun; likewise
 
 	ready chan struct{} // closed when the next three are set
 	err   error         // why there is no connection; nil = there is one

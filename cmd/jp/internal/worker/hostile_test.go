@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -376,6 +377,60 @@ func TestOverAtOnce(t *testing.T) {
 		if p.drop(newConn(p), &subprocess.EndError{State: convstore.StateLost}); (p.err == nil) != (why == nil) {
 			t.Errorf("after %d connections that were lost at once: %v", i+1, p.err)
 		}
+	}
+}
+
+// TestGoneBeforeSlot has jobs wait for their slots with a place on a node that is lost meanwhile.
+func TestGoneBeforeSlot(t *testing.T) {
+	begun := 0
+	run := func(p *Pool, lose func()) error {
+		j := newJob(t, "echo")
+		j.Away = func(string, time.Duration) error {
+			begun++
+			return nil
+		}
+		j.Idle = func() func(context.Context) error {
+			return func(context.Context) error {
+				lose()
+				return nil
+			}
+		}
+		_ = j.wire.(*net.UnixConn).CloseWrite()
+		_, err := p.Run(t.Context(), j.Job)
+		return err
+	}
+	lost := 0
+	lose := func(p *Pool) {
+		lost++
+		p.mu.Lock()
+		c := p.conns[0]
+		p.mu.Unlock()
+		c.stop()
+		<-c.over
+	}
+
+	// A node on which others have run: the job goes to another one, however many it has lost.
+	p := pool(t, "plain", nil)
+	if err := run(p, sync.OnceFunc(func() {
+		if err := run(p, func() {}); err != nil {
+			t.Error(err)
+		}
+		lose(p)
+	})); err != nil || lost != 1 || begun != 2 {
+		t.Errorf("%d nodes were lost, and the times of %d jobs began: %v", lost, begun, err)
+	}
+
+	// Nodes on which nothing has run: no job has more of them launched before the pause is over.
+	lost = 0
+	p = pool(t, "plain", func(o *Options) { o.Launcher.Attempts = 3 })
+	p.clock = func() time.Duration { return time.Minute }
+	for range 4 {
+		if err := run(p, func() { lose(p) }); !errors.As(err, new(*subprocess.EndError)) {
+			t.Errorf("Run = %v", err)
+		}
+	}
+	if lost != 3 {
+		t.Errorf("%d nodes were launched, want 3", lost)
 	}
 }
 

@@ -45,7 +45,7 @@ type Pool struct {
 	conns []*conn
 	freed chan struct{} // closed when a place is free, or a connection made or gone; then there is another one
 	err   error         // why the latest connection could not be made; no other is tried before again
-	fails int           // connections in a row that no job could use
+	fails int           // connections in a row on which no job has begun
 	again time.Duration // by clock
 
 	waiting int // jobs that wait for a place
@@ -73,7 +73,7 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	stopped := func() (proc.Exit, error) {
 		return proc.Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
 	}
-	for try := 1; ; try++ {
+	for {
 		again := func(context.Context) error { return nil }
 		c, err := p.take(ctx, job.Depth, func() { again = job.Idle() })
 		if err == nil {
@@ -91,9 +91,6 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 		p.leave(c, job.Depth)
 		if err != errOver {
 			return exit, err
-		}
-		if c.why.State == convstore.StateError || try >= p.Launcher.Attempts {
-			return exit, c.why
 		}
 	}
 }
@@ -166,9 +163,6 @@ func (p *Pool) pick(depth int) (c *conn, soon bool, err error) {
 	}
 	c.load++
 	c.depths[depth]++
-	if !c.used {
-		c.used, p.fails = true, 0
-	}
 	return c, false, nil
 }
 
@@ -194,9 +188,18 @@ func (p *Pool) made(c *conn) {
 	p.free()
 }
 
+// begun notes that a job has begun on a connection.
+func (p *Pool) begun(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !c.used {
+		c.used, p.fails = true, 0
+	}
+}
+
 // drop removes a connection that is over, or could not be made, because of err. Another may be made
-// at once after one that a job could use, and after one that was lost before, but only attempts of
-// these in a row; else in a while.
+// at once after one on which a job has begun, and after one that was lost before, but only attempts
+// of these in a row; else in a while.
 func (p *Pool) drop(c *conn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
