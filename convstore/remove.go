@@ -21,9 +21,9 @@ func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) (removed []I
 }
 
 // RemoveAll removes conversations in one transaction, all or none, and returns what it removed, each
-// once, a conversation before those that are removed with it. RemoveAll fails with a *BusyError if one of them, or anything below, runs. It fails with a
-// *ChildrenError if one has children that are not among ids and neither option is set. The records
-// of delegations stay.
+// once, a conversation before those that are removed with it. It fails with a *BusyError if one of
+// them, or anything below, runs, and with a *ChildrenError if one has children that are not among ids
+// and neither option is set. The records of delegations stay.
 func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (removed []ID, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -85,22 +85,21 @@ func (t *tx) named(ids []ID) ([]ID, error) {
 // withBelow returns conversations and all that is below them, parents first, each once.
 func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
 	seen := make(map[ID]bool)
+	add := func(id ID) error {
+		if !seen[id] {
+			seen[id], all = true, append(all, id)
+		}
+		return nil
+	}
 	for _, id := range ids {
 		if seen[id] {
 			continue
 		}
-		if _, err := t.Load(id); err != nil {
-			return nil, err
+		if _, err = t.Load(id); err == nil {
+			_ = add(id)
+			err = t.Below(id, false, t.Entries(), add)
 		}
-		add := func(id ID) error {
-			if !seen[id] {
-				seen[id] = true
-				all = append(all, id)
-			}
-			return nil
-		}
-		_ = add(id)
-		if err := t.Below(id, false, t.Entries(), add); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -250,13 +249,9 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 				continue
 			}
 			all, err := t.expirable(id, stood)
-			if err != nil {
-				return err
+			if err == nil {
+				err = t.requireIdle(all)
 			}
-			if len(all) == 0 {
-				continue
-			}
-			err = t.requireIdle(all)
 			if _, ok := errors.AsType[*BusyError](err); ok {
 				continue
 			}
