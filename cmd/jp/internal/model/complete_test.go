@@ -112,6 +112,40 @@ func TestUsageUnended(t *testing.T) {
 	}
 }
 
+// TestUsageOfBeginning: what is told before the last words is only the least that the whole reply
+// has used, if it is more than these come to.
+func TestUsageOfBeginning(t *testing.T) {
+	words := strings.Repeat("x", 300)
+	for output, want := range map[string]int64{"1": 101, "500": 500} {
+		for id, events := range map[string][]string{
+			"anthropic": {
+				`{"type":"message_start","message":{"usage":{"input_tokens":5000,"output_tokens":` + output + `}}}`,
+				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"` + words + `"}}`,
+				`{"type":"content_block_stop","index":0}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`,
+				`{"type":"message_stop"}`,
+			},
+			"openai": {
+				`{"choices":[],"usage":{"prompt_tokens":5000,"completion_tokens":` + output + `}}`,
+				`{"choices":[{"index":0,"delta":{"content":"` + words + `"}}]}`,
+				`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			},
+		} {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				for _, e := range events {
+					_, _ = io.WriteString(w, "event: "+eventName(e)+"\ndata: "+e+"\n\n")
+				}
+			}))
+			defer server.Close()
+			got := collect(t, model.Count(open(t, id+"/wire", server.URL)), t.Context(), ask("x"))
+			if want := (convstore.Usage{Input: 5000, Output: want}); got.usage == nil || *got.usage != want || got.err != nil {
+				t.Errorf("%s, %s told: usage %+v, %v, want %+v", id, output, got.usage, got.err, want)
+			}
+		}
+	}
+}
+
 // TestUsageEndsChat: nothing is awaited after the usage that follows the finish reason. Usage
 // before it, or beside more of the answer, ends nothing.
 func TestUsageEndsChat(t *testing.T) {

@@ -79,14 +79,14 @@ func (c *counter) used(err error) (Part, bool) {
 	if c.progress.answered.Load() {
 		output += c.progress.hidden.Load()
 	}
-	if err == nil && u.Input+u.CacheRead+u.CacheWrite > 0 && (u.Output > 0 || output == 0) {
+	if err == nil && !c.reported.Estimated && u.Input+u.CacheRead+u.CacheWrite > 0 && (u.Output > 0 || output == 0) {
 		// the count of a whole reply is exact, unless input or output is missing
 		return c.reported, true
 	}
 	if err != nil && u == (convstore.Usage{}) && output == 0 && !c.progress.billed(err) {
 		return Part{}, false
 	}
-	p := Part{Usage: &u, Cost: c.reported.Cost}
+	p := Part{Usage: &u, Cost: c.reported.Cost, Estimated: c.reported.Estimated}
 	if u.Input+u.CacheRead+u.CacheWrite == 0 {
 		u.Input, p.Estimated = c.request.Estimate(), true
 		if most := c.request.MaxInput; most > 0 {

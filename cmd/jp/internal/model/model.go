@@ -213,8 +213,9 @@ type Part struct {
 	Stop      Stop             `json:",omitempty"` // end of a complete reply
 
 	// Beside Usage.
-	Cost      *int64 `json:",omitempty"` // nano-dollars that the provider reports for the reply; nil = none
-	Estimated bool   `json:",omitempty"` // whether the usage, or a part of it, is an estimate
+	Cost *int64 `json:",omitempty"` // nano-dollars that the provider reports for the reply; nil = none
+	// whether the usage, or a part of it, is an estimate; below Count, whether it was told before all was said
+	Estimated bool `json:",omitempty"`
 	// number of the attempt, where another process made it, which holds the next one to what this
 	// one has counted; 0 = this process did
 	Attempt uint64 `json:"-"`

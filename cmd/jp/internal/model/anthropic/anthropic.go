@@ -293,10 +293,7 @@ func (r *reply) finish(ctx context.Context) {
 			return
 		}
 	}
-	if !r.summed {
-		r.usage.Output = 0
-	}
-	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage), Cost: r.cost}, nil) {
+	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage), Cost: r.cost, Estimated: !r.summed}, nil) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)

@@ -261,9 +261,6 @@ func (r *reply) finish(err error) {
 		return
 	}
 
-	if r.uncounted {
-		r.tally.begun()
-	}
 	calls, stop := r.calls.Finish(stop)
 	if len(r.reasoning) > 0 || len(r.memory.Details) > 0 || len(r.memory.Calls) > 0 || r.memory.Named != "" {
 		opaque, err := json.Marshal(r.memory)
@@ -281,8 +278,10 @@ func (r *reply) finish(err error) {
 			return
 		}
 	}
-	if used := r.tally.used(); used != nil && !r.yield(*used, nil) {
-		return
+	if used := r.tally.used(); used != nil {
+		if used.Estimated = r.uncounted; !r.yield(*used, nil) {
+			return
+		}
 	}
 	r.yield(model.Part{Stop: stop}, nil)
 }

@@ -61,7 +61,7 @@ func TestEvents(t *testing.T) {
 		{"usage in the last chunk", []string{`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`},
 			"text a\n" + `usage {"input_tokens":1,"output_tokens":2,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"usage of the beginning", []string{`{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}`, delta(`{"content":"a"}`), ends("stop")},
-			"text a\n" + `usage {"input_tokens":3,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
+			"text a\n" + `usage {"input_tokens":3,"output_tokens":1,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"usage as it grows", []string{`{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, `{"choices":[{"index":0,"delta":{"content":"b"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`, ends("stop")},
 			"text a\ntext b\n" + `usage {"input_tokens":3,"output_tokens":2,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"a total at the end", []string{`{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, delta(`{"content":"b"}`), ends("stop"), `{"choices":[],"usage":{"prompt_tokens":3,"total_tokens":9}}`},

@@ -32,9 +32,6 @@ func (t *tally) add(u *usage) {
 	}
 }
 
-// begun leaves out an output that is only that of the beginning of a whole reply.
-func (t *tally) begun() { t.output, t.total = 0, 0 }
-
 // counts reports whether the usage is that of a reply, and not only of its beginning.
 func (u *usage) counts() bool { return u != nil && max(u.Completion.N, u.Output.N) > 0 }
 
