@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -166,13 +167,16 @@ func (b *batch) findFor(ctx context.Context) error {
 	}
 	// Other runs, which this one does not resume, may have asked the same queries on its behalf.
 	var latest time.Time
-	named := false
+	named, lines := false, map[convstore.ID]string{} // of the latest runs in conversations that rows name
 	for _, del := range all {
 		if del.Caller != caller || del.Imported || delegate.NumberOf(del, model.CallOfBatch) == 0 {
 			continue
 		}
 		sum, line := lineOf(del.Call)
 		inRow := b.earlier.named[del.Child]
+		if inRow {
+			lines[del.Child] = line
+		}
 		if inRow && !named || (inRow || !named && sum == b.sum) && del.Reserved.After(latest) {
 			latest, b.earlier.line, named = del.Reserved, line, inRow
 		}
@@ -185,15 +189,25 @@ func (b *batch) findFor(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := b.claimLine(ctx, caller, b.earlier.line); err != nil {
-		return err
+	parts := map[string]bool{b.earlier.line: true} // those that ran apart, as with --shard, and this one
+	for _, line := range lines {
+		parts[line] = true
+	}
+	for _, line := range slices.Sorted(maps.Keys(parts)) {
+		if err := b.claimLine(ctx, caller, line); err != nil {
+			return err
+		}
 	}
 	if err := b.await(ctx, caller); err != nil {
 		return err
 	}
 	if all, err = b.ledger(ctx, caller); err == nil {
 		b.collect(all, caller, func(del convstore.Delegation) (int, bool) {
-			return delegate.NumberOf(del, model.CallOfBatch), b.mine(del.Call)
+			if b.mine(del.Call) {
+				return delegate.NumberOf(del, model.CallOfBatch), true
+			}
+			_, line := lineOf(del.Call)
+			return 0, strings.HasPrefix(del.Call, model.CallOfBatch) && parts[line]
 		})
 	}
 	return err
