@@ -32,6 +32,7 @@ type Runner interface {
 type Job struct {
 	Args           []string // the first is "jp"
 	Depth          int      // of the sub-agent; one waits only for those that are deeper
+	Parallel       int      // most sub-agents of the tree that work at once
 	Environ        []string
 	Stdin          []byte
 	Stdout, Stderr io.Writer

@@ -325,7 +325,7 @@ func TestSecondNode(t *testing.T) {
 		<-j.started
 	}
 	p.mu.Lock()
-	if c, _, err := p.pick(0); c != nil || err != nil {
+	if c, _, err := p.pick(0, 2); c != nil || err != nil {
 		t.Errorf("a third job: %v, %v, want it to wait", c, err)
 	}
 	p.mu.Unlock()
@@ -468,6 +468,22 @@ func TestSpread(t *testing.T) {
 		t.Errorf("jobs of the connections: %v", loads)
 	}
 	t.Cleanup(all.Wait)
+}
+
+// TestNoMoreThanWork has six jobs wait, of which two may work at once.
+func TestNoMoreThanWork(t *testing.T) {
+	p := pool(t, "plain", func(o *Options) { o.Launcher.Workers = 20 })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = 6
+	for range p.waiting {
+		if c, _, err := p.pick(0, 2); c != nil || err != nil {
+			t.Errorf("pick = %v, %v", c, err)
+		}
+	}
+	if len(p.conns) != 2 {
+		t.Errorf("%d connections, want 2", len(p.conns))
+	}
 }
 
 // owner is a jp that does not keep to the rules, with a real Node.

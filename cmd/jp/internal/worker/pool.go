@@ -75,7 +75,7 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	}
 	for {
 		again := func(context.Context) error { return nil }
-		c, err := p.take(ctx, job.Depth, func() { again = job.Idle() })
+		c, err := p.take(ctx, job.Depth, job.Parallel, func() { again = job.Idle() })
 		if err == nil {
 			if err = again(ctx); err != nil {
 				p.leave(c, job.Depth)
@@ -99,13 +99,13 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 // be more. It waits until there is a place. A connection that takes long to make, such as a job of
 // a scheduler that is pending, keeps nobody from a place of another one. When one cannot be made,
 // the others go on, and the error is for those who find no other. idle is called before it waits.
-func (p *Pool) take(ctx context.Context, depth int, idle func()) (*conn, error) {
+func (p *Pool) take(ctx context.Context, depth, parallel int, idle func()) (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting++
 	defer func() { p.waiting-- }()
 	for idle := sync.OnceFunc(idle); ; {
-		c, soon, err := p.pick(depth)
+		c, soon, err := p.pick(depth, parallel)
 		if c != nil || err != nil {
 			return c, err
 		}
@@ -132,8 +132,9 @@ func (p *Pool) take(ctx context.Context, depth int, idle func()) (*conn, error) 
 // p.mu is held, and the job is one of those that wait.
 //
 // Each depth has places of its own: a sub-agent that waits for those below it keeps its place, and
-// would else keep them waiting.
-func (p *Pool) pick(depth int) (c *conn, soon bool, err error) {
+// would else keep them waiting. More connections than jobs that work at once help nobody, though
+// more may wait.
+func (p *Pool) pick(depth, parallel int) (c *conn, soon bool, err error) {
 	switch {
 	case p.life.Err() != nil:
 		return nil, false, errClosed
@@ -151,7 +152,7 @@ func (p *Pool) pick(depth int) (c *conn, soon bool, err error) {
 		}
 	}
 	alone := c != nil && c.load == 0
-	if !alone && making < p.waiting && len(p.conns) < p.Launcher.Workers && (p.err == nil || p.clock() >= p.again) {
+	if !alone && making < p.waiting && len(p.conns) < min(p.Launcher.Workers, parallel) && (p.err == nil || p.clock() >= p.again) {
 		p.again = p.clock() + maxPause // one is tried after an error, until made or drop
 		at := newConn(p)
 		at.begun, soon = p.clock(), true

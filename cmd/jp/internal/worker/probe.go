@@ -74,7 +74,7 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 		return f
 	}
 	begun := proc.SinceBoot()
-	c, err := p.take(ctx, 0, func() {})
+	c, err := p.take(ctx, 0, 1, func() {})
 	if c != nil {
 		defer p.leave(c, 0)
 		f.Host, f.Build = c.host, plain(c.hello.Build, maxText)

@@ -212,7 +212,7 @@ func newJob(t testing.TB, args ...string) *job {
 	t.Cleanup(func() { conn.Close() })
 	j := &job{wire: conn, started: make(chan int, 1)}
 	j.Job = subprocess.Job{
-		Args: append([]string{"jp", "query"}, args...), Stdout: &j.stdout, Stderr: &j.stderr, Wire: theirs,
+		Args: append([]string{"jp", "query"}, args...), Stdout: &j.stdout, Stderr: &j.stderr, Wire: theirs, Parallel: 2,
 		Idle:    func() func(context.Context) error { return func(context.Context) error { return nil } },
 		Away:    func(host string, _ time.Duration) error { j.host = host; return nil },
 		Started: func(host string, pid int) { j.started <- pid },
