@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -69,7 +70,13 @@ func play(scene string) int {
 		}
 		fmt.Println(ask(ctx, tty))
 	case "cancel":
-		time.AfterFunc(time.Millisecond, func() { cancel(errors.New("enough")) })
+		shown := make(chan os.Signal, 1)
+		signal.Notify(shown, unix.SIGUSR1)
+		go func() {
+			<-shown
+			cancel(errors.New("enough"))
+		}()
+		fmt.Println(os.Getpid())
 		fmt.Println(ask(ctx, tty))
 	case "deaf":
 		if err := tty.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TCXONC, unix.TCOOFF) }); err != nil {
@@ -270,7 +277,14 @@ func TestAlone(t *testing.T) {
 
 func TestAskEndsWithItsContext(t *testing.T) {
 	master, out := terminal(t, "cancel")
+	pid, err := strconv.Atoi(line(t, out))
+	if err != nil {
+		t.Fatal(err)
+	}
 	expect(t, master, "sure? ")
+	if err := unix.Kill(pid, unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
 	if got, want := line(t, out), `"" enough`; got != want {
 		t.Errorf("answer %s, want %s", got, want)
 	}
