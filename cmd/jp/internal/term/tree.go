@@ -28,6 +28,7 @@ type Tree struct {
 
 	screen sync.Mutex // held while somebody writes to the terminal or asks there, which may take long
 	region region     // its lines on the screen
+	missed bool       // whether they are not there, or as they were, because it could not be drawn
 
 	mu     sync.Mutex // of what follows; held by nobody who waits, and taken after screen
 	nodes  map[string]*node
@@ -168,9 +169,33 @@ func (t *Tree) show() {
 // held.
 func (t *Tree) settle(wait bool) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.status == nil && !t.due && t.idle() && !(wait && t.early()) {
-		t.nodes, t.order, t.region = map[string]*node{}, nil, region{}
+	ended := t.status == nil && !t.due && t.idle() && !(wait && t.early())
+	var lines []drawn
+	if ended {
+		lines = t.atLast()
+		t.nodes, t.order = map[string]*node{}, nil
+	}
+	t.mu.Unlock()
+	if ended {
+		t.leave(lines)
+	}
+}
+
+// atLast returns the lines that are not on the screen and no draw brings there; t.screen and t.mu
+// are held.
+func (t *Tree) atLast() []drawn {
+	if !t.missed {
+		return nil
+	}
+	return t.lines(t.io.size(t.io.errFile))
+}
+
+// leave leaves the tree on the screen, with what is missing of it; t.screen is held.
+func (t *Tree) leave(missing []drawn) {
+	t.region, t.missed = region{}, false
+	if len(missing) > 0 {
+		width, _ := t.io.size(t.io.errFile)
+		_ = draw(t.io.Err, written(missing, width)) // stderr never fails
 	}
 }
 
@@ -287,7 +312,10 @@ func (t *Tree) Close() {
 	t.show()
 	if t.io.draws() && (len(t.order) > 0 || t.status != nil && stop != nil) {
 		t.draw(true)
-		t.region = region{} // the lines stay, and what comes is written below them
+		t.mu.Lock()
+		lines := t.atLast()
+		t.mu.Unlock()
+		t.leave(lines) // what comes is written below them
 	}
 	t.screen.Unlock()
 	if stop != nil {
@@ -316,7 +344,7 @@ func (t *Tree) start() {
 				if !t.screen.TryLock() {
 					continue
 				}
-				if len(t.region.lines) > 0 {
+				if len(t.region.lines) > 0 || t.missed {
 					t.draw(true)
 				}
 				t.screen.Unlock()
@@ -327,11 +355,14 @@ func (t *Tree) start() {
 }
 
 // draw replaces what is on the screen by the tree as it is now, or by nothing, in one write. While
-// another process asks, the lines stay as they are, and the next ones stand below the question.
-// t.screen is held.
+// another process asks, or we are in the background, the lines stay as they are, and the next ones
+// stand below the question. t.screen is held.
 func (t *Tree) draw(show bool) {
 	if !t.io.unasked(func() { t.redraw(show) }) {
 		t.region = region{}
+		t.missed = t.missed || show
+	} else if show {
+		t.missed = false
 	}
 }
 
