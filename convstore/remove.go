@@ -249,7 +249,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 				continue
 			}
 			all, err := t.expirable(id, stood)
-			if err == nil {
+			if err == nil && len(all) > 0 {
 				err = t.requireIdle(all)
 			}
 			if _, ok := errors.AsType[*BusyError](err); ok {
