@@ -7,6 +7,10 @@ BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS
 TOOLS   := $(GO) tool -modfile=.ci/tools.mod
 FUZZTIME ?= 20s
 
+# Tests that fill a bound or overwrite page after page, in one goroutine, which the race detector makes ten times
+# slower. They run once, in `make test`.
+AMOUNTS = TestDamagedPages|TestStaleBranch|TestStaleLeaf|TestWrongLength|TestSalvage$$|TestRescue$$|TestCrowdedBody|TestImportLongLine|TestExportCrowded|TestImageBound|TestEndlessLine|TestLarge$$|TestFloodMemory|TestHTTPLarge|TestServeHostile/(unread|kept)|TestBounds/(bytes|admitted|values|deaf$$|events|commands)
+
 PREFIX  ?= /usr/local
 BIN     ?= bin/jp
 SHARE    = $(DESTDIR)$(PREFIX)/share
@@ -42,13 +46,13 @@ test: build ## everything that needs only Go and make
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test -tags $(TAGS) -timeout 15m ./...
-	CGO_ENABLED=0 $(GO) test -tags $(TAGS),rehearse -short ./convstore/... ./cmd/jp/internal/agent ./cmd/jp/internal/delegate
+	CGO_ENABLED=0 $(GO) test -tags $(TAGS),rehearse -skip '$(AMOUNTS)' ./convstore/... ./cmd/jp/internal/agent ./cmd/jp/internal/delegate
 	$(TOOLS) depguard ./...
 	@out=$$(./scripts/demo.sh 2>&1) || { echo "$$out"; exit 1; }
 	@echo "'make check-extra' runs the rest: the race detector (a C compiler), shell texts in bash and dash, examples of the docs (jq), completion in zsh and fish, groff, the trace page in a browser"
 
 race: ## the packages where goroutines share state
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m ./convstore/... ./tools ./cmd/jp/internal/...
+	CGO_ENABLED=1 $(GO) test -race -short -skip '$(AMOUNTS)' -timeout 15m ./convstore/... ./tools ./cmd/jp/internal/...
 
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }

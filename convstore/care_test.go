@@ -367,9 +367,6 @@ func TestBackupBesideWriters(t *testing.T) {
 // TestSalvage: of a sound store everything is found; of one with a broken page everything that is
 // not on it; of noise, nothing and an error.
 func TestSalvage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	sample := sampleStore(t)
 	read := func(data []byte) (conversations, events, lost int, err error) {
 		s := storeOf(t, data)

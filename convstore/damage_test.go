@@ -173,9 +173,6 @@ func truncated(t testing.TB, sample []byte) []byte {
 // TestDamagedPages overwrites pieces of a sound store, wherever. Whatever they were, the answer is
 // a result or an error, and never a crash.
 func TestDamagedPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	sample := sampleStore(t)
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -208,9 +205,6 @@ func TestDamagedPages(t *testing.T) {
 // leads to itself, or to a branch. bbolt would go round: whoever reads or writes there says that the
 // store is damaged.
 func TestStaleBranch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &before); err != nil {
 		t.Fatal(err)
@@ -262,9 +256,6 @@ func TestStaleBranch(t *testing.T) {
 // TestStaleLeaf puts leaves of before in the place of others, as a lost write can leave one there.
 // Whoever then appends takes away nothing that could be read.
 func TestStaleLeaf(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	s := openStore(t)
 	logs := []*Log{mustLock(t, s, mustCreate(t, s, New{}).ID), mustLock(t, s, mustCreate(t, s, New{}).ID), mustLock(t, s, mustCreate(t, s, New{}).ID)}
 	order := binary.NativeEndian
@@ -427,9 +418,6 @@ func TestFreeInUse(t *testing.T) {
 // TestWrongLength writes to stores with a leaf whose header names a page too many or too few. Each
 // write is refused or does no harm: once that header is right again, the file is sound.
 func TestWrongLength(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	s := openStore(t)
 	c, removed := mustCreate(t, s, New{}), mustCreate(t, s, New{})
 	for _, id := range []ID{c.ID, removed.ID} {

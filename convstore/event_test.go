@@ -140,9 +140,6 @@ func TestBodyEncodeErrors(t *testing.T) {
 // TestCrowdedBody decodes bodies of many values: none becomes structures that take many times its
 // bytes, and each keeps them.
 func TestCrowdedBody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	many := strings.Repeat("{},", maxValues/2) + "{}"
 	for raw, want := range map[string]stored.Kind{
 		`{"type":"chat_request","content":"x","attachments":[` + many + `]}`:                stored.KindOpaque,

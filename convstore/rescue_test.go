@@ -18,9 +18,6 @@ import (
 // TestRescue damages a store in many ways: whatever can still be read goes into a new store, and
 // that is sound.
 func TestRescue(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	sample := sampleStore(t)
 	rescue := func(data []byte) (events, lost int) {
 		s := storeOf(t, data)

@@ -646,9 +646,6 @@ func TestImportLatestID(t *testing.T) {
 // TestImportLongLine: a line of conversations, each the child of the one before, is not walked up
 // for each of them; and what has expired is named.
 func TestImportLongLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	const n = 30_000
 	s, done := memoryStore(t)
 	defer done() // checks the store
@@ -674,9 +671,6 @@ func TestImportLongLine(t *testing.T) {
 
 // TestExportCrowded: an event of any number of values comes back, as the store has it.
 func TestExportCrowded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	s := storetest.Open(t)
 	l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
 	many := json.RawMessage("[" + strings.Repeat("0,", MaxValues) + "0]")

@@ -335,9 +335,6 @@ func TestMany(t *testing.T) {
 
 // TestLarge: nor do they hold more than maxUnderWay bytes.
 func TestLarge(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	p := connect(t, `{}`)
 	const most = 4
 	filler := `"_meta":{"x":"` + strings.Repeat("x", maxUnderWay/most-1<<10) + `"},`

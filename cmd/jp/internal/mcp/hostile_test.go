@@ -80,9 +80,6 @@ func TestHostileCall(t *testing.T) {
 
 // A server that goes on talking keeps nothing of jp's memory, while it is called and after that.
 func TestFloodMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	for _, way := range []string{"notes", "after"} {
 		t.Run(way, func(t *testing.T) {
 			c := open(t, self("raw-"+way), Options{})
@@ -208,9 +205,6 @@ func TestHTTPMany(t *testing.T) {
 
 // An answer over HTTP that is too large is an error of that call, and only of it.
 func TestHTTPLarge(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	for name, tt := range map[string]struct{ kind, before, after string }{
 		"body":         {"application/json", "", ""},
 		"event":        {"text/event-stream", "event: message\ndata: ", "\n\n"},

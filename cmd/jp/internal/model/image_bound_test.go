@@ -35,9 +35,6 @@ func picture(t *testing.T, mediaType string, w, h int) *Image {
 // TestImageBound compares the bounds with what vendors document of a size, or have been seen to
 // charge.
 func TestImageBound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	for _, tt := range []struct {
 		model string
 		w, h  int
@@ -80,9 +77,6 @@ func TestImageBound(t *testing.T) {
 
 // TestImageBoundOfAnySize: an image whose size cannot be read counts as much as any.
 func TestImageBoundOfAnySize(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	broken := &Image{MediaType: "image/png", Data: []byte("\x89PNG\r\n\x1a\n")}
 	webp := &Image{MediaType: "image/webp", Data: []byte("RIFF")}
 	for model, want := range map[string]int64{"gpt-4o-mini": 2833 + 8*5667, "gpt-4.1-nano": 3779, "gpt-5": 4051, "gemini-2.5-pro": 64 * 258, "claude-x": 5000, "x": 16384} {

@@ -456,9 +456,6 @@ func TestCeiling(t *testing.T) {
 // TestEndlessLine: a line of an event stream that no decoder holds would be as long, and be paid
 // for, the next time.
 func TestEndlessLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a question of amounts")
-	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		chunk := []byte(strings.Repeat("x", 1<<20))

@@ -144,9 +144,6 @@ func TestServeHostile(t *testing.T) {
 		}
 	})
 	t.Run("unread", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		f := newFamily(t, convstore.Budget{})
 		large := strings.Repeat("r", 2<<20)
 		r := serve(t, f.serving(func(context.Context, tools.Call) tools.Result { return tools.Result{Text: large} })).raw()
@@ -155,9 +152,6 @@ func TestServeHostile(t *testing.T) {
 		broken(t, r.end(), "more than 128 MiB at the same time")
 	})
 	t.Run("kept", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		f := newFamily(t, convstore.Budget{})
 		r := serve(t, f.serving(nil)).raw()
 		large := `{"a":"` + strings.Repeat("x", 5<<20) + `"}`

@@ -271,9 +271,6 @@ func TestBounds(t *testing.T) {
 		broken(t, r.end(), "too many requests")
 	})
 	t.Run("bytes", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		r := open(t, hangs)
 		big := strings.Repeat("x", MaxFrame/2)
 		for i := range 5 {
@@ -283,9 +280,6 @@ func TestBounds(t *testing.T) {
 	})
 	// What was admitted waits until it is released, and the places of calls are kept for a recording.
 	t.Run("admitted", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		calls := make([]string, maxCalls)
 		for i := range calls {
 			calls[i] = fmt.Sprintf(`{"id":"d%d","name":"jp_query","arguments":{},"place":"%s"}`, i, strings.Repeat("x", maxPlace))
@@ -319,9 +313,6 @@ func TestBounds(t *testing.T) {
 		broken(t, r.end(), "too many calls")
 	})
 	t.Run("values", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		r := open(t, hangs)
 		r.send(`{"n":9,"await":["` + strings.Repeat(`[{,\"`, maxValues) + `"]}`) // a text of them is one value
 		r.send(`{"n":10,"admit":[` + strings.Repeat(`{},`, maxValues/2) + `{}]}`)
@@ -346,9 +337,6 @@ func TestBounds(t *testing.T) {
 	})
 	// Answers that nobody reads: neither more requests nor the end of the run waits for that.
 	t.Run("deaf", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		large := strings.Repeat("y", 1<<20)
 		r := open(t, &fake{call: func(context.Context, Call, func([]byte)) (tools.Result, bool, error) {
 			return tools.Result{Text: large}, false, nil
@@ -359,9 +347,6 @@ func TestBounds(t *testing.T) {
 		broken(t, r.end(), "too many requests")
 	})
 	t.Run("events", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		r := open(t, hangs)
 		r.send(`{"n":9,"append":{"events":[` + strings.Repeat(`{"type":"note"},`, maxSaid/eventSize) + `{"type":"note"}]}}`)
 		broken(t, r.end(), fmt.Sprintf("events of more than %d MiB in one run", maxSaid>>20))
@@ -408,9 +393,6 @@ func TestBounds(t *testing.T) {
 	})
 	// What commands write that nobody reads.
 	t.Run("commands", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a question of amounts")
-		}
 		var kept, began atomic.Int64
 		all := make(chan struct{})
 		large := make([]byte, 1<<20)
