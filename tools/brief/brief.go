@@ -1,5 +1,5 @@
 // Package brief puts values into messages for people and models: a text cut at a rune, shortened or
-// quoted, a size in bytes, a number of things, a choice between words.
+// quoted, a size in bytes, a number of things, ranges of numbers, a choice between words.
 package brief
 
 import (
@@ -68,4 +68,22 @@ func Or(words []string) string {
 		return words[0]
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// Ranges writes sorted numbers: 1-3, 7.
+func Ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		part := fmt.Sprint(numbers[i])
+		if j > i {
+			part += fmt.Sprintf("-%d", numbers[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
 }

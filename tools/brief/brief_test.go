@@ -32,3 +32,11 @@ func TestShorten(t *testing.T) {
 		}
 	}
 }
+
+func TestRanges(t *testing.T) {
+	for want, numbers := range map[string][]int{"": nil, "4": {4}, "1-3, 7": {1, 2, 3, 7}, "1, 3-4": {1, 3, 4}} {
+		if got := Ranges(numbers); got != want {
+			t.Errorf("Ranges(%v) = %q, want %q", numbers, got, want)
+		}
+	}
+}

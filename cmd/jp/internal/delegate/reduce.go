@@ -269,7 +269,7 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 		text = cut + fmt.Sprintf("\n[%d bytes are cut here]", rest+o.Rest)
 		r.cut++
 	}
-	p := piece{label: Ranges(numbers), numbers: numbers, id: o.child.String(), size: len(text) + wrapper}
+	p := piece{label: brief.Ranges(numbers), numbers: numbers, id: o.child.String(), size: len(text) + wrapper}
 	if o.State != convstore.StateOK {
 		p.status = string(o.State)
 	}
@@ -287,7 +287,7 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convs
 	a.request, a.err = r.d.catalog.request(ctx, fmt.Sprintf("%s#r%d.%d", r.call, level, n), r.tool, arguments{Config: r.what.Config, Query: query})
 	a.Batch, a.Among, a.Reuse, a.place = &r.what.batch, among, r.reuse, int(r.d.placed.Add(1))
 	a.Tool = cmp.Or(r.what.tool, a.Tool)
-	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", Ranges(numbersOf(group)), Title(r.what.Query)), 200)
+	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", brief.Ranges(numbersOf(group)), Title(r.what.Query)), 200)
 	var put func(convstore.Spend)
 	var used convstore.Spend // also by runs of before a crash
 	a.Want, put = r.purse.take(most)
@@ -320,7 +320,7 @@ func (r *reduction) query(ctx context.Context, of int, group []piece) (string, e
 	b.WriteString(r.what.Query + "\n\n")
 	if of > 1 {
 		fmt.Fprintf(&b, "These are the answers %s of %d: a part of them. Another agent puts together what you and others hand in.\n"+
-			"Hand in all of this part that matters to the task above, with the numbers where they matter, and nothing else.\n\n", Ranges(numbersOf(group)), r.all)
+			"Hand in all of this part that matters to the task above, with the numbers where they matter, and nothing else.\n\n", brief.Ranges(numbersOf(group)), r.all)
 	}
 	for _, p := range group {
 		text, err := p.text(ctx)
@@ -366,7 +366,7 @@ func (r *reduction) why() string {
 	}
 	var parts []string
 	for _, s := range states {
-		parts = append(parts, fmt.Sprintf("%s (%s)", Ranges(by[s]), s))
+		parts = append(parts, fmt.Sprintf("%s (%s)", brief.Ranges(by[s]), s))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -377,24 +377,6 @@ func numbersOf(group []piece) (numbers []int) {
 		numbers = append(numbers, p.numbers...)
 	}
 	return slices.Compact(numbers)
-}
-
-// Ranges writes sorted numbers: 1-3, 7.
-func Ranges(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		part := fmt.Sprint(numbers[i])
-		if j > i {
-			part += fmt.Sprintf("-%d", numbers[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ", ")
 }
 
 // reducedResult is the result of a batch whose answers were reduced.

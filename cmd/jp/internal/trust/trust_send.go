@@ -72,7 +72,7 @@ func (s Sent) Lay(dir string) (root string, environ []string, err error) {
 	} else if err := s.same(); err != nil {
 		return "", nil, err
 	}
-	state := filepath.Join(dir, "state") // which no tool reaches
+	state := filepath.Join(dir, "state") // a folder that no tool reaches
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return "", nil, err
 	}

@@ -97,7 +97,7 @@ func Serve(ctx context.Context, rw io.ReadWriteCloser, o Owner) error {
 	s.work.Wait()
 	close(s.steps)
 	<-stored
-	if left := s.attempts.unsaid(); left != nil || s.turn.call != nil { // that one was not asked, or has used nothing
+	if left := s.attempts.unsaid(); left != nil || s.turn.call != nil { // its model was not asked, or has used nothing
 		// Where it fails, the most that the call could use is charged.
 		_ = o.Log.Begin(ctx, func(convstore.Account) *convstore.Call { return nil }, left...)
 	}

@@ -28,7 +28,7 @@ type earlier struct {
 	runs   map[int][]convstore.Delegation          // runs for a query, oldest first, by its index
 	byHand map[convstore.ID][]convstore.Delegation // runs that a person has added, by the sub-conversation
 	spent  convstore.Budget                        // use of all of them, and what those may use yet that have not ended
-	apart  convstore.Budget                        // that of the parts that ran apart
+	apart  convstore.Budget                        // use of the parts that ran apart
 	flags  convstore.Budget                        // limits of the flags, before spent was taken off
 	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
 

@@ -24,6 +24,7 @@ import (
 	"jp/convstore"
 	"jp/convstore/amount"
 	"jp/tools"
+	"jp/tools/brief"
 )
 
 // batch is one run of `jp batch`.
@@ -116,7 +117,7 @@ func (b *batch) survey(ctx context.Context) error {
 	}
 	b.env.Con.Note("%d of %d queries were answered before", b.in.total-b.left, b.in.total)
 	if list := b.earlier.changed; len(list) > 0 {
-		b.env.Con.Note("queries that are not as they were, and run again: %s", delegate.Ranges(list))
+		b.env.Con.Note("queries that are not as they were, and run again: %s", brief.Ranges(list))
 	}
 	return b.surplus()
 }
