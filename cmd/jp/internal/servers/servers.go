@@ -28,6 +28,7 @@ import (
 	"jp/tools"
 	"jp/tools/environ"
 	"jp/tools/proc"
+	"jp/tools/unseen"
 )
 
 // OfEditor is the origin of an MCP server that an editor names.
@@ -268,8 +269,8 @@ func (u *Set) Find(ctx context.Context, name string) (Server, error) {
 	case !ok && u.FileErr != nil:
 		return s, exit.Refusedf("%s: %v", trust.MCPFile, u.FileErr)
 	case !ok:
-		return s, exit.NotFoundf("MCP server %s: not found", name).
-			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+trust.MCPFile+", names one"))
+		return s, exit.NotFoundf("MCP server %s: not found", unseen.Word(name)).
+			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+unseen.Word(name)+"] in your config.toml, or "+trust.MCPFile+", names one"))
 	case s.Err != nil:
 		return s, exit.Refusedf("MCP server %s of %s: %v", name, s.Origin, s.Err)
 	}
