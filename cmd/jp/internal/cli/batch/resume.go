@@ -28,7 +28,7 @@ type earlier struct {
 	runs   map[int][]convstore.Delegation          // runs for a query, oldest first, by its index
 	byHand map[convstore.ID][]convstore.Delegation // runs that a person has added, by the sub-conversation
 	spent  convstore.Budget                        // use of all of them, and what those may use yet that have not ended
-	apart  convstore.Budget                        // use of the parts that ran apart
+	apart  map[convstore.ID][]string               // the conversation of each part that ran apart; with --root-id a sub-conversation and the line of its calls
 	flags  convstore.Budget                        // limits of the flags, before spent was taken off
 	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
 
@@ -66,7 +66,7 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
 		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
-		marks: map[convstore.ID][]string{}, planned: map[int]delegate.Item{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
+		marks: map[convstore.ID][]string{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
 	id, err := convstore.ParseID(value)

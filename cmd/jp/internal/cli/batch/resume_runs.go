@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,12 @@ import (
 // labelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
 // batch.
 const labelBatch = "batch"
+
+// labelWith is the label of the conversation of a part of a batch that was resumed together with
+// others, as the rows of several shards. Its value names the conversations that went on, with
+// commas between them. With --root-id a sub-conversation of the part has it, and its value names
+// the lines of calls of both.
+const labelWith = "batch-resumed-with"
 
 func (b *batch) labels() map[string]string { return map[string]string{labelBatch: b.sum} }
 
@@ -76,8 +83,12 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 			}
 		}
 	}
+	parts, err := b.parts(ctx, parents)
+	if err != nil {
+		return err
+	}
 	if e.below == 0 {
-		return b.apart(ctx, parents)
+		return b.claimApart(ctx, parts)
 	}
 	if err := b.session.Reopen(ctx, e.below); err != nil {
 		return err
@@ -91,7 +102,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	if err := b.session.EndTurn(ctx, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
 		return err
 	}
-	if err := b.apart(ctx, parents); err != nil {
+	if err := b.claimApart(ctx, parts); err != nil {
 		return err
 	}
 	list, err := b.session.Store.Delegations(ctx, e.below)
@@ -101,33 +112,116 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	return err
 }
 
-// apart notes what parts of the batch that ran apart, as with --shard, have asked and used. None
-// of them may run until this one ends: it would use more.
-func (b *batch) apart(ctx context.Context, parents []convstore.ID) error {
-	e := b.earlier
+// parts returns the conversations of the parts of the batch that ran apart, as with --shard: those
+// of parents, and those that were resumed together with one of them or with the one that goes on.
+func (b *batch) parts(ctx context.Context, parents []convstore.ID) (parts []convstore.ID, err error) {
+	start := []string{b.earlier.below.String()}
 	for _, id := range parents {
-		if id == e.below {
+		start = append(start, id.String())
+	}
+	all, err := b.joined(ctx, start)
+	for _, word := range slices.Sorted(maps.Keys(all)) {
+		id, wrong := convstore.ParseID(word)
+		if wrong != nil || id == b.earlier.below {
 			continue
 		}
+		_, failed := b.session.Store.Get(ctx, id)
+		switch {
+		case failed == nil:
+			parts = append(parts, id)
+		case !errors.As(failed, new(*convstore.NotFoundError)):
+			err = failed
+		}
+	}
+	return parts, err
+}
+
+// joined returns start and the parts that were resumed together with one of these.
+func (b *batch) joined(ctx context.Context, start []string) (map[string]bool, error) {
+	list, err := b.session.Store.List(ctx, convstore.Filter{Labels: map[string]string{labelWith: ""}, Hidden: true, Archived: true})
+	with := map[string][]string{}
+	for _, conv := range list {
+		one := conv.ID.String()
+		for _, other := range names(conv) {
+			with[one], with[other] = append(with[one], other), append(with[other], one)
+		}
+	}
+	found := map[string]bool{}
+	for todo := start; len(todo) > 0; todo = todo[1:] {
+		if !found[todo[0]] {
+			found[todo[0]] = true
+			todo = append(todo, with[todo[0]]...)
+		}
+	}
+	return found, err
+}
+
+// join notes that the parts of the batch that ran apart go on together with this one, so that
+// whoever resumes it again finds all of it, whatever rows are given.
+func (b *batch) join(ctx context.Context, this string) error {
+	apart := b.earlier.apart
+	return b.session.Store.EditAll(ctx, slices.Collect(maps.Keys(apart)), func(c *convstore.Conversation) error {
+		with := names(*c)
+		for _, other := range append(apart[c.ID], this) {
+			if !slices.Contains(with, other) {
+				with = append(with, other)
+			}
+		}
+		label(c, labelWith, strings.Join(with, ","))
+		return nil
+	})
+}
+
+// names returns what the value of labelWith names.
+func names(conv convstore.Conversation) []string {
+	return strings.FieldsFunc(conv.Labels[labelWith], func(r rune) bool { return r == ',' })
+}
+
+// label gives a conversation a label, beside those that it has.
+func label(c *convstore.Conversation, name, value string) {
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	c.Labels[name] = value
+}
+
+// claimApart claims the parts of the batch that ran apart, and counts what they have asked and
+// used. None of them may run until this one ends: it would use more.
+func (b *batch) claimApart(ctx context.Context, parts []convstore.ID) error {
+	for _, id := range parts {
 		if err := b.claimBelow(ctx, id); err != nil {
 			return err
 		}
+	}
+	b.earlier.apart = map[convstore.ID][]string{}
+	for _, id := range parts {
+		b.earlier.apart[id] = nil
+	}
+	return b.spentApart(ctx)
+}
+
+// spentApart begins to count what was used, with what those parts have used.
+func (b *batch) spentApart(ctx context.Context) error {
+	b.earlier.spent = convstore.Spend{}.Budget()
+	for id := range b.earlier.apart {
 		list, err := b.session.Store.Delegations(ctx, id)
 		if err != nil {
 			return err
 		}
-		e.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, func(convstore.Delegation) {})
+		b.earlier.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, func(convstore.Delegation) {})
 	}
-	e.apart = e.spent
 	return nil
 }
 
-// recount counts again what was used below the conversation of the batch before its turn that has
-// just begun, within the limits of session: a person may have reserved more since find. What is
-// reserved from now on counts in that turn.
+// recount counts again what was used before the turn that has just begun in the conversation of the
+// batch, within the limits of session: a person may have reserved more since find. What is
+// reserved from now on below it counts in that turn.
 func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 	conv, err := b.session.Log.Get(ctx)
 	if err != nil {
+		return err
+	}
+	if err := b.spentApart(ctx); err != nil {
 		return err
 	}
 	list, err := b.session.Store.Delegations(ctx, conv.ID)
@@ -135,7 +229,6 @@ func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(del convstore.Delegation) bool { return del.Session >= conv.Turns })
-	b.earlier.spent = b.earlier.apart
 	b.earlier.spend(list, conv.ID, func(convstore.Delegation) bool { return true }, func(convstore.Delegation) {})
 	b.lessSpent()
 	session.Budget = session.Min(convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value})
@@ -146,9 +239,12 @@ func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 // batch and none of its runs, and those of one that was imported are not those of this store.
 func (b *batch) ran(ctx context.Context, conv convstore.Conversation) (bool, error) {
 	list, err := b.session.Store.Delegations(ctx, conv.ID)
-	return slices.ContainsFunc(list, func(del convstore.Delegation) bool {
-		return del.Caller == conv.ID && !del.Imported && delegate.NumberOf(del, model.CallOfBatch) > 0
-	}), err
+	return slices.ContainsFunc(list, func(del convstore.Delegation) bool { return ranFor(conv.ID, del) }), err
+}
+
+// ranFor reports whether a delegation is the run of a line of a batch for a caller here.
+func ranFor(caller convstore.ID, del convstore.Delegation) bool {
+	return del.Caller == caller && !del.Imported && delegate.NumberOf(del, model.CallOfBatch) > 0
 }
 
 // findFor does the same for a batch on behalf of an existing conversation: the runs that the rows
@@ -169,7 +265,7 @@ func (b *batch) findFor(ctx context.Context) error {
 	var latest time.Time
 	named, lines := false, map[convstore.ID]string{} // of the latest runs in conversations that rows name
 	for _, del := range all {
-		if del.Caller != caller || del.Imported || delegate.NumberOf(del, model.CallOfBatch) == 0 {
+		if !ranFor(caller, del) {
 			continue
 		}
 		sum, line := lineOf(del.Call)
@@ -189,9 +285,15 @@ func (b *batch) findFor(ctx context.Context) error {
 		}
 		return err
 	}
-	parts := map[string]bool{b.earlier.line: true} // those that ran apart, as with --shard, and this one
-	for _, line := range lines {
-		parts[line] = true
+	start := []string{b.earlier.line}
+	for id, line := range lines {
+		if !slices.Contains(start, line) {
+			start, b.earlier.apart[id] = append(start, line), []string{line}
+		}
+	}
+	parts, err := b.joined(ctx, start)
+	if err != nil {
+		return err
 	}
 	for _, line := range slices.Sorted(maps.Keys(parts)) {
 		if err := b.claimLine(ctx, caller, line); err != nil {

@@ -146,9 +146,12 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		}
 		scope, caller = st.Scope, st.Caller
 		if b.earlier == nil || b.earlier.line == "" {
-			if err := b.claimLine(ctx, root, b.line); err != nil {
-				return nil, err
-			}
+			err = b.claimLine(ctx, root, b.line)
+		} else {
+			err = b.join(ctx, b.earlier.line)
+		}
+		if err != nil {
+			return nil, err
 		}
 		b.parallel = caller.Limits.MaxParallel
 		if b.o.parallel.Set {
@@ -221,9 +224,19 @@ func (b *batch) divide(all convstore.Budget) {
 	}
 }
 
-// begin makes the conversation of a batch and begins its turn within the limits of session.
+// begin makes the conversation of a batch, or finds that of an earlier run, and begins its turn
+// within the limits of session.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
-	about := b.about(b.left)
+	if err := b.beginTurn(ctx, b.about(b.left), session); err != nil || b.earlier == nil {
+		return err
+	}
+	if err := b.join(ctx, b.session.Conv.ID.String()); err != nil {
+		return err
+	}
+	return b.recount(ctx, session)
+}
+
+func (b *batch) beginTurn(ctx context.Context, about string, session convstore.Limits) error {
 	if b.session.Log != nil {
 		return b.goOn(ctx, about, session)
 	}
@@ -241,7 +254,7 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits) error {
 	if conv := b.session.Conv; conv.Labels[labelBatch] != b.sum || b.o.title.Set {
 		if err := b.session.Store.Edit(ctx, conv.ID, func(c *convstore.Conversation) error {
-			c.Labels = b.labels()
+			label(c, labelBatch, b.sum)
 			c.Title = cmp.Or(b.o.title.Value, c.Title)
 			return nil
 		}); err != nil {
@@ -249,9 +262,6 @@ func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits
 		}
 	}
 	if err := b.session.Again(ctx, "the rest: "+about+", from a shell", session); err != nil {
-		return err
-	}
-	if err := b.recount(ctx, session); err != nil {
 		return err
 	}
 	b.env.Con.Note("batch below %s goes on", b.session.Conv.ID)
