@@ -1,8 +1,6 @@
 package convstore
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Range chooses turns: First to Last, both counted from 1 and both included. A negative number
 // counts from the end: -1 is the last turn. 0 leaves that side open. The zero Range is everything,

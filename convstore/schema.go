@@ -65,8 +65,7 @@ func markImported(t *tx) error {
 		if err != nil {
 			return err
 		}
-		later := func(d Delegation) bool { return d.Reserved.After(im.At) }
-		n := slices.IndexFunc(made, later)
+		n := slices.IndexFunc(made, func(d Delegation) bool { return d.Reserved.After(im.At) })
 		if n < 0 {
 			n = len(made)
 		}
@@ -91,13 +90,20 @@ func (m migration) do(t *tx) error {
 }
 
 // migrate runs all steps that lead to version want, inside the transaction. It fails on a store of
-// a later version.
+// a later version, and with a *BusyError while anything runs: that is of an earlier version, which
+// could not store what it has paid for.
 func (t *tx) migrate(steps []migration, want int) error {
 	started := t.Schema()
-	have := started
-	if have > want {
-		return &SchemaError{Path: t.F.StorePath(), Have: have, Want: want}
+	switch {
+	case started == want:
+		return nil
+	case started > want:
+		return &SchemaError{Path: t.F.StorePath(), Have: started, Want: want}
 	}
+	if err := t.F.Idle(); err != nil {
+		return fmt.Errorf("store %s: schema %d is brought to %d when no other jp runs anything: %w", t.F.StorePath(), started, want, busy(err))
+	}
+	have := started
 	for _, step := range steps {
 		if step.from != have || have == want {
 			continue
@@ -113,12 +119,10 @@ func (t *tx) migrate(steps []migration, want int) error {
 	if have != want {
 		return t.Damaged("no migration from schema %d to %d", have, want)
 	}
-	if have != started {
-		t.migrated = true
-		t.After(func() {
-			t.F.Notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.F.StorePath(), started, want))
-		})
-	}
+	t.migrated = true
+	t.After(func() {
+		t.F.Notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.F.StorePath(), started, want))
+	})
 	return nil
 }
 

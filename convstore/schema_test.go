@@ -348,7 +348,7 @@ func TestMigrate(t *testing.T) {
 // TestMigrateListing brings a store of version 1, which had no listing, to the present one. It is
 // no less sound then, and lists what it listed.
 func TestMigrateListing(t *testing.T) {
-	s := richStore(t)
+	s := storeOf(t, mustRead(t, richStore(t).Path())) // a copy, in which nothing runs
 	for _, n := range []New{{Title: "zebra", Labels: map[string]string{"a": "1", "b": ""}}, {Title: "Ape", Hidden: true}} {
 		mustCreate(t, s, n)
 	}
@@ -401,9 +401,21 @@ func TestMigrateAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	setSchema(t, s.Path(), 4)
+	// A run of the earlier version could store nothing more.
+	for _, look := range []func() error{
+		func() error { _, err := s.Get(t.Context(), c.ID); return err },
+		func() error { _, err := s.Create(t.Context(), New{}); return err },
+	} {
+		err := look()
+		if !errors.As(err, new(*BusyError)) || schemaOf(t, s) != 4 {
+			t.Errorf("beside a run: %v, schema %d", err, schemaOf(t, s))
+		}
+	}
+	mustNot(t, l.Close())
 	if a, ok, err := s.Answer(t.Context(), Digest{1}, 0); ok || err != nil {
 		t.Errorf("Answer = %v, %v, %v, want none", a, ok, err)
 	}
+	l = mustLock(t, s, c.ID)
 	mustAppend(t, l, TurnStart{}, TurnEnd{State: StateOK, Asked: Digest{1}})
 	if a, ok, err := s.Answer(t.Context(), Digest{1}, c.ID); a != (Answer{c.ID, 2}) || !ok || err != nil {
 		t.Errorf("Answer = %v, %v, %v, want turn 2", a, ok, err)

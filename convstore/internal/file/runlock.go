@@ -52,6 +52,20 @@ func (f *Folder) take(of *lockSet, id int64) (*RunLock, error) {
 	return lock, err
 }
 
+// Idle fails with a *BusyError if anybody holds a run lock, of any conversation.
+func (f *Folder) Idle() error {
+	probe, err := f.ProbeRuns()
+	if err != nil {
+		return err
+	}
+	defer probe.Close()
+	held, err := probe.All()
+	if len(held) > 0 {
+		return &BusyError{Holder: f.RunHolder(held[0])}
+	}
+	return err
+}
+
 // ProbeRuns returns what reports which run locks are held.
 func (f *Folder) ProbeRuns() (*RunProbe, error) { return f.probe(RunsName) }
 
