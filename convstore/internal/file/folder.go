@@ -183,6 +183,9 @@ func (f *Folder) acquireOnce(ctx context.Context, write bool, kept *os.File, fit
 	if gate != nil {
 		defer leaveGate(gate)
 	}
+	if f.runs.replaced() {
+		return nil, f.gone()
+	}
 	flag, how := os.O_RDONLY, unix.LOCK_SH
 	if write {
 		flag, how = os.O_RDWR, unix.LOCK_EX

@@ -92,6 +92,19 @@ func (l *lockSet) take(id int64) (*RunLock, error) {
 	return lock, nil
 }
 
+// replaced reports whether another file is now where the one is in which this process holds locks.
+// Who takes these locks there does not find them held.
+func (l *lockSet) replaced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	there, err := os.Lstat(l.path)
+	if l.file == nil || err != nil {
+		return false
+	}
+	mine, err := l.file.Stat()
+	return err == nil && !os.SameFile(mine, there)
+}
+
 func (l *lockSet) closeIdle() error {
 	if len(l.taken) > 0 {
 		return nil

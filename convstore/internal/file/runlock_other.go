@@ -51,6 +51,9 @@ func (l *lockSet) take(id int64) (*RunLock, error) {
 	return nil, err
 }
 
+// replaced would report that the folder is another one now. Nobody looks here.
+func (l *lockSet) replaced() bool { return false }
+
 // free frees the lock, also for processes that have a copy of the descriptor.
 func (h *heldLock) free() error { return Flock(h.file, unix.LOCK_UN) }
 
