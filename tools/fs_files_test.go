@@ -87,6 +87,7 @@ func TestListFiles(t *testing.T) {
 		{map[string]any{"glob": "*.rs"}, text("[no file matches the glob]\n")},
 		{map[string]any{"glob": "/"}, failed(`glob "/": matches nothing`)},
 		{map[string]any{"glob": "{a,{b,c}}"}, failed(`glob "{a,{b,c}}": braces in braces`)},
+		{map[string]any{"glob": strings.Repeat("?", 1025)}, failed(`glob "` + strings.Repeat("?", 60) + `...": is longer than 1024 bytes`)},
 		{map[string]any{"glob": strings.Repeat("{a,b}", 10)}, failed(fmt.Sprintf("glob %q: makes more than 64 globs", strings.Repeat("{a,b}", 10)))},
 		{map[string]any{"path": "empty"}, text("[no files]\n")},
 		{map[string]any{"path": "a.go"}, failed("a.go: is a file, not a folder")},

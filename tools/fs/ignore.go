@@ -299,10 +299,17 @@ func posixClass(name string, r rune) bool {
 // everything.
 type filter []pattern
 
+// maxGlob bounds a glob in bytes: each character of a name can be compared with all of it, in each
+// of its alternatives, and that cannot be interrupted.
+const maxGlob = 1 << 10
+
 // newFilter reads a glob; {a,b} means either.
 func newFilter(glob string) (filter, error) {
-	if glob == "" {
+	switch {
+	case glob == "":
 		return nil, nil
+	case len(glob) > maxGlob:
+		return nil, fmt.Errorf("glob %s: is longer than %d bytes", brief.Quote(glob), maxGlob)
 	}
 	globs, err := braces(glob)
 	if err != nil {

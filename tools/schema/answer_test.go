@@ -106,7 +106,8 @@ func FuzzSchemaCheck(f *testing.F) {
 }
 
 // TestCheckMultiplies: what a schema says twice of a value, and of all that is in it, multiplies
-// with each step into the value, and the full validator cannot be interrupted.
+// with each step into the value, patterns take time with each character, and errors hold the value.
+// A check cannot be interrupted.
 func TestCheckMultiplies(t *testing.T) {
 	nest := func(n int, open, inner, end string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
@@ -115,7 +116,11 @@ func TestCheckMultiplies(t *testing.T) {
 		`"additionalProperties":{"$ref":"#/$defs/n"}},{"patternProperties":{"c":{"$ref":"#/$defs/n"}},"contains":{"$ref":"#/$defs/n"}}]}},"$ref":"#/$defs/n"}`
 	const once = `{"$defs":{"n":{"anyOf":[{"type":"object","properties":{"c":{"$ref":"#/$defs/n"}},"required":["c"]},{"type":"integer"}]}},"$ref":"#/$defs/n"}`
 	long := "[" + strings.Repeat("1,", 100_000) + "1]"
-	want := []string{"takes more than 500000 steps to be checked against its schema: nest it less deeply"}
+	text := `"` + strings.Repeat("ab", 50_000) + `"`
+	any := func(n int, sub string) string {
+		return `{"$defs":{"p":{"pattern":"^(ab?)*c"}},"anyOf":[` + strings.Repeat(sub+",", n) + `{"type":"string"}]}`
+	}
+	want := []string{"takes more than 500000 steps to be checked against its schema: make it shorter, or nest it less deeply"}
 	for _, tt := range []struct {
 		schema, in string
 		problems   []string
@@ -125,6 +130,14 @@ func TestCheckMultiplies(t *testing.T) {
 		{twice, nest(60, "[", "1", "]"), want},
 		{once, nest(90, `{"c":`, "1", "}"), nil},
 		{`{"items":{"anyOf":[{"type":"string"},{"type":"integer"}]}}`, long, nil},
+		{any(1, `{"$ref":"#/$defs/p"}`), text, nil},
+		{any(400, `{"$ref":"#/$defs/p"}`), text, want},
+		{any(400, `{"propertyNames":{"$ref":"#/$defs/p"}}`), "{" + text + ":1}", want},
+		{any(400, `{"patternProperties":{"^(ab?)*c":true}}`), "{" + text + ":1}", want},
+		{any(700, `{"enum":["b"]}`), text, want},
+		{any(700, `{"type":"null"}`), "[" + text + "]", want},
+		{`{"pattern":"^(ab)*(b?){100}$"}`, text, nil},
+		{`{"pattern":"a[ab]{1000}b[ab]{900}c"}`, text, want},
 	} {
 		s, err := ParseAnswer(json.RawMessage(tt.schema))
 		if err != nil {

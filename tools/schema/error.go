@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"jp/tools/brief"
 	"jp/tools/jsondoc"
 )
 
@@ -33,10 +34,14 @@ var schemaWords = sync.OnceValue(func() func(string) string {
 	}
 })
 
+// maxError bounds an error of the validator in bytes, which may hold a whole value several times.
+const maxError = 2000
+
 // explainSchema is [jsondoc.Explain] for the validator's errors, too.
 func explainSchema(err error) error {
 	if err == nil {
 		return nil
 	}
-	return errors.New(schemaWords()(strings.ReplaceAll(jsondoc.Explain(err).Error(), "schemaWithoutMethods.", "")))
+	text := brief.Shorten(jsondoc.Explain(err).Error(), maxError)
+	return errors.New(schemaWords()(strings.ReplaceAll(text, "schemaWithoutMethods.", "")))
 }

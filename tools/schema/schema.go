@@ -51,7 +51,7 @@ type Schema struct {
 	unique                                   bool
 
 	full *jsonschema.Resolved // of the root, where needed
-	root map[string]any       // schema that full was made of
+	root map[string]any       // schema that this is, or that full was made of; nil = no arguments
 }
 
 // annotations are keywords that a validator ignores.
@@ -83,8 +83,12 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	}
 	more := false
 	s, err := readSchema(m, &more)
-	if err != nil || !more {
-		return s, err
+	if err != nil {
+		return nil, err
+	}
+	s.root = m
+	if !more {
+		return s, nil
 	}
 	m = cleanSchema(m).(map[string]any)
 	if err := checkRefs(m); err != nil {

@@ -37,6 +37,9 @@ func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 
 // accept writes v as one JSON document with sorted keys and says what is wrong with it.
 func (s *Schema) accept(v any) (json.RawMessage, []string) {
+	if err := s.bounded(v); err != nil {
+		return nil, []string{err.Error()}
+	}
 	var found problems
 	s.check("", v, &found)
 	if len(found.list) > 0 {
@@ -49,9 +52,6 @@ func (s *Schema) accept(v any) (json.RawMessage, []string) {
 	if s.full != nil {
 		var plain any
 		if err := json.Unmarshal(out, &plain); err != nil {
-			return nil, []string{err.Error()}
-		}
-		if err := bounded(s.root, plain); err != nil {
 			return nil, []string{err.Error()}
 		}
 		if err := s.full.Validate(plain); err != nil {

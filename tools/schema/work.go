@@ -3,40 +3,56 @@ package schema
 import (
 	"fmt"
 	"reflect"
+	"regexp/syntax"
+
+	"jp/tools/regex"
 )
 
-// maxChecks bounds how many schemas the full validator checks parts of one value against. It cannot
-// be interrupted, and a schema that checks a part twice doubles the work with each step into the
-// value.
+// maxChecks bounds how many schemas parts of one value are checked against. That cannot be
+// interrupted, and for the full validator a schema that checks a part twice doubles the work with
+// each step into the value.
 const maxChecks = 500_000
 
-// A checks counts the work of the full validator before it begins. Each pair of a schema and a part
-// of a value is counted once, however often the validator checks it.
+// What counts as one check more.
+const (
+	matched = 512 // bytes times states of a pattern
+	written = 128 // bytes of a part: the error of each check of the full validator may hold it whole
+)
+
+// A checks counts the work of a check before it begins. Each pair of a schema and a part of a value
+// is counted once, however often it is checked.
 type checks struct {
-	refs refs
-	seen map[[2]uintptr]int
+	refs   refs
+	full   bool // for the full validator
+	seen   map[[2]uintptr]int
+	sizes  map[uintptr]int // in bytes, of parts
+	states map[string]int  // of patterns
 }
 
-// bounded refuses a value whose check would take too long. root is a schema that cleanSchema and
-// checkRefs have accepted.
-func bounded(root map[string]any, v any) error {
-	c := checks{refs: refs{root: root}, seen: map[[2]uintptr]int{}}
-	if c.of(root, v) > maxChecks {
-		return fmt.Errorf("takes more than %d steps to be checked against its schema: nest it less deeply", maxChecks)
+// bounded refuses a value whose check would take too long.
+func (s *Schema) bounded(v any) error {
+	c := checks{refs: refs{root: s.root}, full: s.full != nil, seen: map[[2]uintptr]int{}, sizes: map[uintptr]int{}, states: map[string]int{}}
+	if c.of(s.root, v) > maxChecks {
+		return fmt.Errorf("takes more than %d steps to be checked against its schema: make it shorter, or nest it less deeply", maxChecks)
 	}
 	return nil
 }
 
 // of is how many checks v needs against the schema s, maxChecks+1 for any larger number.
 func (c *checks) of(s, v any) int {
+	n := 1
+	if c.full {
+		n += min(c.size(v)/written, maxChecks)
+	}
 	m, ok := s.(map[string]any)
 	if !ok {
-		return 1
+		return n
 	}
 	key := [2]uintptr{reflect.ValueOf(m).Pointer(), 0}
 	var parts []any // of v
 	fields, _ := v.(map[string]any)
 	list, _ := v.([]any)
+	text, isText := v.(string) // which has no identity to be counted once by
 	switch {
 	case len(fields) > 0:
 		key[1] = reflect.ValueOf(fields).Pointer()
@@ -47,10 +63,10 @@ func (c *checks) of(s, v any) int {
 		key[1] = reflect.ValueOf(list).Pointer()
 		parts = list
 	}
-	if n, ok := c.seen[key]; ok {
-		return n
+	if known, ok := c.seen[key]; ok && !isText {
+		return known
 	}
-	n := 1
+	match := func(pattern, text string) { n = min(n+c.match(pattern, text), maxChecks+1) }
 	add := func(s any, values ...any) {
 		for _, v := range values {
 			if n > maxChecks || len(c.seen) > maxChecks {
@@ -79,12 +95,21 @@ func (c *checks) of(s, v any) int {
 					add(s, e)
 				}
 			}
+		case "pattern":
+			pattern, _ := sub.(string)
+			match(pattern, text)
 		case "patternProperties":
-			for _, s := range each(sub) {
+			subs, _ := sub.(map[string]any)
+			for pattern, s := range subs {
+				for name := range fields {
+					match(pattern, name)
+				}
 				add(s, parts...)
 			}
 		case "propertyNames":
-			add(sub, make([]any, len(fields))...)
+			for name := range fields {
+				add(sub, name)
+			}
 		case "prefixItems":
 			subs, _ := sub.([]any)
 			for i := range min(len(subs), len(list)) {
@@ -98,7 +123,50 @@ func (c *checks) of(s, v any) int {
 			add(sub, list...)
 		}
 	}
-	c.seen[key] = n
+	if !isText {
+		c.seen[key] = n
+	}
+	return n
+}
+
+// match is how many checks a text counts as that a pattern is matched with.
+func (c *checks) match(pattern, text string) int {
+	n, ok := c.states[pattern]
+	if !ok {
+		if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil {
+			n = regex.States(tree)
+		}
+		c.states[pattern] = n
+	}
+	return n * len(text) / matched
+}
+
+// size is about how many bytes v has.
+func (c *checks) size(v any) (n int) {
+	var at uintptr
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case map[string]any:
+		at = reflect.ValueOf(v).Pointer()
+		if n, ok := c.sizes[at]; ok || len(v) == 0 {
+			return n
+		}
+		for name, e := range v {
+			n += len(name) + c.size(e)
+		}
+	case []any:
+		at = reflect.ValueOf(v).Pointer()
+		if n, ok := c.sizes[at]; ok || len(v) == 0 {
+			return n
+		}
+		for _, e := range v {
+			n += c.size(e)
+		}
+	default:
+		return 8
+	}
+	c.sizes[at] = n
 	return n
 }
 
