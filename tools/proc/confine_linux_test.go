@@ -88,6 +88,15 @@ func probe(args []string) int {
 		_, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
 	case "pair":
 		_, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	case "linger":
+		var fds [2]int
+		if fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err == nil {
+			err = unix.SetsockoptLinger(fds[0], unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 60})
+		}
+		// Of the structure an int is the first part, Onoff.
+		if on, e := unix.GetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_LINGER); err == nil && on == 0 {
+			err = fmt.Errorf("no effect: %v", e)
+		}
 	case "datagrams":
 		var fds [2]int
 		if fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0); err == nil {
@@ -356,6 +365,7 @@ func TestConfine(t *testing.T) {
 		{name: "abstract socket", args: []string{"dial", "unix", "@" + base}},
 		{name: "abstract socket online", args: []string{"dial", "unix", "@" + base}, online: true},
 		{name: "netlink", args: []string{"netlink"}},
+		{name: "let a close wait", args: []string{"linger"}, online: true},
 		{name: "socket of a pair", args: []string{"datagrams", in("ro", "d")}},
 		{name: "network from a session", args: []string{"deep", "2", "dial", "udp", udp.LocalAddr().String()}},
 	} {

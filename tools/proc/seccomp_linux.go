@@ -13,6 +13,7 @@ const (
 	dataArch   = 4
 	dataArg0   = 16
 	dataArg1   = 24
+	dataArg2   = 32
 )
 
 // x32Bit marks a system call of the x32 ABI, which has numbers of its own.
@@ -49,6 +50,8 @@ const newestCall = unix.SYS_RSEQ_SLICE_YIELD
 // or into the kernel, and new namespaces. Without network it also refuses every way to a socket,
 // except to a connected pair of Unix stream sockets, which cannot be connected to anything else,
 // and takes no name that another program may want.
+// SO_LINGER is taken and does nothing: whoever lets go of such a socket last would wait for its peer,
+// and that may be jp, to which a tool can send the socket.
 // System calls of another ABI, whose numbers mean something else, end the process. Without watch
 // the tool cannot see what happens in folders: inotify does not ask which folders the tool may
 // list.
@@ -94,6 +97,14 @@ func filter(network, watch bool) []unix.SockFilter {
 		f = append(f, ret(unix.SECCOMP_RET_ALLOW), ret(refuse))
 	}
 	f = append(f, commands(load, jump, ret)...)
+	f = append(f,
+		jump(unix.BPF_JEQ, unix.SYS_SETSOCKOPT, 0, 6),
+		load(dataArg1),
+		jump(unix.BPF_JEQ, unix.SOL_SOCKET, 0, 3),
+		load(dataArg2),
+		jump(unix.BPF_JEQ, unix.SO_LINGER, 0, 1),
+		ret(unix.SECCOMP_RET_ERRNO), // of no error
+		ret(unix.SECCOMP_RET_ALLOW))
 	// The flags of clone3 are in memory, where a filter cannot look. A C library that sees no
 	// clone3 uses clone.
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(absent))

@@ -37,7 +37,7 @@ watch    inotify_init inotify_init1
 absent   clone3
 
 argument prlimit64 setpriority ioprio_set sched_setaffinity sched_setattr sched_setparam sched_setscheduler migrate_pages move_pages
-argument clone unshare socketpair fcntl ioctl
+argument clone unshare socketpair setsockopt fcntl ioctl
 
 # Landlock decides about the contents of files and folders, and about signals. Nothing does about what stat shows, and about
 # modes, owners, times and extended attributes.
@@ -51,7 +51,7 @@ always   accept accept4 cachestat close close_range copy_file_range dup dup2 dup
 always   fchown fdatasync fgetxattr flistxattr flock fremovexattr fsetxattr fstat fstatfs fsync ftruncate getdents getdents64
 always   getpeername getsockname getsockopt inotify_add_watch inotify_rm_watch listen lseek mq_getsetattr mq_notify mq_timedreceive
 always   mq_timedsend pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv recvfrom recvmmsg recvmsg sendfile sendmmsg
-always   sendmsg sendto setsockopt shutdown splice sync_file_range syncfs tee vmsplice write writev
+always   sendmsg sendto shutdown splice sync_file_range syncfs tee vmsplice write writev
 # What belongs to the process, or to nobody else: memory, time, descriptors that are made, its children, its own rights.
 always   alarm arch_prctl brk capget capset clock_getres clock_gettime clock_nanosleep epoll_create epoll_create1 epoll_ctl
 always   epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait epoll_wait_old eventfd eventfd2 exit exit_group fork futex futex_requeue
