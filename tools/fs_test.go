@@ -294,6 +294,26 @@ func TestFSGuarded(t *testing.T) {
 	expect(t, "below named", f.create("sub/.git/new", "y"), text("sub/.git/new: created, 1 B"))
 	expect(t, "another", f.modify(".git/config", "x", "y"), refusal(".git/config: .git is written only where access.fs names it"))
 
+	// Some file systems have several names for a file: short ones as "GIT~1", or with other ends.
+	for name, guarded := range map[string]string{"AGENTS~1.MD": "AGENTS.md", "sub/CLAUDE~1.MD": "CLAUDE.md"} {
+		if err := os.Link(f.at(filepath.Dir(name)+"/"+guarded), f.at(name)); err != nil {
+			t.Fatal(err)
+		}
+		said := guarded + " is written only where access.fs names it"
+		f.fs = []fs.Rule{{Path: ".", Mode: fs.ReadWrite}}
+		expect(t, "short name", f.create(name, "z"), refusal(name+": "+said))
+		f.fs = []fs.Rule{{Path: name, Mode: fs.ReadWrite}}
+		expect(t, "rule for a short name", f.create(name, "z"),
+			refusal(fmt.Sprintf("%[1]s: the rule for %[1]s in access.fs cannot be used: leads into %[2]s, which is written only where access.fs names it", name, guarded)))
+	}
+	f.fs = []fs.Rule{{Path: ".", Mode: fs.ReadWrite}, {Path: "sub/CLAUDE.md", Mode: fs.ReadWrite}}
+	expect(t, "named, with two names", f.create("sub/CLAUDE.md", "z"), text("sub/CLAUDE.md: replaced, 1 B"))
+	for _, name := range []string{"new/CLAUDE.md.", "new/CLAUDE.md ", "new/.git::$INDEX_ALLOCATION/config", "new/.gi\u200bt/config", "new/.jp./config.toml"} {
+		if r := f.create(name, "z"); !r.Refused {
+			t.Errorf("create %q: %+v, want a refusal", name, r)
+		}
+	}
+
 	// That the workspace itself lies in such a folder names nothing.
 	outer := newFS(t, map[string]string{".claude/tree/.claude/settings.json": "x\n", ".claude/tree/a.txt": "x\n"})
 	outer.dir = outer.at(".claude/tree")

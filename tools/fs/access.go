@@ -147,20 +147,50 @@ func (f *Files) rule(r Rule) fileRule {
 // links are the symbolic links that a rule may go through.
 func (f *Files) links() files.Links { return files.Links{Workspace: f.workspace, Closed: f.around} }
 
-// leadsInto returns the guarded name that r leads to through a link, "" if there is none.
+// leadsInto returns the guarded name that r leads to through a link, or under another name; "" if
+// there is none.
 func (f *Files) leadsInto(r fileRule) string {
 	names := func(path string) []string { return strings.Split(relativeTo(f.workspace, path), "/") }
-	return unnamed(names(r.path), names(r.given))
+	if name := unnamed(names(r.path), names(r.given)); name != "" {
+		return name
+	}
+	for at, up := r.path, filepath.Dir(r.path); at != f.workspace && at != up; at, up = up, filepath.Dir(up) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			continue // it may be made later
+		}
+		if name := alias(filepath.Base(at), info, func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(up, name)) }); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
-// unnamed returns the first of names that is guarded and not in namedBy, "" if there is none. Names
-// are compared without case, as some file systems do.
+// unnamed returns the first of names that is guarded and not in namedBy, "" if there is none.
 func unnamed(names, namedBy []string) string {
 	for _, name := range names {
 		for _, g := range guarded {
-			if strings.EqualFold(name, g) && !slices.ContainsFunc(namedBy, func(n string) bool { return strings.EqualFold(n, g) }) {
+			if means(name, g) && !slices.ContainsFunc(namedBy, func(n string) bool { return means(n, g) }) {
 				return name
 			}
+		}
+	}
+	return ""
+}
+
+// means reports whether a file that is made as name could be found as want: some file systems do not
+// look at case, at characters that do not show, or at what is at the end of a name.
+func means(name, want string) bool {
+	name, _, _ = strings.Cut(unseen.Strip(name), ":")
+	return strings.EqualFold(strings.TrimRight(name, ". "), want)
+}
+
+// alias returns the guarded name of the file info, which has another name in the same folder, ""
+// if there is none: a file system may know .git as GIT~1 too. lstat looks at a name in the folder.
+func alias(name string, info fs.FileInfo, lstat func(name string) (fs.FileInfo, error)) string {
+	for _, g := range guarded {
+		if is, err := lstat(g); err == nil && os.SameFile(is, info) && !isGuarded(name) {
+			return g
 		}
 	}
 	return ""
@@ -302,6 +332,13 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 				target = filepath.Join(append([]string{r.anchor}, append(slices.Clone(names[:i]), target)...)...)
 			}
 			return nil, filepath.Join(append([]string{target}, names[i+1:]...)...), nil
+		}
+		if write {
+			if err := f.permits(r, given, alias(name, info, dir.Lstat)); err != nil {
+				return nil, "", err
+			}
+		}
+		switch {
 		case last:
 			if info.IsDir() && f.isDenied(info) {
 				return nil, "", &AccessError{given, "is not for tools"}
@@ -405,9 +442,13 @@ func (f *Files) protected(r *fileRule, given, at string, write bool) error {
 	if !write {
 		return nil
 	}
-	// The names of the folders around the workspace do not count.
-	namedBy := strings.Split(relativeTo(f.workspace, r.given), "/")
-	if name := unnamed(components(r.anchor, at), namedBy); name != "" {
+	return f.permits(r, given, components(r.anchor, at)...)
+}
+
+// permits refuses the path given if one of names is guarded and r does not name it. The names of the
+// folders around the workspace do not count.
+func (f *Files) permits(r *fileRule, given string, names ...string) error {
+	if name := unnamed(names, strings.Split(relativeTo(f.workspace, r.given), "/")); name != "" {
 		return &AccessError{given, fmt.Sprintf("%s is written only where access.fs names it", name)}
 	}
 	return nil
@@ -432,7 +473,7 @@ func (f *Files) reach() string {
 // HasWorkspaceFolder reports whether a path goes through a folder named .jp.
 func HasWorkspaceFolder(path string) bool {
 	return slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), func(name string) bool {
-		return strings.EqualFold(name, WorkspaceFolder)
+		return means(name, WorkspaceFolder)
 	})
 }
 

@@ -208,7 +208,7 @@ func guardedIn(workspace string) (paths []string) {
 // isGuarded reports whether name is a file or folder that a rule for the folder around it does not
 // open for writing.
 func isGuarded(name string) bool {
-	return strings.EqualFold(name, WorkspaceFolder) || slices.ContainsFunc(guarded, func(g string) bool { return strings.EqualFold(name, g) })
+	return means(name, WorkspaceFolder) || slices.ContainsFunc(guarded, func(g string) bool { return means(name, g) })
 }
 
 // gitOpen reports whether a rule opens the workspace's .git, and nothing wider, for writing.
