@@ -226,8 +226,11 @@ func TestFSSealed(t *testing.T) {
 	f := newFS(t, map[string]string{"real/a": "x\n", "real/dir/b": "x\n"})
 	f.link("real", "alias")
 	f.link("real/a", "direct")
+	if err := os.Link(f.at("real/a"), f.at("A~1")); err != nil { // as a file system may know it too
+		t.Fatal(err)
+	}
 	f.seal = []string{f.at("alias/a"), f.at("real/dir"), f.at("real/none")}
-	for _, path := range []string{"real/a", "alias/a", "direct", "real/dir/b", "alias/dir/new", "real/none", "alias/none/x"} {
+	for _, path := range []string{"real/a", "alias/a", "direct", "real/dir/b", "alias/dir/new", "real/none", "alias/none/x", "A~1", "real/NONE"} {
 		expect(t, "create "+path, f.create(path, "y"), refusal(path+": is written by no tool"))
 		expect(t, "modify "+path, f.modify(path, "x", "y"), refusal(path+": is written by no tool"))
 	}

@@ -57,7 +57,9 @@ type Files struct {
 	unmapped  error         // reason why kernel and other names of closed and sealed are unknown
 	sealed    []string      // env.Sealed, without links above them: never written
 	growing   []Growing     // env.Growing, without links
-	plain     sync.Map      // by device number: file systems that hold files
+	// what is closed, sealed or growing, and the folders around that, by their paths
+	kept  map[string]fs.FileInfo
+	plain sync.Map // by device number: file systems that hold files
 }
 
 // fileRule is a [Rule] in the present file system.
@@ -79,7 +81,7 @@ func Open(env Env, rules []Rule) (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workspace %s: %w", env.Workspace, files.Reason(err))
 	}
-	f := &Files{workspace: workspace, given: filepath.Clean(env.Workspace)}
+	f := &Files{workspace: workspace, given: filepath.Clean(env.Workspace), kept: map[string]fs.FileInfo{}}
 	for _, dir := range slices.Concat([]string{filepath.Join(workspace, WorkspaceFolder)}, env.Deny, env.Elsewhere) {
 		if info, err := os.Stat(dir); err == nil {
 			f.denied = append(f.denied, info)
@@ -106,10 +108,51 @@ func Open(env Env, rules []Rule) (*Files, error) {
 	for _, path := range guardedIn(workspace) {
 		f.sealed = append(f.sealed, mounts.NamesBelow(path)[1:]...)
 	}
+	for _, path := range slices.Concat(f.closed, f.sealed) {
+		f.keep(path)
+	}
+	for _, g := range f.growing {
+		f.keep(g.Dir)
+	}
 	for _, r := range rules {
 		f.rules = append(f.rules, f.rule(r))
 	}
 	return f, nil
+}
+
+// keep adds a path to kept, as far as there is something.
+func (f *Files) keep(path string) {
+	for ; f.kept[path] == nil; path = filepath.Dir(path) {
+		if info, err := os.Lstat(path); err == nil {
+			f.kept[path] = info
+		} else if path == filepath.Dir(path) {
+			return
+		}
+	}
+}
+
+// spelled returns an absolute path as kept spells it: a file system may not look at case, or know
+// short names.
+func (f *Files) spelled(path string) string {
+	for at := path; f.kept[at] == nil; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		for kept, is := range f.kept {
+			if err == nil && os.SameFile(is, info) {
+				return filepath.Join(kept, relativeTo(at, path))
+			}
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+	}
+	return path
+}
+
+// isSealed reports whether no tool writes the path.
+func (f *Files) isSealed(path string) bool {
+	path = f.spelled(path)
+	return slices.ContainsFunc(f.sealed, func(sealed string) bool { return files.Within(sealed, path) || strings.EqualFold(sealed, path) }) ||
+		slices.ContainsFunc(f.growing, func(g Growing) bool { return g.matches(path, false) })
 }
 
 // rule resolves r in the present file system.
@@ -268,8 +311,7 @@ func (f *Files) find(path string, write bool) (*place, error) {
 			at = f.absolute(link)
 			continue
 		}
-		if write && (slices.ContainsFunc(f.sealed, func(path string) bool { return files.Within(path, p.path) }) ||
-			slices.ContainsFunc(f.growing, func(g Growing) bool { return g.matches(p.path, false) })) {
+		if write && f.isSealed(p.path) {
 			p.Close()
 			return nil, &AccessError{path, "is written by no tool"}
 		}
@@ -436,7 +478,7 @@ func (f *Files) protected(r *fileRule, given, at string, write bool) error {
 	if HasWorkspaceFolder(relativeTo(r.anchor, at)) {
 		return &AccessError{given, fmt.Sprintf("%s is not for tools", WorkspaceFolder)}
 	}
-	if slices.ContainsFunc(f.closed, func(dir string) bool { return files.Within(dir, at) }) {
+	if spelled := f.spelled(at); slices.ContainsFunc(f.closed, func(dir string) bool { return files.Within(dir, spelled) }) {
 		return &AccessError{given, "is not for tools"}
 	}
 	if !write {

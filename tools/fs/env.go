@@ -78,17 +78,17 @@ type Growing struct {
 }
 
 // matches reports whether the absolute path is such a file. With above, a folder that may hold one
-// counts too.
+// counts too. Case does not count, as in some file systems.
 func (g Growing) matches(at string, above bool) bool {
 	if !files.Within(g.Dir, at) {
 		return false
 	}
-	names, want := components(g.Dir, at), strings.Split(g.Match, "/")
+	names, want := components(g.Dir, at), strings.Split(strings.ToLower(g.Match), "/")
 	if len(names) > len(want) || len(names) < len(want) && !above {
 		return false
 	}
 	for i, name := range names {
-		if ok, err := filepath.Match(want[i], name); !ok && err == nil {
+		if ok, err := filepath.Match(want[i], strings.ToLower(name)); !ok && err == nil {
 			return false
 		}
 	}

@@ -101,18 +101,19 @@ func (f *Files) Confine(box *proc.Confine, home string) error {
 		if over := f.writable(r.path); r.mode == ReadOnly && over != "" {
 			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
 		}
+		path := f.spelled(r.path)
 		for _, dir := range closed {
-			if files.Within(r.path, dir) || files.Within(dir, r.path) {
+			if files.Within(path, dir) || files.Within(dir, path) {
 				return fmt.Errorf("%s covers %s, which no tool reaches", VisiblePath(r.path), VisiblePath(dir))
 			}
 		}
-		for _, path := range f.sealed {
-			if r.mode == ReadWrite && (files.Within(r.path, path) || files.Within(path, r.path)) {
-				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", VisiblePath(r.path), VisiblePath(path))
+		for _, sealed := range f.sealed {
+			if r.mode == ReadWrite && (files.Within(path, sealed) || files.Within(sealed, path)) {
+				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", VisiblePath(r.path), VisiblePath(sealed))
 			}
 		}
 		for _, g := range f.growing {
-			if r.mode == ReadWrite && (files.Within(r.path, g.Dir) || g.matches(r.path, true)) {
+			if r.mode == ReadWrite && (files.Within(path, g.Dir) || g.matches(path, true)) {
 				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", VisiblePath(r.path), VisiblePath(filepath.Join(g.Dir, g.Match)))
 			}
 		}
