@@ -164,7 +164,10 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 		}
 	}
 	// The folder's own name is not resolved: a tool that may write base could have made it a link.
-	real, err := filepath.EvalSymlinks(base)
+	real, err := filepath.Abs(base) // the program works in another folder
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
 	if err == nil {
 		out.tmp, err = os.MkdirTemp(real, "jp-tool-")
 	}

@@ -511,9 +511,11 @@ func TestConfineTmpDir(t *testing.T) {
 	c := System()
 	c.TmpDir = true
 	var seen []string
-	for range 2 {
+	t.Chdir(base)
+	for _, named := range []string{base, "."} { // the tool works in another folder
+		t.Setenv("TMPDIR", named)
 		var out bytes.Buffer
-		spec := sh([]string{"PATH=/usr/bin:/bin", "TMPDIR=" + base}, `
+		spec := sh([]string{"PATH=/usr/bin:/bin", "TMPDIR=" + named}, `
 			set -e
 			umask 077
 			echo "$TMPDIR"
@@ -523,7 +525,7 @@ func TestConfineTmpDir(t *testing.T) {
 			echo x >"$TMPDIR/a/b/c"
 			ln -s `+base+` "$TMPDIR/a/link"
 			chmod 0 "$TMPDIR/a/b" "$TMPDIR/a"`)
-		spec.Confine, spec.Stdout, spec.Stderr = &c, &out, &out
+		spec.Confine, spec.Stdout, spec.Stderr, spec.Dir = &c, &out, &out, "/"
 		if exit, err := h.Run(t.Context(), spec); err != nil || exit.Code != 0 {
 			t.Fatalf("Run = %+v, %v: %s", exit, err, &out)
 		}

@@ -267,7 +267,10 @@ func expansions(file *syntax.File, names []string) []string {
 // writeValue writes a value to a new file in dir that only the user can read. The links of dir are
 // resolved in its name, which is returned with an error too if there is something to remove.
 func writeValue(dir, value string) (string, error) {
-	dir, err := filepath.EvalSymlinks(cmp.Or(dir, os.TempDir()))
+	dir, err := filepath.Abs(cmp.Or(dir, os.TempDir())) // the program works in another folder
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
 	if err != nil {
 		return "", err
 	}
