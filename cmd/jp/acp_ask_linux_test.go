@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/acp-go-sdk"
 )
@@ -133,6 +134,48 @@ func TestACPServersKnown(t *testing.T) {
 	}
 	if strings.Contains(got, "tracker") || !strings.Contains(got, `MCP server "mine" of the editor: left out: config.toml has another server of this name`) {
 		t.Errorf("notices:\n%s", got)
+	}
+	e.endWell()
+}
+
+// TestACPServersTakenBack: a yes to a question about a server of the editor counts only while the
+// workspace is trusted.
+func TestACPServersTakenBack(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\nrun = \"unattended\"\n",
+		"main.toml":       "[[rule]]\ntext = \"done\"\n", "about": "Says it again.",
+	})
+	s.untrusted = true
+	trusted := func(flag string) {
+		t.Helper()
+		if out, code := s.jp("trust", flag); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	trusted("--yes")
+	e := startEditor(s)
+	id := e.open(s.dir, acp.McpServer{Stdio: &acp.McpServerStdio{
+		Name: "notes", Command: "sh", Args: []string{"-c", "touch ran; until test -e revoked; do sleep 0.05; done; exec mcp-server about"}, Env: []acp.EnvVariable{},
+	}})
+	e.choose("allow")
+	said := make(chan string, 1)
+	go func() { said <- e.say(id, "say") }()
+	for ran := filepath.Join(s.dir, "ran"); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(ran); err == nil {
+			break
+		}
+	}
+	trusted("--revoke")
+	if err := os.WriteFile(filepath.Join(s.dir, "revoked"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-said; !strings.Contains(got, "not trusted any more") {
+		t.Errorf("yes after --revoke: %s", got)
+	}
+	trusted("--yes")
+	e.choose("deny")
+	if got := e.say(id, "say"); !strings.Contains(got, "not approved") {
+		t.Errorf("trusted again: %s, want a question", got)
 	}
 	e.endWell()
 }

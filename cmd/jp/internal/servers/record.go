@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
@@ -128,21 +129,54 @@ func (u *Set) ReadRecord(ctx context.Context, name string, unasked bool) (*mcp.R
 
 // WriteRecord writes the record of a server: the tools that a person approved, or all tools of a
 // server in the user's own config. A record that is unasked counts only while JP_TRUST_WORKSPACE is
-// set.
-func (u *Set) WriteRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string, unasked bool) (*mcp.Record, error) {
-	file, err := u.recordPath(ctx, s.Name, unasked)
+// set. The error is a refusal if the trust of the workspace was taken back since it was checked:
+// with it went all approvals.
+func (u *Set) WriteRecord(ctx context.Context, s Server, list []mcp.Tool, left []string, unasked bool) (*mcp.Record, error) {
+	if gate := u.ws.Gate; !s.Own && !gate.ByEnv() && gate.Passed() != nil {
+		unlock, err := u.stillTrusted(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	file, err := u.recordPath(ctx, s.Server.Name, unasked)
 	if err != nil {
 		return nil, err
 	}
-	r := &mcp.Record{Version: mcp.RecordVersion, Server: s, Approved: time.Now().UTC().Truncate(time.Second), Tools: list, Left: left}
+	r := &mcp.Record{Version: mcp.RecordVersion, Server: s.Server, Approved: time.Now().UTC().Truncate(time.Second), Tools: list, Left: left}
 	data, err := json.Marshal(r) // not indented: schemas are compared byte by byte
 	if err != nil {
 		return nil, err
 	}
 	if err := trust.WriteOwn(file, data); err != nil {
-		return nil, fmt.Errorf("MCP server %s: record: %w", s.Name, err)
+		return nil, fmt.Errorf("MCP server %s: record: %w", s.Server.Name, err)
 	}
 	return r, nil
+}
+
+// stillTrusted returns a refusal if the workspace is not trusted any more. Until unlock is called
+// nobody takes its trust back.
+func (u *Set) stillTrusted(ctx context.Context) (unlock func(), err error) {
+	root, err := u.ws.Root()
+	if err != nil {
+		return nil, err
+	}
+	file, _, err := u.ws.Gate.RecordPath(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	if unlock, err = trust.LockFile(ctx, file+".lock"); err != nil {
+		return nil, fmt.Errorf("trust record: %w", err)
+	}
+	j, err := u.ws.Gate.Judge(ctx, root)
+	if err == nil && !j.OK() {
+		err = exit.Refusedf("workspace %s: not trusted any more as it was", root).WithHint("`jp trust` shows what it would allow and asks")
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // Approved returns the record of s, nil if there is none or if it belongs to another entry.

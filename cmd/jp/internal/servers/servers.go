@@ -255,7 +255,7 @@ func (u *Set) firstUse(ctx context.Context, s Server) (*mcp.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return u.WriteRecord(ctx, s.Server, list, left, !s.Own && u.ws.Gate.ByEnv())
+	return u.WriteRecord(ctx, s, list, left, !s.Own && u.ws.Gate.ByEnv())
 }
 
 // Find finds a server by name.

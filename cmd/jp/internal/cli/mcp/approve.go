@@ -83,30 +83,10 @@ func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if err := g.stillTrusted(ctx, s, yes); err != nil {
-		return err
-	}
-	if _, err := g.Env.Servers.WriteRecord(ctx, s.Server, list, left, false); err != nil {
+	if _, err := g.Env.Servers.WriteRecord(ctx, s, list, left, false); err != nil {
 		return err
 	}
 	return g.write(ctx, name, s)
-}
-
-// stillTrusted returns a refusal if the trust of the workspace was taken back while a question about
-// its server was open: with it went all approvals.
-func (g *Group) stillTrusted(ctx context.Context, s servers.Server, unasked bool) error {
-	if unasked || s.Own || g.Env.WS.Gate.ByEnv() {
-		return nil
-	}
-	root, err := g.Env.WS.Root()
-	if err != nil {
-		return err
-	}
-	j, err := g.Env.WS.Gate.Judge(ctx, root)
-	if err == nil && !j.OK() {
-		err = exit.Refusedf("workspace %s: not trusted any more as it was", root).WithHint("`jp trust` shows what it would allow and asks")
-	}
-	return err
 }
 
 // askApproval shows text and asks. It returns a refusal if nobody can answer, or if the answer is
