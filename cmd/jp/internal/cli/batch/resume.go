@@ -31,6 +31,7 @@ type earlier struct {
 	apart  map[convstore.ID][]string               // the conversation of each part that ran apart; with --root-id a sub-conversation and the line of its calls
 	flags  convstore.Budget                        // limits of the flags, before spent was taken off
 	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
+	beside map[string]bool                         // marks of what was asked in the parts that ran apart
 
 	mu      sync.Mutex                   // for the fields below: rows are repeated while further lines of a pipe are planned
 	planned map[int]delegate.Item        // queries with what is to be done, by their index
@@ -66,7 +67,7 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
 		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
-		marks: map[convstore.ID][]string{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
+		marks: map[convstore.ID][]string{}, beside: map[string]bool{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
 	id, err := convstore.ParseID(value)

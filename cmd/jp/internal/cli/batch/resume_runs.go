@@ -208,10 +208,13 @@ func (b *batch) spentApart(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.earlier.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, func(convstore.Delegation) {})
+		b.earlier.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, b.earlier.noteBeside)
 	}
 	return nil
 }
+
+// noteBeside notes what a run in a part that ran apart was asked.
+func (e *earlier) noteBeside(del convstore.Delegation) { e.beside[delegate.MarkOf(del)] = true }
 
 // recount counts again what was used before the turn that has just begun in the conversation of the
 // batch, within the limits of session: a person may have reserved more since find. What is
@@ -405,6 +408,8 @@ func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number
 			e.runs[n-1] = append(e.runs[n-1], del)
 		case run.ByHand(del):
 			e.byHand[del.Child] = append(e.byHand[del.Child], del)
+		default: // with --root-id they have the same caller
+			e.noteBeside(del)
 		}
 	})
 }
