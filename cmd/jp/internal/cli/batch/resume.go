@@ -30,6 +30,7 @@ type earlier struct {
 	spent  convstore.Budget                        // use of all of them, and what those may use yet that have not ended
 	apart  map[convstore.ID][]string               // the conversation of each part that ran apart; with --root-id a sub-conversation and the line of its calls
 	flags  convstore.Budget                        // limits of the flags, before spent was taken off
+	again  func() error                            // counts spent again, with --root-id
 	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
 	beside map[string]bool                         // marks of what was asked in the parts that ran apart
 

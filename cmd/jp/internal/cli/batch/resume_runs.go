@@ -306,14 +306,24 @@ func (b *batch) findFor(ctx context.Context) error {
 	if err := b.await(ctx, caller); err != nil {
 		return err
 	}
+	ours := func(del convstore.Delegation) bool {
+		_, line := lineOf(del.Call)
+		return strings.HasPrefix(del.Call, model.CallOfBatch) && parts[line]
+	}
 	if all, err = b.ledger(ctx, caller); err == nil {
 		b.collect(all, caller, func(del convstore.Delegation) (int, bool) {
 			if b.mine(del.Call) {
 				return delegate.NumberOf(del, model.CallOfBatch), true
 			}
-			_, line := lineOf(del.Call)
-			return 0, strings.HasPrefix(del.Call, model.CallOfBatch) && parts[line]
+			return 0, ours(del)
 		})
+	}
+	b.earlier.again = func() error { // a person may reserve more until the batch goes on
+		all, err := b.ledger(ctx, caller)
+		b.earlier.spent = convstore.Spend{}.Budget()
+		b.earlier.spend(all, caller, ours, func(convstore.Delegation) {})
+		b.lessSpent()
+		return err
 	}
 	return err
 }

@@ -147,8 +147,8 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		scope, caller = st.Scope, st.Caller
 		if b.earlier == nil || b.earlier.line == "" {
 			err = b.claimLine(ctx, root, b.line)
-		} else {
-			err = b.join(ctx, b.earlier.line)
+		} else if err = b.join(ctx, b.earlier.line); err == nil {
+			err = b.earlier.again()
 		}
 		if err != nil {
 			return nil, err
