@@ -32,7 +32,8 @@ func Dollars(nano *int64) string {
 	case *nano == 0:
 		return "$0"
 	case *nano < 1e7 && *nano > -1e7:
-		return "$" + strconv.FormatFloat(float64(*nano)/1e9, 'g', 2, 64)
+		short, _ := strconv.ParseFloat(strconv.FormatFloat(float64(*nano)/1e9, 'e', 1, 64), 64) // a number that was just written
+		return "$" + strconv.FormatFloat(short, 'f', -1, 64)
 	}
 	return fmt.Sprintf("$%.2f", float64(*nano)/1e9)
 }

@@ -20,3 +20,14 @@ func TestShellWord(t *testing.T) {
 		}
 	}
 }
+
+// TestDollars: no amount has an exponent, which people do not read as money.
+func TestDollars(t *testing.T) {
+	for nano, want := range map[int64]string{
+		0: "$0", 1: "$0.000000001", 20_000: "$0.00002", 123_456: "$0.00012", 4_240_000: "$0.0042", 9_999_999: "$0.01", 1_500_000_000: "$1.50",
+	} {
+		if got := Dollars(&nano); got != want {
+			t.Errorf("Dollars(%d) = %s, want %s", nano, got, want)
+		}
+	}
+}
