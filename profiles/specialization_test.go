@@ -408,9 +408,16 @@ func TestExampleSubqueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	page, err := os.ReadFile("../docs/delegation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, skill, _ := strings.Cut(string(page), "`.jp/skills/code-reviewer/SKILL.md`:\n\n")
+	skill, _, _ = strings.Cut(skill, "\n\n")
+	skill = strings.ReplaceAll("\n"+skill+"\n", "\n    ", "\n")[1:]
 	w := newWorld(t, map[string]string{
 		"WS/.jp/specializations.ini":           string(data),
-		"WS/.jp/skills/code-reviewer/SKILL.md": skillFile("code-reviewer"), "WS/.jp/skills/explorer/SKILL.md": skillFile("explorer"),
+		"WS/.jp/skills/code-reviewer/SKILL.md": skill, "WS/.jp/skills/explorer/SKILL.md": skillFile("explorer"),
 	})
 	list, err := LoadSpecializations(w.src, "", nil)
 	if err != nil {
