@@ -16,11 +16,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/clipperhouse/uax29/v2/graphemes"
 	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/markdown"
+	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 )
 
@@ -31,6 +33,8 @@ type screen struct {
 	cells      [][]cell
 	x, y       int
 	style      string
+	cut        bool // characters behind the last column go nowhere
+	apart      bool // it shows each part of an emoji by itself, as some do
 	errs       []string
 }
 
@@ -44,7 +48,7 @@ func newScreen(cols, rows int) *screen {
 	return s
 }
 
-var sequence = regexp.MustCompile(`^\x1b\[([0-9;]*)([A-Za-z])`)
+var sequence = regexp.MustCompile(`^\x1b\[(\??[0-9;]*)([A-Za-z])`)
 
 // show draws what a program wrote.
 func (s *screen) show(text string) {
@@ -68,8 +72,13 @@ func (s *screen) show(text string) {
 		default:
 			g := graphemes.FromString(text)
 			g.Next()
-			s.put(g.Value())
-			text = text[len(g.Value()):]
+			char := g.Value()
+			if s.apart {
+				_, n := utf8.DecodeRuneInString(char)
+				char = char[:n]
+			}
+			s.put(char)
+			text = text[len(char):]
 			continue
 		}
 		text = text[1:]
@@ -84,7 +93,11 @@ func (s *screen) Write(p []byte) (int, error) {
 
 func (s *screen) put(char string) {
 	w := term.Width(char)
-	if s.x+w > s.cols {
+	switch {
+	case s.x+w <= s.cols:
+	case s.cut:
+		return
+	default:
 		s.x = 0
 		s.down()
 	}
@@ -109,6 +122,8 @@ func (s *screen) control(args, final string) {
 		if s.style = args; args == "0" {
 			s.style = ""
 		}
+	case args == "?7":
+		s.cut = final == "l"
 	case final == "A":
 		s.y = max(s.y-max(n, 1), 0)
 	case final == "K" && args == "":
@@ -534,6 +549,21 @@ func TestScreenBatch(t *testing.T) {
 
 // TestDraft: whatever was on the screen while a text came, all of it stands there at the end, and
 // on the way its last line. Notes in between stay too.
+// TestTreeOfEmojis: the tree stays in its place on a terminal that gives some emojis more columns than
+// jp does.
+func TestTreeOfEmojis(t *testing.T) {
+	screen := newScreen(40, 10)
+	screen.apart = true
+	tree := term.NewTree(&term.IO{Err: screen, ErrTTY: true, UTF8: true, Width: 40, Height: 10}, term.TreeOptions{Tick: make(chan time.Time)})
+	for _, phase := range []string{stream.Queued, stream.Started, stream.Running} {
+		tree.Update(&stream.Delegation{Phase: phase, ConversationID: "a", Profile: "agent/w", Title: strings.Repeat("👍🏽", 30)})
+	}
+	tree.Close()
+	if got := screen.String(); strings.Count(got, "agent/w") != 1 || screen.y != 1 || len(screen.errs) > 0 {
+		t.Errorf("%v, the screen:\n%s", screen.errs, got)
+	}
+}
+
 func TestDraft(t *testing.T) {
 	const tall = 1000
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -71,6 +71,11 @@ func written(lines []drawn, width int) string {
 	return b.String()
 }
 
+// cut returns text that is drawn again, so that the terminal cuts its lines at the edge of the screen
+// where it gives a character more columns than we do, as some do with an emoji that has a colour of
+// skin: a line that it wraps could not be found again.
+func cut(text string) string { return "\x1b[?7l" + text + "\x1b[?7h" }
+
 // rowsOf returns how many rows lines take on a screen that may have become narrower since they were
 // drawn: the terminal has wrapped them then.
 func rowsOf(lines []drawn, width int) int {
