@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"jp/cmd/jp/internal/subprocess"
@@ -35,8 +37,13 @@ func (ch *channel) end(now bool) {
 	}
 }
 
-// open opens a channel. The error is errOver when the connection is.
+// open opens a channel. The error is errOver when the connection is. A job that does not fit into a
+// line ends alone, and not the connection with all others.
 func (c *conn) open(job subprocess.Job) (uint64, *channel, error) {
+	m := says(verbOpen, 0, opening{Args: job.Args, Environ: proc.Environ(job.Environ, forwarded()...)})
+	if len(m.text) > maxOpening {
+		return 0, nil, &os.SyscallError{Syscall: "arguments of a process on " + c.host, Err: syscall.E2BIG}
+	}
 	c.opening.Lock()
 	defer c.opening.Unlock()
 	c.mu.Lock()
@@ -46,6 +53,7 @@ func (c *conn) open(job subprocess.Job) (uint64, *channel, error) {
 	}
 	c.last++
 	n := c.last
+	m.channel = n
 	ch := &channel{
 		in: newOutlet(c.lines, streamIn, n), wire: newOutlet(c.lines, streamWire, n),
 		wireIn: newInlet(c.lines, streamWire, n), out: newInlet(c.lines, streamOut, n), eo: newInlet(c.lines, streamErr, n),
@@ -54,7 +62,7 @@ func (c *conn) open(job subprocess.Job) (uint64, *channel, error) {
 	c.channels[n] = ch
 	c.mu.Unlock()
 	// If it fails, the connection is over or soon will be, and the job ends with it.
-	_ = c.lines.write(says(verbOpen, n, opening{Args: job.Args, Environ: proc.Environ(job.Environ, forwarded()...)}))
+	_ = c.lines.write(m)
 	return n, ch, nil
 }
 

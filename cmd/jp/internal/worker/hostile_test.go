@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/subprocess"
+	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools/proc"
@@ -560,6 +563,28 @@ func TestOwnerBreaksRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLongRefusal has a workspace of which much is to be said: the owner can read what a node refuses.
+func TestLongRefusal(t *testing.T) {
+	sent := trust.Sent{Root: t.TempDir(), Stamps: map[string]string{}}
+	if err := os.Mkdir(filepath.Join(sent.Root, ".jp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		sent.Stamps[strconv.Itoa(i)+strings.Repeat("\u200b", 4000)] = "x"
+	}
+	text, err := json.Marshal(start{Protocol: Protocol, Wire: wire.Protocol, Lease: time.Minute, Workspace: sent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := serve(t, startWord+string(text)+"\n")
+	h, err := o.readHello(func([]byte) {})
+	if err != nil || !strings.Contains(h.Refused, "is another one here") {
+		t.Errorf("refused %.100q, %v", h.Refused, err)
+	}
+	o.in.Close()
+	<-o.result
 }
 
 // TestOwnerGone closes the lines: the children end.

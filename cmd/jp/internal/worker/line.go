@@ -23,11 +23,12 @@ const Protocol = 1
 
 // Bounds.
 const (
-	maxLine  = 256 << 10     // bytes of a line with a number
-	maxStart = wire.MaxFrame // bytes of the first line of the owner
-	maxNoise = 64 << 10      // bytes of other text before the first line of a node
-	maxChunk = 32 << 10      // bytes of a stream in one line
-	maxText  = 4 << 10       // bytes of a text for people
+	maxLine    = 256 << 10     // bytes of a line with a number
+	maxStart   = wire.MaxFrame // bytes of the first line of the owner
+	maxNoise   = 64 << 10      // bytes of other text before the first line of a node
+	maxChunk   = 32 << 10      // bytes of a stream in one line
+	maxOpening = maxLine - 64  // bytes of an opening: its line has two numbers and a verb besides
+	maxText    = 4 << 10       // bytes of a text for people
 )
 
 // LineError says that the other side broke the protocol.

@@ -190,7 +190,7 @@ func (s *serving) begin(dir string) error {
 	h := hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: first.Nonce, Build: s.Build, Host: host, Lacks: proc.Enforceable().Missing}
 	if first.Protocol == Protocol && first.Wire == wire.Protocol { // else the owner ends it
 		if s.root, s.environ, err = first.Workspace.Lay(dir); err != nil {
-			h.Refused = err.Error()
+			h.Refused = plain(err.Error(), maxText) // the owner reads a line of maxNoise
 		}
 	}
 	if s.lease, err = newLease(dir, first.Lease); err != nil {

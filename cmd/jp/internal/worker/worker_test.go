@@ -310,6 +310,27 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestTooLong runs a job whose arguments are too long beside another one, which goes on.
+func TestTooLong(t *testing.T) {
+	p := pool(t, "plain", nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("Ctrl-C")
+	other := newJob(t, "wait")
+	other.Stdout = onText("waits\n", func() {
+		for _, n := range []int{1, 2000} { // one that no node can execute, and many
+			long := newJob(t, slices.Repeat([]string{strings.Repeat("x", max(200<<10/n, 200))}, n)...)
+			if exit, err := p.Run(t.Context(), long.Job); !strings.HasSuffix(fmt.Sprint(err), syscall.E2BIG.Error()) || exit.Code != -1 {
+				t.Errorf("%d arguments: Run = %+v, %.200v, want %v", n, exit, err, syscall.E2BIG)
+			}
+		}
+		cancel(why)
+	})
+	exit, err := p.Run(ctx, other.Job)
+	if err != nil || exit.Code != 130 || exit.Cause != why {
+		t.Errorf("the other one: Run = %+v, %v", exit, err)
+	}
+}
+
 // onText calls f when text was written.
 type onTextWriter struct {
 	text string
