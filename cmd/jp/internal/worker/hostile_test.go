@@ -131,6 +131,12 @@ func init() {
 			}
 			return node(os.Stdin)
 		},
+		"relapsing": func() int { // leads to no node the second time
+			if os.Mkdir("first", 0o700) != nil && os.Mkdir("second", 0o700) == nil {
+				return 1
+			}
+			return node(os.Stdin)
+		},
 		"pending": func() int { // leads to a node the first time, and then nowhere
 			if os.Mkdir("pending", 0o700) != nil {
 				_, _ = io.Copy(io.Discard, os.Stdin)
@@ -346,9 +352,27 @@ func TestSecondNode(t *testing.T) {
 // hours: it goes to the first one, which has a place.
 func TestPending(t *testing.T) {
 	p := pool(t, "pending", func(o *Options) { o.Launcher.Workers, o.Launcher.Queue = 2, time.Hour })
-	p.patience = 0
+	p.patience = 1
 	held, ended := newJob(t, "wait"), make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	go func() {
+		defer close(ended)
+		_, _ = p.Run(ctx, held.Job)
+	}()
+	<-held.started
+	if exit, err := p.Run(ctx, newJob(t, "environ").Job); err != nil || exit.Code != 0 {
+		t.Errorf("Run = %+v, %v", exit, err)
+	}
+	cancel()
+	<-ended
+}
+
+// TestRelapse has a job wait for the only place there is, where a second connection could not be made:
+// that is tried again while it waits, and not only when the place is free.
+func TestRelapse(t *testing.T) {
+	p := pool(t, "relapsing", func(o *Options) { o.Launcher.Workers, o.Launcher.Children = 2, 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	held, ended := newJob(t, "wait"), make(chan struct{})
 	go func() {
 		defer close(ended)
 		_, _ = p.Run(ctx, held.Job)

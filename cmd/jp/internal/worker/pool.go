@@ -105,13 +105,13 @@ func (p *Pool) take(ctx context.Context, depth, parallel int, idle func()) (*con
 	p.waiting++
 	defer func() { p.waiting-- }()
 	for idle := sync.OnceFunc(idle); ; {
-		c, soon, err := p.pick(depth, parallel)
+		c, again, err := p.pick(depth, parallel)
 		if c != nil || err != nil {
 			return c, err
 		}
 		var late <-chan time.Time
-		if soon {
-			late = time.After(p.patience)
+		if again > 0 {
+			late = time.After(again)
 		}
 		freed := p.freed
 		p.mu.Unlock()
@@ -128,20 +128,24 @@ func (p *Pool) take(ctx context.Context, depth, parallel int, idle func()) (*con
 	}
 }
 
-// pick returns the connection of a job; nil = it waits, and soon reports whether not for long.
-// p.mu is held, and the job is one of those that wait.
+// pick returns the connection of a job; nil = it waits, and is to ask again when something is freed,
+// or after a time; 0 = not before that. p.mu is held, and the job is one of those that wait.
 //
 // Each depth has places of its own: a sub-agent that waits for those below it keeps its place, and
 // would else keep them waiting. More connections than jobs that work at once help nobody, though
 // more may wait.
-func (p *Pool) pick(depth, parallel int) (c *conn, soon bool, err error) {
+func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err error) {
+	pausing := p.again - p.clock()
+	if p.err == nil {
+		pausing = 0
+	}
 	switch {
 	case p.life.Err() != nil:
-		return nil, false, errClosed
-	case p.err != nil && len(p.conns) == 0 && p.clock() < p.again:
-		return nil, false, p.err
+		return nil, 0, errClosed
+	case len(p.conns) == 0 && pausing > 0:
+		return nil, 0, p.err
 	}
-	making := 0
+	making, soon := 0, false
 	for _, at := range p.conns {
 		switch {
 		case !at.made:
@@ -152,19 +156,24 @@ func (p *Pool) pick(depth, parallel int) (c *conn, soon bool, err error) {
 		}
 	}
 	alone := c != nil && c.load == 0
-	if !alone && making < p.waiting && len(p.conns) < min(p.Launcher.Workers, parallel) && (p.err == nil || p.clock() >= p.again) {
-		p.again = p.clock() + maxPause // one is tried after an error, until made or drop
-		at := newConn(p)
-		at.begun, soon = p.clock(), true
-		p.conns = append(p.conns, at)
-		go at.make()
+	if !alone && making < p.waiting && len(p.conns) < min(p.Launcher.Workers, parallel) {
+		if again = pausing; again <= 0 {
+			p.again = p.clock() + maxPause // one is tried after an error, until made or drop
+			at := newConn(p)
+			at.begun, soon = p.clock(), true
+			p.conns = append(p.conns, at)
+			go at.make()
+		}
+	}
+	if soon {
+		again = p.patience
 	}
 	if c == nil || !alone && soon {
-		return nil, soon, nil
+		return nil, again, nil
 	}
 	c.load++
 	c.depths[depth]++
-	return c, false, nil
+	return c, 0, nil
 }
 
 func (p *Pool) leave(c *conn, depth int) {
