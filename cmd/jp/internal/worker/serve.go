@@ -53,9 +53,8 @@ var (
 // or says how the owner went away; nil = it said so.
 func (n Node) Serve(ctx context.Context) error {
 	s := &serving{Node: n, lines: newLines(n.Stdin, n.Stdout), live: map[uint64]*process{}, over: make(chan farewell, 2)}
-	var stop context.CancelCauseFunc
-	s.ctx, stop = context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(nil)
+	s.ctx, s.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer s.stop(nil)
 	vanishing.Sweep(os.TempDir(), folderName)
 	dir, err := vanishing.Make("", folderName)
 	if err != nil {
@@ -66,9 +65,10 @@ func (n Node) Serve(ctx context.Context) error {
 			n.Warn("%v", err)
 		}
 	}()
+	s.dir = dir.Path
 	begun := make(chan struct{})
 	go func() {
-		if err := s.begin(dir.Path); err != nil {
+		if err := s.begin(); err != nil {
 			s.over <- farewell{err}
 			return
 		}
@@ -99,7 +99,7 @@ func (n Node) Serve(ctx context.Context) error {
 					defer close(told)
 					_ = s.lines.write(message{verb: verbBye, text: []byte(s.expired().Error())})
 				}()
-				s.leave(stop, s.expired())
+				s.leave(s.expired())
 				select {
 				case <-told:
 				case <-late.C:
@@ -108,18 +108,19 @@ func (n Node) Serve(ctx context.Context) error {
 			}
 			continue
 		case f := <-s.over:
-			s.leave(stop, f.err)
+			s.leave(f.err)
 			if f.err == errBye {
 				return nil
 			}
 			return f.err
 		case <-ctx.Done():
+			s.stop(context.Cause(ctx))
+		case <-s.ctx.Done():
 		}
 		break
 	}
 	// The owner is there and hears how each sub-agent ends.
-	cause := context.Cause(ctx)
-	stop(cause)
+	cause := context.Cause(s.ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -136,7 +137,7 @@ func (n Node) Serve(ctx context.Context) error {
 			}
 		case <-s.over:
 		}
-		s.leave(stop, cause)
+		s.leave(cause)
 		return cause
 	}
 }
@@ -155,7 +156,9 @@ type serving struct {
 	lease   *lease
 	root    string          // workspace
 	environ []string        // variables for all sub-agents
+	dir     string          // folder that this worker made
 	ctx     context.Context // of all sub-agents
+	stop    context.CancelCauseFunc
 	over    chan farewell
 	work    sync.WaitGroup // processes
 	telling sync.WaitGroup // the owner of them
@@ -176,7 +179,7 @@ type process struct {
 }
 
 // begin reads the first line of the owner, answers it, and waits for the word to go.
-func (s *serving) begin(dir string) error {
+func (s *serving) begin() error {
 	first, err := s.lines.readStart()
 	switch {
 	case err == io.EOF:
@@ -189,11 +192,11 @@ func (s *serving) begin(dir string) error {
 	host, _ := os.Hostname() // in the place of "" the name of the launcher is shown
 	h := hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: first.Nonce, Build: s.Build, Host: host, Lacks: proc.Enforceable().Missing}
 	if first.Protocol == Protocol && first.Wire == wire.Protocol { // else the owner ends it
-		if s.root, s.environ, err = first.Workspace.Lay(dir); err != nil {
+		if s.root, s.environ, err = first.Workspace.Lay(s.dir); err != nil {
 			h.Refused = plain(err.Error(), maxText) // the owner reads a line of maxNoise
 		}
 	}
-	if s.lease, err = newLease(dir, first.Lease); err != nil {
+	if s.lease, err = newLease(s.dir, first.Lease); err != nil {
 		return err
 	}
 	s.lines.lease = s.lease.Lease
@@ -224,7 +227,7 @@ func (s *serving) ask() {
 }
 
 // leave ends everything because the owner is gone.
-func (s *serving) leave(stop context.CancelCauseFunc, cause error) {
+func (s *serving) leave(cause error) {
 	s.mu.Lock()
 	s.done = true
 	for _, p := range s.live {
@@ -232,7 +235,7 @@ func (s *serving) leave(stop context.CancelCauseFunc, cause error) {
 	}
 	clear(s.live)
 	s.mu.Unlock()
-	stop(cause)
+	s.stop(cause)
 	late := time.AfterFunc(endWait, s.Host.Kill)
 	defer late.Stop()
 	s.work.Wait()
@@ -361,6 +364,9 @@ func (s *serving) open(m message) error {
 	var ctx context.Context
 	ctx, p.stop = context.WithCancelCause(s.ctx)
 	s.telling.Add(1)
+	if _, err := os.Stat(s.dir); err != nil { // nothing can run here any more; another worker makes another folder
+		s.stop(fmt.Errorf("temporary folder: %w", err))
+	}
 	s.work.Go(func() {
 		defer p.stop(nil)
 		e := s.run(ctx, m.channel, p, o)

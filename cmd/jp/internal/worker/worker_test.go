@@ -331,6 +331,36 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
+// TestFolderGone takes the temporary folder of a worker away: it ends, and jobs run on another one.
+func TestFolderGone(t *testing.T) {
+	tmp := t.TempDir()
+	p := pool(t, "plain", func(o *Options) { o.Environ = append(o.Environ, "TMPDIR="+tmp) })
+	run := func() string {
+		exit, err := p.Run(t.Context(), newJob(t, "environ").Job)
+		return fmt.Sprint(exit.Code, " ", exit.Cause, " ", err)
+	}
+	const ok = "0 <nil> <nil>"
+	if got := run(); got != ok {
+		t.Fatal(got)
+	}
+	c := p.conns[0]
+	folders, err := filepath.Glob(filepath.Join(tmp, folderName+"*"))
+	if err != nil || len(folders) != 1 {
+		t.Fatal(folders, err)
+	}
+	if err := os.RemoveAll(folders[0]); err != nil {
+		t.Fatal(err)
+	}
+	gone := "temporary folder: stat " + folders[0] + ": no such file or directory"
+	if got, want := run(), "-1 the worker on "+c.host+" was ended: "+gone+" "+c.host+": "+gone; got != want {
+		t.Errorf("without its folder: %s, want %s", got, want)
+	}
+	<-c.over
+	if got := run(); got != ok {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
 // onText calls f when text was written.
 type onTextWriter struct {
 	text string
