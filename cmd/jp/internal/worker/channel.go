@@ -129,7 +129,7 @@ func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(ho
 			started(c.host, pid)
 			continue
 		case e := <-ch.exit:
-			return c.exit(e, exit.Cause)
+			return c.exit(ch, e, exit.Cause)
 		case <-done:
 			done, exit.Cause = nil, context.Cause(ctx)
 			late = time.After(c.pool.stopWait)
@@ -143,7 +143,7 @@ func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(ho
 		}
 		select {
 		case e := <-ch.exit: // it had ended before
-			return c.exit(e, exit.Cause)
+			return c.exit(ch, e, exit.Cause)
 		default:
 		}
 		<-c.gone
@@ -159,7 +159,7 @@ func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(ho
 }
 
 // exit is how a process ended that the node has told about. cause is why it was stopped from here.
-func (c *conn) exit(e exited, cause error) (proc.Exit, error) {
+func (c *conn) exit(ch *channel, e exited, cause error) (proc.Exit, error) {
 	exit := proc.Exit{Code: e.Code, Signal: signalOf(e.Signal), MaxRSS: e.MaxRSS, Duration: e.Duration, Cause: cause}
 	if exit.Signal != 0 {
 		exit.Code = -1
@@ -168,6 +168,9 @@ func (c *conn) exit(e exited, cause error) (proc.Exit, error) {
 		exit.Cause = &subprocess.NodeError{Reason: fmt.Sprintf("the worker on %s was ended: %s", c.host, plain(e.Stopped, maxText))}
 	}
 	if e.Error != "" {
+		if !ch.runs && e.Stopped == "" {
+			c.pool.unfit(c)
+		}
 		return exit, fmt.Errorf("%s: %s", c.host, plain(e.Error, maxText))
 	}
 	return exit, nil

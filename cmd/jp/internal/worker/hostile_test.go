@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -130,6 +131,18 @@ func init() {
 				return 1
 			}
 			return node(os.Stdin)
+		},
+		"unfit": func() int { // leads to a node where nothing can be run the first time
+			if os.Mkdir("first", 0o700) != nil {
+				return node(os.Stdin)
+			}
+			return fake(nil, func(l *lines) {
+				for m, err := (message{verb: verbOpen, channel: 1}), error(nil); err == nil; m, err = l.next() {
+					if m.verb == verbOpen {
+						_ = l.write(says(verbExit, m.channel, exited{Code: -1, Error: "no process"}))
+					}
+				}
+			})()
 		},
 		"relapsing": func() int { // leads to no node the second time
 			if os.Mkdir("first", 0o700) != nil && os.Mkdir("second", 0o700) == nil {
@@ -383,6 +396,27 @@ func TestRelapse(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// TestUnfit runs jobs where the first node can run no process, and so is always free: only the first
+// job fails.
+func TestUnfit(t *testing.T) {
+	p := pool(t, "unfit", func(o *Options) { o.Launcher.Workers = 2 })
+	var ends []string
+	for range 5 {
+		exit, err := p.Run(t.Context(), newJob(t, "environ").Job)
+		ends = append(ends, fmt.Sprint(exit.Code, " ", err))
+	}
+	if want := append([]string{"-1 gpu1: no process"}, slices.Repeat([]string{"0 <nil>"}, 4)...); !slices.Equal(ends, want) {
+		t.Errorf("%q, want %q", ends, want)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting, p.conns[1].depths[0] = 1, p.Launcher.Children
+	if c, again, err := p.pick(0, 2); c != nil || again <= 0 || again > maxPause || err != nil {
+		t.Errorf("without another place: pick = %v, %v, %v, want the first node in a while", c, again, err)
+	}
+	p.conns[1].depths[0] = 0
 }
 
 // TestOverAtOnce runs a job where each connection is over as soon as it is made, before or after the

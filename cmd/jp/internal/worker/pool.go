@@ -133,9 +133,10 @@ func (p *Pool) take(ctx context.Context, depth, parallel int, idle func()) (*con
 //
 // Each depth has places of its own: a sub-agent that waits for those below it keeps its place, and
 // would else keep them waiting. More connections than jobs that work at once help nobody, though
-// more may wait.
+// more may wait. One on which processes cannot be run would be free all the time, and have all jobs.
 func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err error) {
-	pausing := p.again - p.clock()
+	now := p.clock()
+	pausing := p.again - now
 	if p.err == nil {
 		pausing = 0
 	}
@@ -145,28 +146,39 @@ func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err erro
 	case len(p.conns) == 0 && pausing > 0:
 		return nil, 0, p.err
 	}
+	later := func(after time.Duration) {
+		if again == 0 || after < again {
+			again = after
+		}
+	}
+	unfit := func(at *conn) bool { return at.unfit > now }
+	fit := slices.ContainsFunc(p.conns, func(at *conn) bool { return at.made && !unfit(at) })
 	making, soon := 0, false
 	for _, at := range p.conns {
 		switch {
+		case fit && unfit(at):
+			later(at.unfit - now)
 		case !at.made:
 			making++
-			soon = soon || p.clock()-at.begun < p.patience
+			soon = soon || now-at.begun < p.patience
 		case at.depths[depth] < p.Launcher.Children && (c == nil || at.load < c.load):
 			c = at
 		}
 	}
-	alone := c != nil && c.load == 0
+	alone := c != nil && c.load == 0 && !unfit(c)
 	if !alone && making < p.waiting && len(p.conns) < min(p.Launcher.Workers, parallel) {
-		if again = pausing; again <= 0 {
-			p.again = p.clock() + maxPause // one is tried after an error, until made or drop
+		if pausing > 0 {
+			later(pausing)
+		} else {
+			p.again = now + maxPause // one is tried after an error, until made or drop
 			at := newConn(p)
-			at.begun, soon = p.clock(), true
+			at.begun, soon = now, true
 			p.conns = append(p.conns, at)
 			go at.make()
 		}
 	}
 	if soon {
-		again = p.patience
+		later(p.patience)
 	}
 	if c == nil || !alone && soon {
 		return nil, again, nil
@@ -205,6 +217,13 @@ func (p *Pool) begun(c *conn) {
 	if !c.used {
 		c.used, p.fails = true, 0
 	}
+}
+
+// unfit notes that a process could not be run on a connection.
+func (p *Pool) unfit(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.unfit = p.clock() + maxPause
 }
 
 // drop removes a connection that is over, or could not be made, because of err. Another may be made
