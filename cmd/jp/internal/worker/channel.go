@@ -73,10 +73,14 @@ func (c *conn) run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 		return proc.Exit{Code: -1}, fmt.Errorf("wire: %w", err)
 	}
 	defer ours.Close()
+	over := c.leaving.Load()
 	select {
 	case <-c.over: // while the job waited for its slot: its time has not begun
-		return proc.Exit{Code: -1}, errOver
+		over = true
 	default:
+	}
+	if over {
+		return proc.Exit{Code: -1}, errOver
 	}
 	if err := job.Away(c.host, c.pool.lease()); err != nil {
 		return proc.Exit{Code: -1}, err
@@ -165,6 +169,7 @@ func (c *conn) exit(ch *channel, e exited, cause error) (proc.Exit, error) {
 		exit.Code = -1
 	}
 	if cause == nil && e.Stopped != "" {
+		c.leaving.Store(true)
 		exit.Cause = &subprocess.NodeError{Reason: fmt.Sprintf("the worker on %s was ended: %s", c.host, plain(e.Stopped, maxText))}
 	}
 	if e.Error != "" {

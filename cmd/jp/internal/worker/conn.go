@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jp/cmd/jp/internal/subprocess"
@@ -46,6 +47,8 @@ type conn struct {
 	over chan struct{}        // closed when nothing more is read or written
 	why  *subprocess.EndError // of the jobs that have not ended then
 	gone chan struct{}        // closed when nothing that the node has started can still run, or with killed
+
+	leaving atomic.Bool // whether its node has begun to end, and runs nothing more
 
 	killed chan struct{} // closed when the launcher was killed because everything was
 

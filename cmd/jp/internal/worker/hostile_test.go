@@ -144,6 +144,18 @@ func init() {
 				}
 			})()
 		},
+		"leaving": func() int { // leads to a node that says the first time that it ends, and does not
+			if os.Mkdir("first", 0o700) != nil {
+				return node(os.Stdin)
+			}
+			return fake(nil, func(l *lines) {
+				for m, err := (message{verb: verbOpen, channel: 1}), error(nil); err == nil; m, err = l.next() {
+					if m.verb == verbOpen {
+						_ = l.write(says(verbExit, m.channel, exited{Code: 130, Stopped: "ended by SIGTERM"}))
+					}
+				}
+			})()
+		},
 		"relapsing": func() int { // leads to no node the second time
 			if os.Mkdir("first", 0o700) != nil && os.Mkdir("second", 0o700) == nil {
 				return 1
@@ -417,6 +429,21 @@ func TestUnfit(t *testing.T) {
 		t.Errorf("without another place: pick = %v, %v, %v, want the first node in a while", c, again, err)
 	}
 	p.conns[1].depths[0] = 0
+}
+
+// TestLeaving runs jobs where the node of the first one is about to end, as when it is preempted: the
+// others wait for another one.
+func TestLeaving(t *testing.T) {
+	p := pool(t, "leaving", nil)
+	var ends []string
+	for range 3 {
+		exit, err := p.Run(t.Context(), newJob(t, "environ").Job)
+		ends = append(ends, fmt.Sprint(exit.Code, " ", exit.Cause, " ", err))
+	}
+	want := []string{"130 the worker on gpu1 was ended: ended by SIGTERM <nil>", "0 <nil> <nil>", "0 <nil> <nil>"}
+	if !slices.Equal(ends, want) {
+		t.Errorf("%q, want %q", ends, want)
+	}
 }
 
 // TestOverAtOnce runs a job where each connection is over as soon as it is made, before or after the

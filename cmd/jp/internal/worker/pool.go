@@ -152,10 +152,11 @@ func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err erro
 		}
 	}
 	unfit := func(at *conn) bool { return at.unfit > now }
-	fit := slices.ContainsFunc(p.conns, func(at *conn) bool { return at.made && !unfit(at) })
+	fit := slices.ContainsFunc(p.conns, func(at *conn) bool { return at.made && !at.leaving.Load() && !unfit(at) })
 	making, soon := 0, false
 	for _, at := range p.conns {
 		switch {
+		case at.leaving.Load():
 		case fit && unfit(at):
 			later(at.unfit - now)
 		case !at.made:
@@ -193,6 +194,9 @@ func (p *Pool) leave(c *conn, depth int) {
 	defer p.mu.Unlock()
 	c.load--
 	c.depths[depth]--
+	if c.load == 0 && c.leaving.Load() {
+		go c.bye() // it runs nothing more, whether it ends or not
+	}
 	p.free()
 }
 
