@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime/debug"
 
+	"golang.org/x/sys/unix"
+
 	"jp/cmd/jp/internal/cli"
 	_ "jp/cmd/jp/internal/early"
 	"jp/tools/proc"
@@ -20,6 +22,17 @@ func main() {
 // bbolt follows a branch that a lost write left where a leaf should be, and that leads back to itself.
 const maxStack = 64 << 20
 
+// lasting returns a standard stream under another number. Where nobody reads descriptor 1 or 2 any
+// more, os.File ends the process, and what was begun would not be settled; at another number it
+// returns an error. To catch SIGPIPE does the same, but in two more threads and many switches.
+func lasting(number uintptr, f *os.File) *os.File {
+	fd, err := unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return f
+	}
+	return os.NewFile(uintptr(fd), f.Name())
+}
+
 // run is main without the guard, for tests that run this program under its name.
 func run() int {
 	proc.Conceal()
@@ -29,7 +42,7 @@ func run() int {
 		dir = "" // it was removed: a command that needs one says so
 	}
 	return cli.Main(context.Background(), cli.Env{
-		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir,
+		Args: os.Args, Stdin: os.Stdin, Stdout: lasting(1, os.Stdout), Stderr: lasting(2, os.Stderr), Environ: os.Environ(), Dir: dir,
 		Exit: os.Exit,
 	})
 }

@@ -53,10 +53,9 @@ type app struct {
 type Env = console.Env
 
 // Main runs one command line and returns its exit status. Only env.Exit ends the process, see
-// forceEnd. Main handles SIGPIPE, SIGQUIT and, while a command runs that has something to settle,
-// SIGINT, SIGTERM and SIGHUP. Other signals keep their default.
+// forceEnd. Main handles SIGQUIT and, while a command runs that has something to settle, SIGINT,
+// SIGTERM and SIGHUP. Other signals keep their default.
 func Main(ctx context.Context, env console.Env) int {
-	defer console.KeepBrokenPipe()()
 	a := newApp(env)
 	a.con.EndAtQuit()
 	defer a.con.Libraries()()

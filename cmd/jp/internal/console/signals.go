@@ -218,12 +218,3 @@ func (c *Console) DropKeys() (stop func()) {
 		signal.Stop(dropped)
 	}
 }
-
-// KeepBrokenPipe makes writes to a stdout without a reader return an error instead of killing the
-// process, so that what was begun is settled first. The signal is caught and dropped. It is not
-// ignored: children would inherit that.
-func KeepBrokenPipe() (stop func()) {
-	dropped := make(chan os.Signal, 1)
-	signal.Notify(dropped, syscall.SIGPIPE)
-	return func() { signal.Stop(dropped) }
-}

@@ -10,8 +10,8 @@
 //   - Text of a model or a tool goes through Clean (or a Cleaner, when it comes in pieces) before a
 //     terminal sees it: where it may be cut or wrapped, its width must be known. What was forgotten
 //     is cleaned when it is written.
-//   - Writes to a stdout whose reader has gone return ErrClosed. That is so only if SIGPIPE does
-//     not kill the process: main has to catch that signal and drop it.
+//   - Writes to a stdout whose reader has gone return ErrClosed. That is so only if that
+//     does not end the process, as it does for os.Stdout.
 //   - A Tree redraws lines of stderr. Other writes to the same terminal have to be inside
 //     Tree.Around.
 package term
