@@ -41,7 +41,7 @@ func TestLogAboveTree(t *testing.T) {
 	c.IO = &term.IO{Err: &screen, ErrTTY: true, UTF8: true, Width: 60}
 	c.Tree = term.NewTree(c.IO, term.TreeOptions{Now: func() time.Time { return now }, Tick: make(chan time.Time)})
 	c.Tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "agent/scout"})
-	const tree = "└─ ● agent/scout  started  0.0s\x1b[K\n"
+	const tree = "\x1b[?7l└─ ● agent/scout  started  0.0s\x1b[K\n\x1b[?7h"
 	if got := screen.String(); got != tree {
 		t.Fatalf("tree = %q, want %q", got, tree)
 	}
@@ -49,7 +49,7 @@ func TestLogAboveTree(t *testing.T) {
 	if _, err := c.Log.Write([]byte("{}\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := screen.String(), "\x1b[1A\r\x1b[2K\n\x1b[2K\x1b[1A{}\n"+tree; got != want {
+	if got, want := screen.String(), "\x1b[?7l\x1b[1A\r\x1b[2K\n\x1b[2K\x1b[1A\x1b[?7h{}\n"+tree; got != want {
 		t.Errorf("screen = %q, want %q", got, want)
 	}
 	c.Tree.Close()
