@@ -238,6 +238,40 @@ func TestFSSealed(t *testing.T) {
 	expect(t, "beside", f.create("alias/ab", "x"), text("real/ab: created, 1 B"))
 }
 
+// What a rule opens only for reading is not written under another name that a wider rule covers.
+func TestFSReadOnlyInside(t *testing.T) {
+	f := newFS(t, map[string]string{"docs/spec.md": "x\n", "docs/gen/a": "x\n"})
+	if err := os.Link(f.at("docs/spec.md"), f.at("SPEC~1.MD")); err != nil { // as a file system may know it too
+		t.Fatal(err)
+	}
+	f.fs = []fs.Rule{{Path: ".", Mode: fs.ReadWrite}, {Path: "docs", Mode: fs.ReadOnly}, {Path: "docs/gen", Mode: fs.ReadWrite}, {Path: "docs/spec.md", Mode: fs.ReadOnly}}
+	for _, path := range []string{"docs/spec.md", "docs/new", "SPEC~1.MD"} {
+		expect(t, "create "+path, f.create(path, "y"), refusal(path+": is read-only for this tool"))
+		expect(t, "modify "+path, f.modify(path, "x", "y"), refusal(path+": is read-only for this tool"))
+	}
+	expect(t, "named", f.modify("docs/gen/a", "x", "y"), text("docs/gen/a: 1 edit made: line 1"))
+	expect(t, "read", f.read("SPEC~1.MD"), text("x\n"))
+}
+
+// What a pattern means stays protected where case counts too.
+func TestFSGrowing(t *testing.T) {
+	for _, tt := range []struct {
+		match, path string
+		want        bool
+	}{
+		{"*.toml", "a.TOML", true}, {"[A-z]*.toml", "_a.toml", true}, {"?.toml", "\u0130.toml", true}, {"*.toml", "a/b.toml", false},
+	} {
+		dir := newFS(t, nil)
+		tool, err := fs.Open(fs.Env{Workspace: dir.dir, Kept: fs.Kept{Growing: []fs.Growing{{Dir: dir.dir, Match: tt.match}}}}, []fs.Rule{{Path: ".", Mode: fs.ReadWrite}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tool.Check(fs.ReadWrite, json.RawMessage(fmt.Sprintf(`{"path":%q}`, tt.path))); (got != nil) != tt.want {
+			t.Errorf("%s for %q: %v, want refused = %t", tt.path, tt.match, got, tt.want)
+		}
+	}
+}
+
 // FIFOs, sockets and devices are named, not opened: a FIFO without a writer would block for ever,
 // and the test with it.
 func TestFSSpecialFiles(t *testing.T) {
@@ -316,6 +350,17 @@ func TestFSGuarded(t *testing.T) {
 			t.Errorf("create %q: %+v, want a refusal", name, r)
 		}
 	}
+
+	// The same of .jp, which nobody reads either. A file stands for the folder, which has no second name here.
+	write(t, f.dir, map[string]string{"sub/.jp": "x\n"})
+	if err := os.Link(f.at("sub/.jp"), f.at("sub/JP~1")); err != nil {
+		t.Fatal(err)
+	}
+	f.fs = []fs.Rule{{Path: ".", Mode: fs.ReadWrite}}
+	expect(t, "create .jp", f.create("sub/JP~1", "z"), refusal("sub/JP~1: .jp is not for tools"))
+	expect(t, "read .jp", f.read("sub/JP~1"), refusal("sub/JP~1: .jp is not for tools"))
+	f.fs = []fs.Rule{{Path: "sub/JP~1", Mode: fs.ReadOnly}}
+	expect(t, "rule for .jp", f.read("sub/JP~1"), refusal("sub/JP~1: the rule for sub/JP~1 in access.fs cannot be used: leads into .jp"))
 
 	// That the workspace itself lies in such a folder names nothing.
 	outer := newFS(t, map[string]string{".claude/tree/.claude/settings.json": "x\n", ".claude/tree/a.txt": "x\n"})

@@ -25,6 +25,9 @@ var guarded = []string{gitFolder, ".mcp.json", "AGENTS.md", "CLAUDE.md", "CLAUDE
 
 const gitFolder = ".git"
 
+// withheld are the names of all that a rule for the folder around it does not open for writing.
+var withheld = append([]string{WorkspaceFolder}, guarded...)
+
 // maxPath bounds a path, and maxLinks the links that one may go through.
 const (
 	maxPath  = 4096
@@ -68,7 +71,8 @@ type fileRule struct {
 	given  string // absolute, as written
 	anchor string // folder that walks under the rule start from
 	mode   Mode
-	err    error // reason why it cannot be used
+	info   fs.FileInfo // what is there; nil = nothing
+	err    error       // reason why it cannot be used
 }
 
 // Open reads the rules of a tool. Its error is about the workspace. A rule that cannot be used is
@@ -172,14 +176,17 @@ func (f *Files) rule(r Rule) fileRule {
 		return out
 	}
 	out.path, out.anchor = path, f.workspace
+	if info, err := os.Lstat(path); err == nil {
+		out.info = info
+	}
 	if !inside {
 		out.anchor = path
-		if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		if out.info == nil || !out.info.IsDir() {
 			out.anchor = filepath.Dir(path)
 		}
 	}
 	switch name := f.leadsInto(out); {
-	case HasWorkspaceFolder(relativeTo(f.workspace, out.path)):
+	case HasWorkspaceFolder(relativeTo(f.workspace, out.path)), name == WorkspaceFolder:
 		out.err = fmt.Errorf("leads into %s", WorkspaceFolder)
 	case r.Mode == ReadWrite && name != "":
 		out.err = fmt.Errorf("leads into %s, which is written only where access.fs names it", name)
@@ -190,8 +197,8 @@ func (f *Files) rule(r Rule) fileRule {
 // links are the symbolic links that a rule may go through.
 func (f *Files) links() files.Links { return files.Links{Workspace: f.workspace, Closed: f.around} }
 
-// leadsInto returns the guarded name that r leads to through a link, or under another name; "" if
-// there is none.
+// leadsInto returns the guarded name that r leads to through a link, or under another name, which is
+// then also .jp; "" if there is none.
 func (f *Files) leadsInto(r fileRule) string {
 	names := func(path string) []string { return strings.Split(relativeTo(f.workspace, path), "/") }
 	if name := unnamed(names(r.path), names(r.given)); name != "" {
@@ -202,7 +209,7 @@ func (f *Files) leadsInto(r fileRule) string {
 		if err != nil {
 			continue // it may be made later
 		}
-		if name := alias(filepath.Base(at), info, func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(up, name)) }); name != "" {
+		if name := alias(withheld, filepath.Base(at), info, func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(up, name)) }); name != "" {
 			return name
 		}
 	}
@@ -228,10 +235,11 @@ func means(name, want string) bool {
 	return strings.EqualFold(strings.TrimRight(name, ". "), want)
 }
 
-// alias returns the guarded name of the file info, which has another name in the same folder, ""
-// if there is none: a file system may know .git as GIT~1 too. lstat looks at a name in the folder.
-func alias(name string, info fs.FileInfo, lstat func(name string) (fs.FileInfo, error)) string {
-	for _, g := range guarded {
+// alias returns that of names under which the file info is in the same folder too, although its name
+// is none of withheld; "" if there is none: a file system may know .git as GIT~1. lstat looks at a name
+// in the folder.
+func alias(names []string, name string, info fs.FileInfo, lstat func(name string) (fs.FileInfo, error)) string {
+	for _, g := range names {
 		if is, err := lstat(g); err == nil && os.SameFile(is, info) && !isGuarded(name) {
 			return g
 		}
@@ -375,8 +383,17 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 			}
 			return nil, filepath.Join(append([]string{target}, names[i+1:]...)...), nil
 		}
+		among := withheld[:1] // .jp
 		if write {
-			if err := f.permits(r, given, alias(name, info, dir.Lstat)); err != nil {
+			among = withheld
+		}
+		switch other := alias(among, name, info, dir.Lstat); {
+		case other == WorkspaceFolder:
+			return nil, "", &AccessError{given, fmt.Sprintf("%s is not for tools", WorkspaceFolder)}
+		case write && i >= len(components(r.anchor, r.path)) && f.isReadOnly(info):
+			return nil, "", &AccessError{given, "is read-only for this tool"}
+		case write:
+			if err := f.permits(r, given, other); err != nil {
 				return nil, "", err
 			}
 		}
@@ -465,6 +482,12 @@ func openRegular(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) 
 		return nil, err
 	}
 	return file, nil
+}
+
+// isReadOnly reports whether a rule opens info for reading only. A file system may know what a rule
+// names by other names too, which another rule covers.
+func (f *Files) isReadOnly(info fs.FileInfo) bool {
+	return slices.ContainsFunc(f.rules, func(r fileRule) bool { return r.mode != ReadWrite && r.info != nil && os.SameFile(r.info, info) })
 }
 
 // isDenied reports whether info is a folder that no rule opens.

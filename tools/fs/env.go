@@ -78,17 +78,21 @@ type Growing struct {
 }
 
 // matches reports whether the absolute path is such a file. With above, a folder that may hold one
-// counts too. Case does not count, as in some file systems.
+// counts too. What matches only without case counts, as some file systems do not look at it.
 func (g Growing) matches(at string, above bool) bool {
 	if !files.Within(g.Dir, at) {
 		return false
 	}
-	names, want := components(g.Dir, at), strings.Split(strings.ToLower(g.Match), "/")
+	names, want := components(g.Dir, at), strings.Split(g.Match, "/")
 	if len(names) > len(want) || len(names) < len(want) && !above {
 		return false
 	}
 	for i, name := range names {
-		if ok, err := filepath.Match(want[i], strings.ToLower(name)); !ok && err == nil {
+		ok, err := filepath.Match(want[i], name)
+		if !ok && err == nil {
+			ok, err = filepath.Match(strings.ToLower(want[i]), strings.ToLower(name))
+		}
+		if !ok && err == nil {
 			return false
 		}
 	}

@@ -200,7 +200,7 @@ func (f *Files) writeInside(box *proc.Confine, dir string) error {
 
 // guardedIn returns the paths of what is guarded in a workspace.
 func guardedIn(workspace string) (paths []string) {
-	for _, name := range append([]string{WorkspaceFolder}, guarded...) {
+	for _, name := range withheld {
 		paths = append(paths, filepath.Join(workspace, name))
 	}
 	return paths
@@ -209,7 +209,7 @@ func guardedIn(workspace string) (paths []string) {
 // isGuarded reports whether name is a file or folder that a rule for the folder around it does not
 // open for writing.
 func isGuarded(name string) bool {
-	return means(name, WorkspaceFolder) || slices.ContainsFunc(guarded, func(g string) bool { return means(name, g) })
+	return slices.ContainsFunc(withheld, func(k string) bool { return means(name, k) })
 }
 
 // gitOpen reports whether a rule opens the workspace's .git, and nothing wider, for writing.
