@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestSchemaCheck(t *testing.T) {
@@ -146,5 +147,30 @@ func TestCheckMultiplies(t *testing.T) {
 		if _, problems := s.Check([]byte(tt.in)); !reflect.DeepEqual(problems, tt.problems) {
 			t.Errorf("Check(%.80s) by %.80s = %q, want %q", tt.in, tt.schema, problems, tt.problems)
 		}
+	}
+}
+
+// TestCheckCounts: to count what a check takes must not take long itself.
+func TestCheckCounts(t *testing.T) {
+	subs, fields := map[string]any{}, map[string]any{}
+	for i := range 1000 {
+		subs[fmt.Sprint("a", i)], fields[fmt.Sprint(i)] = true, nil
+	}
+	c := checks{seen: map[[2]uintptr]int{}, states: map[string]int{}}
+	if n := c.of(map[string]any{"patternProperties": subs}, fields); n <= maxChecks || len(c.states) > 501 {
+		t.Errorf("of = %d after %d patterns, want more than %d after 501 of 1000", n, len(c.states), maxChecks)
+	}
+}
+
+// TestCheckLong: an error about a long value says where it is and what is wrong.
+func TestCheckLong(t *testing.T) {
+	s, err := ParseAnswer(json.RawMessage(`{"properties":{"a":{"allOf":[{"maxLength":10}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, problems := s.Check([]byte(`{"a":"` + strings.Repeat("é", 5000) + `"}`))
+	if len(problems) != 1 || len(problems[0]) > 2010 || !utf8.ValidString(problems[0]) ||
+		!strings.HasPrefix(problems[0], "validating /properties/a: ") || !strings.HasSuffix(problems[0], ", more than 10") {
+		t.Errorf("problems = %q", problems)
 	}
 }

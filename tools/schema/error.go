@@ -42,6 +42,9 @@ func explainSchema(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := brief.Shorten(jsondoc.Explain(err).Error(), maxError)
+	text := jsondoc.Explain(err).Error()
+	if len(text) > maxError { // where it is comes before a value, and what is wrong behind it
+		text = brief.Prefix(text, maxError/2) + "..." + strings.ToValidUTF8(text[len(text)-maxError/2:], "")
+	}
 	return errors.New(schemaWords()(strings.ReplaceAll(text, "schemaWithoutMethods.", "")))
 }

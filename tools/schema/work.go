@@ -101,6 +101,9 @@ func (c *checks) of(s, v any) int {
 		case "patternProperties":
 			subs, _ := sub.(map[string]any)
 			for pattern, s := range subs {
+				if n > maxChecks {
+					break
+				}
 				for name := range fields {
 					match(pattern, name)
 				}
