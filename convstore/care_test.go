@@ -304,6 +304,15 @@ func TestBackup(t *testing.T) {
 	if err := s.Backup(ctx, filepath.Join(path, "below a file")); err == nil {
 		t.Error("a backup below a file succeeded")
 	}
+	// One of an earlier schema is copied as it is: before it is brought to this one.
+	setSchema(t, copied.Path(), schemaVersion-1)
+	if err := copied.Backup(ctx, path+"3"); err != nil || !bytes.Equal(mustRead(t, path+"3"), mustRead(t, copied.Path())) {
+		t.Errorf("Backup of an earlier schema = %v, or it differs", err)
+	}
+	setSchema(t, copied.Path(), schemaVersion+1)
+	if err := copied.Backup(ctx, path+"4"); !errors.As(err, new(*SchemaError)) {
+		t.Errorf("Backup of a later schema = %v, want a *SchemaError", err)
+	}
 }
 
 // TestBackupBesideWriters: while a backup is copied others write. What has changed since is copied

@@ -11,13 +11,14 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// LockSound returns a function that locks the store, checks its schema, and calls use. It is for
-// copies of a store that must be sound.
+// LockSound returns a function that locks the store, checks that its schema is no later one, and
+// calls use. It is for copies of a store that must be sound.
 func (f *Base) LockSound(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		return f.Session(ctx, false, func(h *Handle) error {
 			// This checks the schema. Opening has checked the pages that bbolt reads first.
-			if err := f.View(h, func(*Tx) error { return nil }); err != nil {
+			err := f.View(h, func(*Tx) error { return nil })
+			if schema, ok := errors.AsType[*SchemaError](err); err != nil && !(ok && schema.Have < schema.Want) {
 				return err
 			}
 			return use(h.File)
