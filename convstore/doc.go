@@ -34,7 +34,7 @@
 // # The folder
 //
 //	store.db        the bbolt file below
-//	store.db.*      an unfinished store.db: .new the first one, .small that of Compact
+//	.unfinished*    an unfinished store.db: the first one, or that of Compact
 //	gate            flock: whoever wants the store passes here one by one
 //	runs            run locks: on Linux one lock on the byte at offset id,
 //	                elsewhere a folder with one locked file per conversation;

@@ -25,17 +25,17 @@ import (
 	"jp/tools/files"
 )
 
-// The files of a store's folder. Only the unfinished ones are ever removed. They have two names:
-// only before a first store has the folder no conversations.
+// The files of a store's folder. Only the unfinished ones are ever removed: nobody names a backup as
+// they are named. Before a first store the folder has no conversations, so they have two names.
 const (
-	StoreName      = "store.db"       // the bbolt file
-	UnfinishedName = "store.db.new"   // the first store; becomes StoreName when it is complete
-	SmallerName    = "store.db.small" // the store without its free space; becomes StoreName too
-	GateName       = "gate"           // turnstile in front of StoreName's lock
-	RunsName       = "runs"           // holds the run locks
-	slotsName      = "slots"          // holds the slots
-	stopsName      = "stops"          // holds a lock for each run that shall be stopped
-	WorkspaceName  = "workspace.json" // workspace that the conversations belong to
+	StoreName      = "store.db"            // the bbolt file
+	UnfinishedName = ".unfinished.db"      // the first store; becomes StoreName when it is complete
+	SmallerName    = ".unfinished-less.db" // the store without its free space; becomes StoreName too
+	GateName       = "gate"                // turnstile in front of StoreName's lock
+	RunsName       = "runs"                // holds the run locks
+	slotsName      = "slots"               // holds the slots
+	stopsName      = "stops"               // holds a lock for each run that shall be stopped
+	WorkspaceName  = "workspace.json"      // workspace that the conversations belong to
 )
 
 // Folder is the folder of a store. Its methods lock the store's file.
