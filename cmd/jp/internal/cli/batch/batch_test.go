@@ -215,7 +215,7 @@ func TestCollectSpent(t *testing.T) {
 		del("hand-3", root, 0, "", 1, 0),
 	}
 	list[8].Child, list[9].Child = list[0].Child, list[0].Child // and of the third of others
-	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{}, marks: map[convstore.ID][]string{}, beside: map[string]bool{}}}
+	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{}, marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}}}
 	b.collect(list, root, func(d convstore.Delegation) (int, bool) { return delegate.NumberOf(d, "batch-"), b.mine(d.Call) })
 	if got := b.earlier.spent; *got.Tokens != 654_321 || *got.CostNano != 654_321 {
 		t.Errorf("spent %d tokens and %d, want 654321", *got.Tokens, *got.CostNano)

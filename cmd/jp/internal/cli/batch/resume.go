@@ -32,7 +32,7 @@ type earlier struct {
 	flags  convstore.Budget                        // limits of the flags, before spent was taken off
 	again  func() error                            // counts spent again, with --root-id
 	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
-	beside map[string]bool                         // marks of what was asked in the parts that ran apart
+	beside map[string][]convstore.Delegation       // runs in the parts that ran apart, by their marks
 
 	mu      sync.Mutex                   // for the fields below: rows are repeated while further lines of a pipe are planned
 	planned map[int]delegate.Item        // queries with what is to be done, by their index
@@ -68,7 +68,7 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
 		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
-		marks: map[convstore.ID][]string{}, beside: map[string]bool{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
+		marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
 	id, err := convstore.ParseID(value)

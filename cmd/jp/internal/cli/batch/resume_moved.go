@@ -3,6 +3,7 @@ package batch
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"jp/cmd/jp/internal/delegate"
@@ -16,11 +17,11 @@ type answer struct {
 	id    convstore.ID
 	row   *earlierRow // nil = it is in no row
 	runs  []convstore.Delegation
-	good  convstore.Delegation
 }
 
 // move gives a query the answer to the same one that ran under another number, because lines were
-// put in or taken out, if no other query has it. Then the query is done.
+// put in or taken out, or in a part that ran apart, if no other query has it. Then the query is
+// done.
 func (b *batch) move(ctx context.Context, it delegate.Item) (delegate.Item, error) {
 	e := b.earlier
 	if it.ID != "" || it.Mark == "" {
@@ -68,7 +69,9 @@ func (e *earlier) untaken() map[string][]answer {
 			all[mark] = append(all[mark], a)
 		}
 	}
+	inRow := map[convstore.ID]bool{}
 	for index, row := range e.rows {
+		inRow[row.id] = true
 		if marks := e.marks[row.id]; len(marks) == 1 { // else it was asked more than this
 			add(marks[0], answer{index: index, id: row.id, row: &row})
 		}
@@ -77,7 +80,19 @@ func (e *earlier) untaken() map[string][]answer {
 		for _, del := range slices.Backward(runs) {
 			if row := e.rows[index]; del.State == convstore.StateOK && row.id != del.Child {
 				mark := delegate.MarkOf(del)
-				add(mark, answer{index: index, id: del.Child, runs: asked(runs, mark), good: del})
+				add(mark, answer{index: index, id: del.Child, runs: asked(runs, mark)})
+			}
+		}
+	}
+	for mark, runs := range e.beside {
+		in := map[convstore.ID][]convstore.Delegation{}
+		for _, del := range runs {
+			in[del.Child] = append(in[del.Child], del)
+		}
+		for _, del := range runs {
+			if del.State == convstore.StateOK && !del.Imported && !inRow[del.Child] && in[del.Child] != nil { // whoever wrote an import could name any part in it
+				add(mark, answer{index: math.MaxInt, id: del.Child, runs: in[del.Child]})
+				in[del.Child] = nil
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 		}
 	}
 	if err == nil && why != nil {
-		if it, err = b.move(ctx, it); it.Done || e.beside[it.Mark] { // it has no answer there, and begins again
+		if it, err = b.move(ctx, it); it.Done || len(e.beside[it.Mark]) > 0 { // it has no answer there, and begins again
 			why = nil
 		}
 	}

@@ -83,12 +83,8 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 			}
 		}
 	}
-	parts, err := b.parts(ctx, parents)
-	if err != nil {
-		return err
-	}
 	if e.below == 0 {
-		return b.claimApart(ctx, parts)
+		return b.claimApart(ctx, parents)
 	}
 	if err := b.session.Reopen(ctx, e.below); err != nil {
 		return err
@@ -102,7 +98,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	if err := b.session.EndTurn(ctx, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
 		return err
 	}
-	if err := b.claimApart(ctx, parts); err != nil {
+	if err := b.claimApart(ctx, parents); err != nil {
 		return err
 	}
 	list, err := b.session.Store.Delegations(ctx, e.below)
@@ -185,36 +181,43 @@ func label(c *convstore.Conversation, name, value string) {
 	c.Labels[name] = value
 }
 
-// claimApart claims the parts of the batch that ran apart, and counts what they have asked and
-// used. None of them may run until this one ends: it would use more.
-func (b *batch) claimApart(ctx context.Context, parts []convstore.ID) error {
-	for _, id := range parts {
-		if err := b.claimBelow(ctx, id); err != nil {
+// claimApart claims the parts of the batch that ran apart, and notes what they were asked and have
+// used. None of them may run until this one ends: it would use more. Before it was claimed, a part
+// may have been resumed together with others.
+func (b *batch) claimApart(ctx context.Context, parents []convstore.ID) error {
+	apart := b.earlier.apart
+	for more := true; more; {
+		parts, err := b.parts(ctx, parents)
+		if err != nil {
 			return err
 		}
+		more = false
+		for _, id := range parts {
+			if _, claimed := apart[id]; claimed {
+				continue
+			}
+			if err := b.claimBelow(ctx, id); err != nil {
+				return err
+			}
+			apart[id], more = nil, true
+		}
 	}
-	b.earlier.apart = map[convstore.ID][]string{}
-	for _, id := range parts {
-		b.earlier.apart[id] = nil
-	}
-	return b.spentApart(ctx)
+	return b.spentApart(ctx, func(del convstore.Delegation) { b.earlier.noteRun(del, 0) })
 }
 
-// spentApart begins to count what was used, with what those parts have used.
-func (b *batch) spentApart(ctx context.Context) error {
+// spentApart begins to count what was used, with what those parts have used, and calls note with
+// each of their runs.
+func (b *batch) spentApart(ctx context.Context, note func(convstore.Delegation)) error {
 	b.earlier.spent = convstore.Spend{}.Budget()
-	for id := range b.earlier.apart {
+	for _, id := range slices.Sorted(maps.Keys(b.earlier.apart)) {
 		list, err := b.session.Store.Delegations(ctx, id)
 		if err != nil {
 			return err
 		}
-		b.earlier.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, b.earlier.noteBeside)
+		b.earlier.spend(list, id, func(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallOfBatch) }, note)
 	}
 	return nil
 }
-
-// noteBeside notes what a run in a part that ran apart was asked.
-func (e *earlier) noteBeside(del convstore.Delegation) { e.beside[delegate.MarkOf(del)] = true }
 
 // recount counts again what was used before the turn that has just begun in the conversation of the
 // batch, within the limits of session: a person may have reserved more since find. What is
@@ -224,7 +227,7 @@ func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 	if err != nil {
 		return err
 	}
-	if err := b.spentApart(ctx); err != nil {
+	if err := b.spentApart(ctx, func(convstore.Delegation) {}); err != nil {
 		return err
 	}
 	list, err := b.session.Store.Delegations(ctx, conv.ID)
@@ -412,16 +415,23 @@ func (b *batch) collect(list []convstore.Delegation, caller convstore.ID, number
 		_, mine := number(del)
 		return mine
 	}, func(del convstore.Delegation) {
-		switch n, _ := number(del); {
-		case del.State == "":
-		case n > 0:
-			e.runs[n-1] = append(e.runs[n-1], del)
-		case run.ByHand(del):
-			e.byHand[del.Child] = append(e.byHand[del.Child], del)
-		default: // with --root-id they have the same caller
-			e.noteBeside(del)
-		}
+		n, _ := number(del)
+		e.noteRun(del, n)
 	})
+}
+
+// noteRun notes a run for the query with this number; 0 = of a part that ran apart, of a reduction,
+// or of a person.
+func (e *earlier) noteRun(del convstore.Delegation, number int) {
+	switch mark := delegate.MarkOf(del); {
+	case number == 0 && delegate.NumberOf(del, model.CallOfBatch) > 0:
+		e.beside[mark] = append(e.beside[mark], del)
+	case del.State == "":
+	case number > 0:
+		e.runs[number-1] = append(e.runs[number-1], del)
+	case run.ByHand(del):
+		e.byHand[del.Child] = append(e.byHand[del.Child], del)
+	}
 }
 
 // spend counts what those of list have used that a caller made for a batch, as mine says of them,
