@@ -25,8 +25,11 @@ const maxStack = 64 << 20
 // lasting returns a standard stream under another number. Where nobody reads descriptor 1 or 2 any
 // more, os.File ends the process, and what was begun would not be settled; at another number it
 // returns an error. To catch SIGPIPE does the same, but in two more threads and many switches.
+//
+// The numbers below 10 are for what is handed over. Where it was not, as in a tool whose program
+// closed the socket of its call, a stdout that is a socket must not stand in its place.
 func lasting(number uintptr, f *os.File) *os.File {
-	fd, err := unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 3)
+	fd, err := unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 10)
 	if err != nil {
 		return f
 	}

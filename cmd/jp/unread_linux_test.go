@@ -365,3 +365,32 @@ func (s *site) ended(id convstore.ID) (over bool) {
 	}
 	return over
 }
+
+// TestLostSocket: a jp in a tool whose program closed the socket of the call, as Python and Node do,
+// says so. It does not take a stdout that is a socket for it: nobody would answer there.
+func TestLostSocket(t *testing.T) {
+	for _, number := range []string{"3", "4", "5", "6"} { // Go's runtime may have opened two before
+		ours, theirs := pair(t)
+		var said bytes.Buffer
+		cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "version"}, Env: []string{"JP_CALL_FD=" + number}, Stdout: theirs, Stderr: &said}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		theirs.Close()
+		asked, err := ours.Read(make([]byte, 1))
+		ours.Close() // the end of a jp that asked
+		_ = cmd.Wait()
+		if want := "jp: inside a tool: descriptor " + number + ": not the socket that a tool is given\n"; asked > 0 || err != io.EOF || cmd.ProcessState.ExitCode() != 6 || said.String() != want {
+			t.Errorf("descriptor %s: %d bytes on stdout, %v, exit %d: %s", number, asked, err, cmd.ProcessState.ExitCode(), said.String())
+		}
+	}
+}
+
+// pair returns both ends of a socket.
+func pair(t *testing.T) (ours, theirs *os.File) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+}
