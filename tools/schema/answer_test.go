@@ -121,6 +121,9 @@ func TestCheckMultiplies(t *testing.T) {
 	any := func(n int, sub string) string {
 		return `{"$defs":{"p":{"pattern":"^(ab?)*c"}},"anyOf":[` + strings.Repeat(sub+",", n) + `{"type":"string"}]}`
 	}
+	enum := func(n int, value string) string {
+		return `{"items":{"anyOf":[{"enum":[` + strings.Repeat("0,", n-1) + value + `]}]}}`
+	}
 	want := []string{"takes more than 500000 steps to be checked against its schema: make it shorter, or nest it less deeply"}
 	for _, tt := range []struct {
 		schema, in string
@@ -137,6 +140,9 @@ func TestCheckMultiplies(t *testing.T) {
 		{any(400, `{"patternProperties":{"^(ab?)*c":true}}`), "{" + text + ":1}", want},
 		{any(700, `{"enum":["b"]}`), text, want},
 		{any(700, `{"type":"null"}`), "[" + text + "]", want},
+		{enum(1000, `"v"`), "[" + strings.Repeat(`"v",`, 1000) + `"v"]`, nil},
+		{enum(1000, `"v"`), "[" + strings.Repeat(`"v",`, 10_000) + `"v"]`, want},
+		{enum(1000, "[1,2]"), "[" + strings.Repeat("[1,2],", 4000) + "1]", want},
 		{`{"pattern":"^(ab)*(b?){100}$"}`, text, nil},
 		{`{"pattern":"a[ab]{1000}b[ab]{900}c"}`, text, want},
 	} {

@@ -15,8 +15,9 @@ const maxChecks = 500_000
 
 // What counts as one check more.
 const (
-	matched = 512 // bytes times states of a pattern
-	written = 128 // bytes of a part: the error of each check of the full validator may hold it whole
+	matched  = 512 // bytes times states of a pattern
+	written  = 128 // bytes of a part: the error of each check of the full validator may hold it whole
+	compared = 16  // values of an enum, or of them times 8 bytes of a list or an object: the full validator goes through them
 )
 
 // A checks counts the work of a check before it begins. Each pair of a schema and a part of a value
@@ -98,6 +99,14 @@ func (c *checks) of(s, v any) int {
 		case "pattern":
 			pattern, _ := sub.(string)
 			match(pattern, text)
+		case "enum":
+			if values, _ := sub.([]any); c.full {
+				each := 1
+				if !isText {
+					each += c.size(v) / 8
+				}
+				n = min(n+len(values)*each/compared, maxChecks+1)
+			}
 		case "patternProperties":
 			subs, _ := sub.(map[string]any)
 			for pattern, s := range subs {
