@@ -163,10 +163,16 @@ func syncDir(dir *os.File, err error) error {
 		return nil // it cannot be read
 	}
 	defer func() { _ = dir.Close() }()
-	if err := dir.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // some file systems cannot
+	if err := dir.Sync(); !cannot(err) {
 		return err
 	}
 	return nil
+}
+
+// cannot reports whether err says that a file system does not sync folders, as some over a network
+// or in user space.
+func cannot(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // CanMake returns the error that Make would return for file, as far as that is known before.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -92,4 +93,16 @@ func TestReplaceIn(t *testing.T) {
 		t.Errorf("replacing another file than was looked at: %v", err)
 	}
 	holds(t, path, map[string]string{"file": "two"})
+}
+
+// TestCannotSync: a file counts as made where only its folder cannot be synced, as under FUSE.
+func TestCannotSync(t *testing.T) {
+	for err, want := range map[error]bool{nil: false, syscall.EIO: false, syscall.ENOSPC: false, syscall.EINVAL: true, syscall.EOPNOTSUPP: true, syscall.ENOSYS: true} {
+		if err != nil {
+			err = &fs.PathError{Op: "sync", Path: ".", Err: err}
+		}
+		if got := cannot(err); got != want {
+			t.Errorf("cannot(%v) = %t, want %t", err, got, want)
+		}
+	}
 }
