@@ -68,6 +68,7 @@ func (c *conn) open(job subprocess.Job) (uint64, *channel, error) {
 
 // run runs a job to its end.
 func (c *conn) run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
+	came := c.pool.clock()
 	ours, err := net.FileConn(job.Wire)
 	if err != nil {
 		return proc.Exit{Code: -1}, fmt.Errorf("wire: %w", err)
@@ -108,10 +109,14 @@ func (c *conn) run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 			_, _ = io.Copy(io.Discard, s.from) // nobody takes it, and that stops nobody
 		})
 	}
-	exit, err := c.await(ctx, n, ch, job.Started)
+	started := func(host string, pid int) {
+		c.pool.fit(c, came)
+		job.Started(host, pid)
+	}
+	exit, err := c.await(ctx, n, ch, started)
 	select {
 	case pid := <-ch.started: // it has ended at once
-		job.Started(c.host, pid)
+		started(c.host, pid)
 	default:
 	}
 	if end := (*subprocess.EndError)(nil); errors.As(err, &end) {

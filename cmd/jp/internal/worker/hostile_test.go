@@ -429,6 +429,32 @@ func TestUnfit(t *testing.T) {
 		t.Errorf("without another place: pick = %v, %v, %v, want the first node in a while", c, again, err)
 	}
 	p.conns[1].depths[0] = 0
+
+	// In a while it is tried with one job, and has others once a process of that one runs.
+	now := p.conns[0].unfit
+	p.clock = func() time.Duration { return now }
+	taken := func() (list []int) {
+		for range 4 {
+			c, _, _ := p.pick(1, 2)
+			list = append(list, slices.Index(p.conns, c))
+		}
+		return list
+	}
+	if got, want := taken(), []int{0, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("in a while: connections %v, want %v", got, want)
+	}
+	p.mu.Unlock()
+	p.fit(p.conns[0], now-1)
+	p.mu.Lock()
+	if got, want := taken(), []int{1, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("when an earlier job runs: connections %v, want %v", got, want)
+	}
+	p.mu.Unlock()
+	p.fit(p.conns[0], now)
+	p.mu.Lock()
+	if got, want := taken(), []int{0, 0, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("when that one runs: connections %v, want %v", got, want)
+	}
 }
 
 // TestLeaving runs jobs where the node of the first one is about to end, as when it is preempted: the

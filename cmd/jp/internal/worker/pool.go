@@ -184,6 +184,9 @@ func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err erro
 	if c == nil || !alone && soon {
 		return nil, again, nil
 	}
+	if c.unfit > 0 {
+		c.unfit = now + maxPause // one is tried, until it runs
+	}
 	c.load++
 	c.depths[depth]++
 	return c, 0, nil
@@ -228,6 +231,17 @@ func (p *Pool) unfit(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.unfit = p.clock() + maxPause
+}
+
+// fit notes that one could be run, of a job that came at a time. One that came before another could
+// not be run says nothing.
+func (p *Pool) fit(c *conn, came time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.unfit > 0 && came >= c.unfit-maxPause {
+		c.unfit = 0
+		p.free()
+	}
 }
 
 // drop removes a connection that is over, or could not be made, because of err. Another may be made
