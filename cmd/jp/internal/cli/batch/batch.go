@@ -186,7 +186,11 @@ func start(ctx context.Context, env *run.Env, o options) error {
 			return err
 		}
 		b.output()
-		if some, err := b.answered(ctx); !some && b.what == nil || err != nil {
+		some, err := b.answered(ctx)
+		if err == nil && !some {
+			err = b.joinFound(ctx)
+		}
+		if !some && b.what == nil || err != nil {
 			return b.finish(err)
 		}
 		d, err := b.open(ctx)

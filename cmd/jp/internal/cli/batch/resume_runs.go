@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,6 +167,15 @@ func (b *batch) join(ctx context.Context, this string) error {
 		label(c, labelWith, strings.Join(with, ","))
 		return nil
 	})
+}
+
+// joinFound is join for a batch of which nothing is left to run.
+func (b *batch) joinFound(ctx context.Context) error {
+	if b.earlier == nil || b.surplus() != nil {
+		return nil
+	}
+	parts := append(slices.Sorted(maps.Keys(b.earlier.apart)), 0)
+	return b.join(ctx, cmp.Or(b.earlier.line, b.earlier.below.String(), parts[0].String()))
 }
 
 // names returns what the value of labelWith names.
