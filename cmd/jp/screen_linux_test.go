@@ -547,8 +547,6 @@ func TestScreenBatch(t *testing.T) {
 	}
 }
 
-// TestDraft: whatever was on the screen while a text came, all of it stands there at the end, and
-// on the way its last line. Notes in between stay too.
 // TestTreeOfEmojis: the tree stays in its place on a terminal that gives some emojis more columns than
 // jp does.
 func TestTreeOfEmojis(t *testing.T) {
@@ -564,6 +562,24 @@ func TestTreeOfEmojis(t *testing.T) {
 	}
 }
 
+// TestDraftOfEmojis: so does a text while it comes, and at the end all of it is there.
+func TestDraftOfEmojis(t *testing.T) {
+	screen := newScreen(40, 20)
+	screen.apart = true
+	_, draft := (&term.IO{Out: screen, OutTTY: true, UTF8: true, Width: 40, Height: 20}).Draft()
+	hands := strings.Repeat("👍🏽", 15)
+	for _, step := range [][2]string{{"", hands + "\n"}, {"", hands + "e\nmore of\n"}, {"", hands + "end\nmore of it\n"}, {hands + "end\n", "more of it\n"}, {"more of it\n", ""}} {
+		if err := draft.Write(step[0], step[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := screen.String(); strings.Count(got, "👍") != 15 || !strings.Contains(got, "end\nmore of it\n") || screen.y != 3 || len(screen.errs) > 0 {
+		t.Errorf("%v, the screen:\n%s", screen.errs, got)
+	}
+}
+
+// TestDraft: whatever was on the screen while a text came, all of it stands there at the end, and
+// on the way its last line. Notes in between stay too.
 func TestDraft(t *testing.T) {
 	const tall = 1000
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -49,7 +49,7 @@ func TestLogAboveTree(t *testing.T) {
 	if _, err := c.Log.Write([]byte("{}\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := screen.String(), "\x1b[?7l\x1b[1A\r\x1b[2K\n\x1b[2K\x1b[1A\x1b[?7h{}\n"+tree; got != want {
+	if got, want := screen.String(), "\x1b[1A\r\x1b[2K\n\x1b[2K\x1b[1A{}\n"+tree; got != want {
 		t.Errorf("screen = %q, want %q", got, want)
 	}
 	c.Tree.Close()

@@ -131,7 +131,7 @@ func setReturnEarly(fd int, get, set uint) error {
 
 // draw writes to a terminal that does not turn newlines into line ends.
 func (t *TTY) draw(text string) error {
-	_, err := io.WriteString(t.f, cut(strings.ReplaceAll(text, "\n", "\r\n")))
+	_, err := io.WriteString(t.f, strings.ReplaceAll(text, "\n", "\r\n"))
 	return err
 }
 

@@ -371,6 +371,6 @@ func (t *Tree) redraw(show bool) {
 		t.mu.Unlock()
 	}
 	if text := t.region.replace(nil, lines, width, height); text != "" {
-		_ = draw(t.io.Err, cut(text)) // stderr never fails
+		_ = draw(t.io.Err, text) // stderr never fails
 	}
 }
