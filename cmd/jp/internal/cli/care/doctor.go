@@ -76,7 +76,7 @@ type sandbox struct {
 
 type storeAt struct {
 	Path  string `json:"path"`  // "" outside a workspace
-	State string `json:"state"` // ok, not made yet, none, damaged
+	State string `json:"state"` // ok, not made yet, none, damaged, not checked
 }
 
 // NewDoctor returns the command `jp doctor`.
@@ -131,7 +131,7 @@ func (g *Group) examine(ctx context.Context) examined {
 		if _, err := os.Stat(st.Path()); errors.Is(err, fs.ErrNotExist) {
 			e.Store.State = "not made yet"
 		} else if err := st.Check(ctx); err != nil {
-			e.Store.State = "damaged"
+			e.Store.State = wording.Either(errors.As(err, new(*convstore.DamagedError)), "damaged", "not checked")
 			fail(err)
 		} else {
 			e.Store.State = "ok"
