@@ -15,10 +15,9 @@ func (s *Store) Edit(ctx context.Context, id ID, edit func(*Conversation) error)
 
 // EditAll changes conversations in one transaction, all or none: their title, whether they are
 // hidden, pinned or archived, their labels, their expiry and their parent, 0 being none. It can
-// remove what is allowed. It calls
-// edit with each conversation inside the transaction; edit must not use the store, and can be
-// called with the same conversation again. If edit fails, nothing is changed and EditAll returns
-// the same error. A change of any other field is an error.
+// remove what is allowed. It calls edit with each conversation inside the transaction; edit must
+// not use the store, and can be called with the same conversation again. If edit fails, nothing is
+// changed and EditAll returns the same error. A change of any other field is an error.
 //
 // A conversation that gets another parent takes along everything below it. It keeps its role, its
 // grant and its depth. Its link becomes ForkLink: no agent's scope contains it, and from then on it
