@@ -3,12 +3,14 @@ package batch
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
 )
+
+// inPart stands before the mark of what was asked in a part that ran apart.
+const inPart = "apart "
 
 // answer is the answer to the query that had an index in an earlier run: a row, or the
 // runs, one of which came to it.
@@ -21,8 +23,8 @@ type answer struct {
 
 // move gives a query the answer to the same one that ran under another number, because lines were
 // put in or taken out, or in a part that ran apart, if no other query has it. Then the query is
-// done.
-func (b *batch) move(ctx context.Context, it delegate.Item) (delegate.Item, error) {
+// done. With apart it looks in those parts only.
+func (b *batch) move(ctx context.Context, it delegate.Item, apart bool) (delegate.Item, error) {
 	e := b.earlier
 	if it.ID != "" || it.Mark == "" {
 		return it, nil
@@ -30,21 +32,27 @@ func (b *batch) move(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	if e.others == nil {
 		e.others = e.untaken()
 	}
-	for list := e.others[it.Mark]; len(list) > 0; {
-		a := list[0]
-		list = list[1:]
-		e.others[it.Mark] = list
-		if !e.free(a.id, a.row) {
-			continue
-		}
-		if a.row != nil {
-			it.Done, e.taken[a.id], e.rows[it.Number-1] = true, true, *a.row
-			return it, nil
-		}
-		with, err := b.planRun(ctx, it, a.runs)
-		if err != nil || with.Done {
-			e.taken[a.id] = with.Done
-			return with, err
+	from := []string{it.Mark, inPart + it.Mark}
+	if apart {
+		from = from[1:]
+	}
+	for _, key := range from {
+		for list := e.others[key]; len(list) > 0; {
+			a := list[0]
+			list = list[1:]
+			e.others[key] = list
+			if !e.free(a.id, a.row) {
+				continue
+			}
+			if a.row != nil {
+				it.Done, e.taken[a.id], e.rows[it.Number-1] = true, true, *a.row
+				return it, nil
+			}
+			with, err := b.planRun(ctx, it, a.runs)
+			if err != nil || with.Done {
+				e.taken[a.id] = with.Done
+				return with, err
+			}
 		}
 	}
 	return it, nil
@@ -91,7 +99,7 @@ func (e *earlier) untaken() map[string][]answer {
 		}
 		for _, del := range runs {
 			if del.State == convstore.StateOK && !del.Imported && !inRow[del.Child] && in[del.Child] != nil { // whoever wrote an import could name any part in it
-				add(mark, answer{index: math.MaxInt, id: del.Child, runs: in[del.Child]})
+				add(inPart+mark, answer{id: del.Child, runs: in[del.Child]})
 				in[del.Child] = nil
 			}
 		}

@@ -34,7 +34,7 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 		}
 	}
 	if !ran && len(e.runs[index]) == 0 {
-		it, err := b.move(ctx, it)
+		it, err := b.move(ctx, it, false)
 		if it.Done {
 			e.planned[index] = it
 			e.same++
@@ -52,15 +52,20 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	if runs := e.runs[index]; err == nil && !it.Done && len(runs) > 0 {
 		if mine := asked(runs, it.Mark); len(mine) > 0 {
 			why = nil
-			if it, err = b.planRun(ctx, it, mine); err == nil && !it.Done && it.ID == "" && it.Call == "" { // they were removed
-				it, err = b.move(ctx, it)
+			with, failed := b.planRun(ctx, it, mine)
+			if err = failed; err == nil && !with.Done {
+				removed := with.ID == "" && with.Call == "" // else it goes on, unless another part has its answer
+				it, err = b.move(ctx, it, !removed)
+			}
+			if !it.Done {
+				it = with
 			}
 		} else if why == nil {
 			why, err = b.differs(ctx, runs[len(runs)-1].Child, it)
 		}
 	}
 	if err == nil && why != nil {
-		if it, err = b.move(ctx, it); it.Done || len(e.beside[it.Mark]) > 0 { // it has no answer there, and begins again
+		if it, err = b.move(ctx, it, false); it.Done || len(e.beside[it.Mark]) > 0 { // it has no answer there, and begins again
 			why = nil
 		}
 	}
