@@ -13,7 +13,7 @@ import (
 // each step into the value.
 const maxChecks = 500_000
 
-// What counts as one check more.
+// Each of these counts as one check more.
 const (
 	matched  = 512 // bytes times states of a pattern
 	written  = 128 // bytes of a part: the error of each check of the full validator may hold it whole

@@ -93,7 +93,7 @@ func (l *lockSet) take(id int64) (*RunLock, error) {
 }
 
 // replaced reports whether another file is now where the one is in which this process holds locks.
-// Who takes these locks there does not find them held.
+// Whoever takes these locks there does not find them held.
 func (l *lockSet) replaced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
