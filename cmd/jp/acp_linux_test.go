@@ -597,7 +597,7 @@ func TestACPHostile(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":"session/nothing"}` + "\n" + session("new", ""), `1 -32602 cwd: is missing`},
 		{`{"jsonrpc":"2.0","id":99,"result":{}}` + "\n" + session("new", `"cwd":"work"`), `1 -32602 cwd: "work" is not an absolute path`},
 		{session("new", `"cwd":7`), `1 -32602 params: cwd: want a string, not a number`},
-		{session("new", `"cwd":"/nonexistent"`), `1 -32602 cwd: /nonexistent: no such file or directory`},
+		{session("new", fmt.Sprintf(`"cwd":%q`, other+"/none")), `1 -32602 cwd: ` + other + `/none: no such file or directory`},
 		{session("new", fmt.Sprintf(`"cwd":%q,"mcpServers":[{"name":"x","command":"x","args":[%q]}]`, s.dir, strings.Repeat("x", 1<<20))), `1 -32602 mcpServers: more than 256 KiB`},
 		{session("new", `"cwd":"/"`), `1 -32603 folder /: no workspace here or above`},
 		{session("new", `"cwd":"/","additionalDirectories":["/"]`), `1 -32602 additionalDirectories: a session has one folder, cwd`},
