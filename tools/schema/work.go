@@ -53,7 +53,7 @@ func (c *checks) of(s, v any) int {
 	var parts []any // of v
 	fields, _ := v.(map[string]any)
 	list, _ := v.([]any)
-	text, isText := v.(string) // which has no identity to be counted once by
+	text, isText := v.(string) // a text has no identity to be counted once by
 	switch {
 	case len(fields) > 0:
 		key[1] = reflect.ValueOf(fields).Pointer()

@@ -378,8 +378,14 @@ func TestSecondNode(t *testing.T) {
 func TestPending(t *testing.T) {
 	p := pool(t, "pending", func(o *Options) { o.Launcher.Workers, o.Launcher.Queue = 2, time.Hour })
 	p.patience = 1
-	held, ended := newJob(t, "wait"), make(chan struct{})
+	runsBeside(t, p)
+}
+
+// runsBeside runs a job while another one holds its place.
+func runsBeside(t *testing.T, p *Pool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	held, ended := newJob(t, "wait"), make(chan struct{})
 	go func() {
 		defer close(ended)
 		_, _ = p.Run(ctx, held.Job)
@@ -393,21 +399,10 @@ func TestPending(t *testing.T) {
 }
 
 // TestRelapse has a job wait for the only place there is, where a second connection could not be made:
-// that is tried again while it waits, and not only when the place is free.
+// it is made while the job waits, and not only when the place is free.
 func TestRelapse(t *testing.T) {
 	p := pool(t, "relapsing", func(o *Options) { o.Launcher.Workers, o.Launcher.Children = 2, 1 })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	held, ended := newJob(t, "wait"), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = p.Run(ctx, held.Job)
-	}()
-	<-held.started
-	if exit, err := p.Run(ctx, newJob(t, "environ").Job); err != nil || exit.Code != 0 {
-		t.Errorf("Run = %+v, %v", exit, err)
-	}
-	cancel()
-	<-ended
+	runsBeside(t, p)
 }
 
 // TestUnfit runs jobs where the first node can run no process, and so is always free: only the first
