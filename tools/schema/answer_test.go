@@ -124,6 +124,15 @@ func TestCheckMultiplies(t *testing.T) {
 	enum := func(n int, value string) string {
 		return `{"items":{"anyOf":[{"enum":[` + strings.Repeat("0,", n-1) + value + `]}]}}`
 	}
+	each := func(keyword string) string { return `{"items":{"anyOf":[{` + keyword + `},{}]}}` }
+	objects := func(n int) string { return "[" + strings.Repeat("{},", n) + "{}]" }
+	pairs := func(n int) string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf("[%d]", i)
+		}
+		return "[" + strings.Join(list, ",") + "]"
+	}
 	want := []string{"takes more than 500000 steps to be checked against its schema: make it shorter, or nest it less deeply"}
 	for _, tt := range []struct {
 		schema, in string
@@ -143,6 +152,12 @@ func TestCheckMultiplies(t *testing.T) {
 		{enum(1000, `"v"`), "[" + strings.Repeat(`"v",`, 1000) + `"v"]`, nil},
 		{enum(1000, `"v"`), "[" + strings.Repeat(`"v",`, 10_000) + `"v"]`, want},
 		{enum(1000, "[1,2]"), "[" + strings.Repeat("[1,2],", 4000) + "1]", want},
+		{each(`"required":[` + names(7000, "") + "]"), objects(10), nil},
+		{each(`"required":[` + names(7000, "") + "]"), objects(400), want},
+		{each(`"properties":{` + names(5000, ":{}") + "}"), objects(400), want},
+		{each(`"dependentRequired":{` + names(5000, ":[]") + "}"), objects(400), want},
+		{`{"anyOf":[{"uniqueItems":true}]}`, pairs(1000), nil},
+		{`{"anyOf":[{"uniqueItems":true}]}`, pairs(18_000), want},
 		{`{"pattern":"^(ab)*(b?){100}$"}`, text, nil},
 		{`{"pattern":"a[ab]{1000}b[ab]{900}c"}`, text, want},
 	} {
@@ -153,6 +168,41 @@ func TestCheckMultiplies(t *testing.T) {
 		if _, problems := s.Check([]byte(tt.in)); !reflect.DeepEqual(problems, tt.problems) {
 			t.Errorf("Check(%.80s) by %.80s = %q, want %q", tt.in, tt.schema, problems, tt.problems)
 		}
+	}
+}
+
+// names are n names in JSON, each with what follows.
+func names(n int, follows string) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%q%s", fmt.Sprint(i), follows)
+	}
+	return strings.Join(list, ",")
+}
+
+// TestArgumentsOfManyNames: a schema of a server may have many names, long ones and large defaults.
+// They take neither time nor memory for each element of a list.
+func TestArgumentsOfManyNames(t *testing.T) {
+	list := func(items string) string { return `{"properties":{"l":{"items":` + items + `}}}` }
+	elements := `{"l":[` + strings.Repeat("{},", 100_000) + "{}]}"
+	for _, tt := range []struct{ schema, args, want string }{
+		{list(`{"properties":{` + names(80_000, ":{}") + "}}"), elements, ""},
+		{list(`{"properties":{"a":{"default":"` + strings.Repeat("x", 50_000) + `"}}}`), elements, "with its defaults it is larger than 4.1 MB: make it shorter"},
+		{list(`{"properties":{"a":{"default":"x"}}}`), elements, ""},
+		{`{"additionalProperties":false,"properties":{` + names(20_000, ":{}") + "}}", `{"x` + strings.ReplaceAll(names(50_000, ":1"), `,"`, `,"x`)[1:] + "}", `"x0" is unknown; did you mean "0"?`},
+	} {
+		s, err := Parse(json.RawMessage(tt.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, problems := s.Arguments(json.RawMessage(tt.args))
+		if got := strings.Join(problems, ","); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+			t.Errorf("Arguments(%.30s) by %.60s: %.100s, want %s", tt.args, tt.schema, got, tt.want)
+		}
+	}
+	deep := `{"anyOf":[{"properties":{"` + strings.Repeat("k", 400_000) + `":{"properties":{` + names(40_000, ":{}") + "}}}}]}"
+	if _, err := Parse(json.RawMessage(deep)); fmt.Sprint(err) != "has many parts below long names" {
+		t.Errorf("Parse(%.30s): %v", deep, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,28 +15,59 @@ import (
 
 // Bounds of schemas from elsewhere.
 const (
-	maxSchema   = 1 << 20 // bytes
-	maxInPlace  = 1000    // schemas that one value is checked against
-	maxSchemaAt = 100     // nested schemas
+	maxSchema   = 1 << 20  // bytes
+	maxInPlace  = 1000     // schemas that one value is checked against
+	maxSchemaAt = 100      // nested schemas
+	maxPaths    = 32 << 20 // bytes of the pointers to all of its parts, which the full validator keeps
 )
 
 // checkRefs refuses what would make the full validator run for ever or very long: a schema that
 // refers to itself without going into the value, and references that multiply. Only pointers into
 // the schema itself are references here.
 func checkRefs(root map[string]any) error {
-	r := refs{root: root, costs: map[string]int{}}
-	return r.all("", root, 0)
+	r := refs{root: root, costs: map[uintptr]int{}}
+	return r.all(nil, root, 0)
 }
 
 type refs struct {
 	root  map[string]any
-	costs map[string]int // by pointer; -1 while it is being computed
+	costs map[uintptr]int // by the identity of a schema; -1 while it is being computed
+	paths int             // bytes of pointers so far
+}
+
+// A step leads to a part of a schema. It is written only for an error: names may be long, and the
+// parts many.
+type step struct {
+	from *step // nil = the root
+	name string
+	size int // of the whole pointer, in bytes
+}
+
+func (s *step) to(name string) *step {
+	size := 1 + len(name)
+	if s != nil {
+		size += s.size
+	}
+	return &step{s, name, size}
+}
+
+func (s *step) String() string {
+	if s == nil {
+		return ""
+	}
+	return s.from.String() + "/" + s.name
 }
 
 // all checks every object below v, since any may be referred to.
-func (r *refs) all(at string, v any, depth int) error {
+func (r *refs) all(at *step, v any, depth int) error {
 	if depth > maxSchemaAt {
 		return errors.New("is nested too deep")
+	}
+	if at != nil {
+		r.paths += at.size
+	}
+	if r.paths > maxPaths {
+		return errors.New("has many parts below long names")
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -43,13 +75,13 @@ func (r *refs) all(at string, v any, depth int) error {
 			return err
 		}
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if err := r.all(at+"/"+k, v[k], depth+1); err != nil {
+			if err := r.all(at.to(k), v[k], depth+1); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for i, e := range v {
-			if err := r.all(fmt.Sprintf("%s/%d", at, i), e, depth+1); err != nil {
+			if err := r.all(at.to(strconv.Itoa(i)), e, depth+1); err != nil {
 				return err
 			}
 		}
@@ -57,18 +89,18 @@ func (r *refs) all(at string, v any, depth int) error {
 	return nil
 }
 
-// cost is how many schemas a value is checked against by the schema at a pointer, without going
-// into the value.
-func (r *refs) cost(at string, m map[string]any) (int, error) {
-	switch n, ok := r.costs[at]; {
+// cost is how many schemas a value is checked against by a schema, without going into the value.
+func (r *refs) cost(at *step, m map[string]any) (int, error) {
+	id := reflect.ValueOf(m).Pointer()
+	switch n, ok := r.costs[id]; {
 	case n < 0:
 		return 0, fmt.Errorf("#%s: refers to itself", at)
 	case ok:
 		return n, nil
 	}
-	r.costs[at] = -1
+	r.costs[id] = -1
 	total := 1
-	add := func(at string, v any) error {
+	add := func(at *step, v any) error {
 		sub, ok := v.(map[string]any)
 		if !ok {
 			return nil
@@ -87,28 +119,32 @@ func (r *refs) cost(at string, m map[string]any) (int, error) {
 			if !ok {
 				continue // a property that is called so
 			}
-			pointer, target, found := r.resolve(ref)
+			target, found := r.resolve(ref)
 			if !found {
 				return 0, fmt.Errorf("#%s: $ref %s: only pointers into the schema itself are followed", at, brief.Quote(ref))
 			}
-			err = add(pointer, target)
+			var to *step
+			if ref != "#" {
+				to = to.to(ref[len("#/"):])
+			}
+			err = add(to, target)
 		case "$dynamicRef", "$recursiveRef":
 			if _, ok := m[k].(string); ok {
 				return 0, fmt.Errorf("#%s: %s is not followed", at, k)
 			}
 		case "not", "if", "then", "else":
-			err = add(at+"/"+k, m[k])
+			err = add(at.to(k), m[k])
 		case "allOf", "anyOf", "oneOf":
 			list, _ := m[k].([]any)
 			for i, e := range list {
-				if err = add(fmt.Sprintf("%s/%s/%d", at, k, i), e); err != nil {
+				if err = add(at.to(k).to(strconv.Itoa(i)), e); err != nil {
 					break
 				}
 			}
 		case "dependentSchemas", "dependencies":
 			subs, _ := m[k].(map[string]any)
 			for _, name := range slices.Sorted(maps.Keys(subs)) {
-				if err = add(at+"/"+k+"/"+name, subs[name]); err != nil {
+				if err = add(at.to(k).to(name), subs[name]); err != nil {
 					break
 				}
 			}
@@ -117,38 +153,37 @@ func (r *refs) cost(at string, m map[string]any) (int, error) {
 			return 0, err
 		}
 	}
-	r.costs[at] = total
+	r.costs[id] = total
 	return total, nil
 }
 
-// resolve finds the target of a reference, and its pointer in the spelling of r.
-func (r *refs) resolve(ref string) (pointer string, v any, ok bool) {
+// resolve finds the target of a reference.
+func (r *refs) resolve(ref string) (v any, ok bool) {
 	if ref != "#" && !strings.HasPrefix(ref, "#/") || strings.Contains(ref, "%") {
-		return "", nil, false
+		return nil, false
 	}
 	v = r.root
-	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#"), "/") {
-		if name == "" && pointer == "" {
-			continue // the part before the first slash
-		}
+	if ref == "#" {
+		return v, true
+	}
+	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		switch in := v.(type) {
 		case map[string]any:
 			if v, ok = in[name]; !ok {
-				return "", nil, false
+				return nil, false
 			}
 		case []any:
 			i, err := strconv.Atoi(name)
 			if err != nil || i < 0 || i >= len(in) {
-				return "", nil, false
+				return nil, false
 			}
 			v = in[i]
 		default:
-			return "", nil, false
+			return nil, false
 		}
-		pointer += "/" + name
 	}
-	return pointer, v, true
+	return v, true
 }
 
 // cleanSchema is a schema with nothing in it but keywords, in the spelling of draft 2020-12. The

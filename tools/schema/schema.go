@@ -44,6 +44,8 @@ type Schema struct {
 	valid      map[string]bool // the same, by keyOf
 	fallback   any
 	hasDefault bool
+	size       int      // of fallback as JSON, in bytes
+	defaults   []string // properties that have one
 
 	minimum, maximum, above, below, multiple *big.Rat
 	minLength, maxLength, minItems, maxItems int // -1 = none
@@ -145,6 +147,9 @@ func (s *Schema) keyword(k string, v any, more *bool) (err error) {
 			if s.properties[name], err = subSchema(props[name], more); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+			if s.properties[name].hasDefault {
+				s.defaults = append(s.defaults, name)
+			}
 		}
 	case "items":
 		s.items, err = subSchema(v, more)
@@ -163,7 +168,9 @@ func (s *Schema) keyword(k string, v any, more *bool) (err error) {
 	case "const":
 		s.oneOf([]any{v})
 	case "default":
-		s.fallback, s.hasDefault = v, true
+		b, err := jsondoc.Encode(v)
+		s.fallback, s.hasDefault, s.size = v, true, len(b)
+		return err
 	case "minimum":
 		s.minimum, err = ratOf(v)
 	case "maximum":

@@ -32,8 +32,16 @@ func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	if _, ok := v.(map[string]any); !ok {
 		return nil, []string{"want a JSON object, not " + jsonTypeName(v)}
 	}
-	return s.accept(s.complete(s.coerce(v)))
+	room := maxFilled
+	v = s.complete(s.coerce(v), &room)
+	if room < 0 {
+		return nil, []string{"with its defaults it is larger than " + brief.Size(maxFilled) + ": make it shorter"}
+	}
+	return s.accept(v)
 }
+
+// maxFilled bounds what defaults add to arguments, in bytes: a list may get one in each element.
+const maxFilled = 4 << 20
 
 // accept writes v as one JSON document with sorted keys and says what is wrong with it.
 func (s *Schema) accept(v any) (json.RawMessage, []string) {
@@ -71,10 +79,10 @@ func (s *Schema) coerce(v any) any {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		for name, sub := range s.properties {
-			e, given := v[name]
+		for name, e := range v { // a schema from elsewhere may have far more properties
+			sub, ok := s.properties[name]
 			switch {
-			case !given:
+			case !ok:
 			case e == nil && len(sub.types) > 0 && !slices.Contains(sub.types, "null") && !slices.Contains(s.required, name):
 				delete(v, name)
 			default:
@@ -97,23 +105,29 @@ func (s *Schema) coerce(v any) any {
 	return v
 }
 
-// complete fills in defaults.
-func (s *Schema) complete(v any) any {
+// complete fills in defaults while there is room for them.
+func (s *Schema) complete(v any, room *int) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for name, sub := range s.properties {
-			e, given := v[name]
-			switch {
-			case given:
-				v[name] = sub.complete(e)
-			case sub.hasDefault:
-				v[name] = sub.complete(clone(sub.fallback))
+		for name, e := range v {
+			if sub, ok := s.properties[name]; ok {
+				v[name] = sub.complete(e, room)
 			}
+		}
+		for _, name := range s.defaults {
+			sub := s.properties[name]
+			if _, given := v[name]; given {
+				continue
+			}
+			if *room -= len(name) + sub.size; *room < 0 {
+				break
+			}
+			v[name] = sub.complete(clone(sub.fallback), room)
 		}
 	case []any:
 		if s.items != nil {
 			for i, e := range v {
-				v[i] = s.items.complete(e)
+				v[i] = s.items.complete(e, room)
 			}
 		}
 	}
@@ -305,11 +319,17 @@ func (s *Schema) checkObject(at string, v map[string]any, p *problems) {
 		return at + "." + name
 	}
 	for _, name := range s.required {
+		if p.full() {
+			return
+		}
 		if _, ok := v[name]; !ok {
 			p.add(in(name), "is missing")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {
+		if p.full() {
+			return
+		}
 		sub, ok := s.properties[name]
 		switch {
 		case ok:

@@ -17,6 +17,8 @@ const maxChecks = 500_000
 const (
 	matched  = 512 // bytes times states of a pattern
 	written  = 128 // bytes of a part: the error of each check of the full validator may hold it whole
+	named    = 4   // names in a schema: the full validator looks up all of them in each object
+	paired   = 512 // elements of a list times its elements and 8 bytes of it
 	compared = 16  // values of an enum, or of them times 8 bytes of a list or an object: the full validator goes through them
 )
 
@@ -28,11 +30,12 @@ type checks struct {
 	seen   map[[2]uintptr]int
 	sizes  map[uintptr]int // in bytes, of parts
 	states map[string]int  // of patterns
+	names  map[uintptr]int // in schemas
 }
 
 // bounded refuses a value whose check would take too long.
 func (s *Schema) bounded(v any) error {
-	c := checks{refs: refs{root: s.root}, full: s.full != nil, seen: map[[2]uintptr]int{}, sizes: map[uintptr]int{}, states: map[string]int{}}
+	c := checks{refs: refs{root: s.root}, full: s.full != nil, seen: map[[2]uintptr]int{}, sizes: map[uintptr]int{}, states: map[string]int{}, names: map[uintptr]int{}}
 	if c.of(s.root, v) > maxChecks {
 		return fmt.Errorf("takes more than %d steps to be checked against its schema: make it shorter, or nest it less deeply", maxChecks)
 	}
@@ -55,7 +58,7 @@ func (c *checks) of(s, v any) int {
 	list, _ := v.([]any)
 	text, isText := v.(string) // a text has no identity to be counted once by
 	switch {
-	case len(fields) > 0:
+	case fields != nil:
 		key[1] = reflect.ValueOf(fields).Pointer()
 		for _, e := range fields {
 			parts = append(parts, e)
@@ -66,6 +69,9 @@ func (c *checks) of(s, v any) int {
 	}
 	if known, ok := c.seen[key]; ok && !isText {
 		return known
+	}
+	if c.full && fields != nil {
+		n += c.namesIn(m, key[0]) / named
 	}
 	match := func(pattern, text string) { n = min(n+c.match(pattern, text), maxChecks+1) }
 	add := func(s any, values ...any) {
@@ -81,7 +87,7 @@ func (c *checks) of(s, v any) int {
 		switch k {
 		case "$ref":
 			ref, _ := sub.(string)
-			_, target, _ := c.refs.resolve(ref)
+			target, _ := c.refs.resolve(ref)
 			add(target, v)
 		case "not", "if", "then", "else":
 			add(sub, v)
@@ -106,6 +112,10 @@ func (c *checks) of(s, v any) int {
 					each += c.size(v) / 8
 				}
 				n = min(n+len(values)*each/compared, maxChecks+1)
+			}
+		case "uniqueItems": // lists and objects can be made so that the full validator compares each with each
+			if c.full {
+				n = min(n+c.pairs(list), maxChecks+1)
 			}
 		case "patternProperties":
 			subs, _ := sub.(map[string]any)
@@ -151,6 +161,40 @@ func (c *checks) match(pattern, text string) int {
 		c.states[pattern] = n
 	}
 	return n * len(text) / matched
+}
+
+// namesIn is how many names a schema looks up in each object.
+func (c *checks) namesIn(s map[string]any, at uintptr) int {
+	n, ok := c.names[at]
+	if !ok {
+		for _, k := range []string{"properties", "required", "patternProperties", "dependentSchemas", "dependentRequired"} {
+			switch v := s[k].(type) {
+			case []any:
+				n += len(v)
+			case map[string]any:
+				n += len(v)
+				for _, e := range v {
+					names, _ := e.([]any)
+					n += len(names)
+				}
+			}
+		}
+		c.names[at] = n
+	}
+	return n
+}
+
+// pairs is how many checks it counts as that each of the lists and objects in a list is compared
+// with each. Texts and numbers are not, unless they are equal.
+func (c *checks) pairs(list []any) int {
+	nested := 0
+	for _, e := range list {
+		switch e.(type) {
+		case []any, map[string]any:
+			nested++
+		}
+	}
+	return nested * (nested + c.size(list)/8) / paired
 }
 
 // size is about how many bytes v has.
