@@ -20,6 +20,12 @@ func Prefix(s string, n int) string {
 	return s[:n]
 }
 
+// Cut returns Prefix, and how many bytes of s it leaves out.
+func Cut(s string, n int) (head string, rest int) {
+	head = Prefix(s, n)
+	return head, len(s) - len(head)
+}
+
 // Shorten returns s, or its beginning of at most n bytes with "..." behind it.
 func Shorten(s string, n int) string {
 	if len(s) <= n {

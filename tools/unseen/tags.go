@@ -7,10 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Defang writes `&lt;` for each `<` of s that begins something which a reader could take for a tag
-// of one of these names: opening or closing, whatever its case and width, and whatever space and
-// unseen characters are in it. Names are in lower case.
+// Neutralize makes text of others harmless where jp puts it between tags of its own: see Defang.
+func Neutralize(s string) string { return Defang(s, "response", "tool_result", "system") }
+
+// Defang returns s with `&lt;` for each `<` that begins something which a reader could take for a
+// tag of one of these names: opening or closing, whatever its case and width, and whatever space
+// and unseen characters are in it. Names are in lower case. What is no UTF-8, or NUL, becomes
+// U+FFFD.
 func Defang(s string, names ...string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	if strings.IndexFunc(s, opens) < 0 {
 		return s
 	}

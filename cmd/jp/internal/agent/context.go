@@ -121,7 +121,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 		if !ok || r.IsError || !Visible(r.Text) {
 			return nil
 		}
-		whole := unseen.Defang(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "context")
+		whole := unseen.Defang(r.Text, "context")
 		text := brief.Prefix(whole, int(min(tokens, 1<<20))*3)
 		if left := len(whole) - len(text); left > 0 {
 			text += fmt.Sprintf("\n[%d of %d bytes are cut here]", left, len(whole))

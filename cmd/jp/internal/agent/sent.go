@@ -167,7 +167,7 @@ func (s sent) openRequest() *convstore.UserMessage {
 
 // quoteSummary makes text safe between the tags around a summary.
 func quoteSummary(text string) string {
-	return unseen.Defang(strings.ReplaceAll(text, "\x00", "\uFFFD"), "summary")
+	return unseen.Defang(text, "summary")
 }
 
 // stubLeast is the least number of bytes of a result for which a stub is worth it.

@@ -14,9 +14,12 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/subtree"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/brief"
 	"jp/tools/jsondoc"
+	"jp/tools/unseen"
 )
 
 // Row is the end of one item of a batch, as JSON shows it.
@@ -85,7 +88,7 @@ func itemCall(call string, item int) string { return call + "#" + strconv.Itoa(i
 func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a batchArguments
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
-		return denied(fmt.Errorf("arguments: %w", err))
+		return subtree.Denied(fmt.Errorf("arguments: %w", err))
 	}
 	items := make([]admission, len(a.Queries))
 	for i := range items {
@@ -154,8 +157,8 @@ func rows(asked []arguments, ends []outcome, errs []error, limit, size int) (str
 		list := make([]Row, len(ends))
 		for i := range ends {
 			list[i] = ends[i].row(errs[i], limit)
-			list[i].Query, _ = bound(neutralize(asked[i].Query), min(queryEcho, limit))
-			list[i].Label, _ = bound(neutralize(asked[i].Label), min(queryEcho, limit))
+			list[i].Query, _ = brief.Cut(unseen.Neutralize(asked[i].Query), min(queryEcho, limit))
+			list[i].Label, _ = brief.Cut(unseen.Neutralize(asked[i].Label), min(queryEcho, limit))
 		}
 		text, err := jsondoc.Encode(list)
 		if err != nil || len(text) <= size || limit == 0 {
@@ -194,7 +197,7 @@ func (o *outcome) row(err error, limit int) Row {
 	default:
 		r.Status, r.Reason = string(convstore.StateError), fmt.Sprint(err)
 	}
-	r.Reason, _ = bound(neutralize(r.Reason), 300)
+	r.Reason, _ = brief.Cut(unseen.Neutralize(r.Reason), 300)
 	return r
 }
 

@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/subprocess"
 	"jp/convstore"
+	"jp/tools/brief"
 )
 
 // Item is one task of a batch that a person gives.
@@ -136,7 +137,7 @@ type Work struct {
 
 // For returns the row of a task as a person sees it: with the words of the task.
 func (r Row) For(it Item) Row {
-	r.Query, _ = bound(it.Query, maxEcho)
+	r.Query, _ = brief.Cut(it.Query, maxEcho)
 	r.Label = it.Label
 	return r
 }

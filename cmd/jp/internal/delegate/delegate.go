@@ -35,6 +35,7 @@ import (
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/subprocess"
+	"jp/cmd/jp/internal/subtree"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools"
@@ -308,29 +309,22 @@ func (d *Delegator) TakeSlot() *convstore.Slot { return d.slots.handOver() }
 // Transcript returns the beginning of what was said in one descendant, at most most bytes, and how
 // many bytes there are. It cannot close a wrapper of ours.
 func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, most int) (text string, size int, err error) {
-	return d.subtree().transcript(ctx, id, 0, 0, most)
+	return d.subtree().Transcript(ctx, id, 0, 0, most)
 }
 
 // subtree returns what the caller can read.
-func (d *Delegator) subtree() subtree { return subtree{scope: d.scope, set: d.set} }
+func (d *Delegator) subtree() subtree.Reader { return subtree.Reader{Scope: d.scope, Set: d.set} }
 
 // The names of the tools of this package.
 const (
 	toolQuery    = "jp_query"
 	toolBatch    = "jp_batch_query"
 	toolLLMQuery = "llm_query"
-	toolList     = "jp_conversation_list"
-	toolPrint    = "jp_conversation_print"
-	toolGrep     = "jp_conversation_grep"
 )
 
 // IsTool reports whether a delegation or conversation tool of this name can exist.
 func IsTool(name string) bool {
-	switch name {
-	case toolQuery, toolBatch, toolList, toolPrint, toolGrep:
-		return true
-	}
-	return IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation})
+	return name == toolQuery || name == toolBatch || subtree.IsTool(name) || IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation})
 }
 
 // function is the Funcs of the Delegator.
@@ -341,12 +335,11 @@ func (d *Delegator) function(name string) (tools.Func, bool) {
 	case toolBatch:
 		return d.batch, true
 	}
-	reads := map[string]func(subtree, context.Context, tools.Call) (tools.Result, error){toolList: subtree.list, toolPrint: subtree.print, toolGrep: subtree.grep}
-	if read := reads[name]; read != nil {
+	if subtree.IsTool(name) {
 		return func(ctx context.Context, c tools.Call) (r tools.Result, err error) {
 			err = d.reads.Run(ctx, nil, func(io.Reader) error {
 				return d.runner.o.Reads.Run(ctx, nil, func(io.Reader) (err error) {
-					r, err = read(d.subtree(), ctx, c)
+					r, err = d.subtree().Tool(name)(ctx, c)
 					return err
 				})
 			})

@@ -104,8 +104,8 @@ func (e *ending) handedIn() bool {
 // text returns at most limit bytes of what was handed in. Each line ends with a line break.
 func (e *ending) text(child convstore.ID, limit int) string {
 	var b strings.Builder
-	text := neutralize(strings.TrimSpace(e.Text))
-	cut, rest := bound(text, limit)
+	text := unseen.Neutralize(strings.TrimSpace(e.Text))
+	cut, rest := brief.Cut(text, limit)
 	rest += e.Rest
 	b.WriteString(cut)
 	if text != "" {
@@ -114,12 +114,12 @@ func (e *ending) text(child convstore.ID, limit int) string {
 	if rest > 0 {
 		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text)+e.Rest, child)
 	}
-	return neutralize(b.String()) // again: the cut can turn the text beside it into markup
+	return unseen.Neutralize(b.String()) // again: the cut can turn the text beside it into markup
 }
 
 // shorten leaves in the store what comes behind the first bytes of the text.
 func (e *ending) shorten(limit int) {
-	cut, rest := bound(neutralize(strings.TrimSpace(e.Text)), limit)
+	cut, rest := brief.Cut(unseen.Neutralize(strings.TrimSpace(e.Text)), limit)
 	e.Text, e.Rest = strings.Clone(cut), rest
 }
 
@@ -135,13 +135,13 @@ func (e *ending) trouble() string {
 		return ""
 	}
 	if e.LastTool != "" {
-		last, _ := bound(e.LastTool, 300)
+		last, _ := brief.Cut(e.LastTool, 300)
 		fmt.Fprintf(&b, "last tool call: %s\n", last)
 	}
 	if text := messages(e.Stderr, e.Reason); text != "" {
 		fmt.Fprintf(&b, "its last messages:\n%s\n", text)
 	}
-	return neutralize(b.String())
+	return unseen.Neutralize(b.String())
 }
 
 // messages returns stderr with the error object that a sub-agent ends with as plain text, or
@@ -176,26 +176,13 @@ func errorIn(stderr string) saidError {
 	if json.Unmarshal([]byte(last), &object) != nil {
 		return saidError{}
 	}
-	object.Error.Code, _ = bound(attribute(object.Error.Code), 64)
+	object.Error.Code, _ = brief.Cut(attribute(object.Error.Code), 64)
 	return object.Error
-}
-
-// bound cuts s at a rune to at most limit bytes, and returns how many bytes are left out.
-func bound(s string, limit int) (string, int) {
-	cut := brief.Prefix(s, limit)
-	return cut, len(s) - len(cut)
-}
-
-// neutralize makes text of others harmless inside our wrapper: valid UTF-8 without NUL, and without
-// a tag of ours.
-func neutralize(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	return unseen.Defang(s, "response", "tool_result", "system")
 }
 
 // attribute makes text fit between the double quotes of an attribute: one short line.
 func attribute(s string) string {
-	s, _ = bound(strings.Join(strings.Fields(neutralize(s)), " "), 300)
+	s, _ = brief.Cut(strings.Join(strings.Fields(unseen.Neutralize(s)), " "), 300)
 	q := strconv.Quote(s)
 	q = q[1 : len(q)-1]
 	return strings.NewReplacer(`\"`, "'", `\\`, `\`, "<", "&lt;", ">", "&gt;").Replace(q)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"jp/convstore"
+	"jp/tools/unseen"
 )
 
 func TestRespond(t *testing.T) {
@@ -80,7 +81,7 @@ func FuzzRespondCannotBeClosed(f *testing.F) {
 				t.Fatalf("body %q holds a tag of ours", body)
 			}
 		}
-		if again := neutralize(body); again != body {
+		if again := unseen.Neutralize(body); again != body {
 			t.Fatalf("body %q holds a tag of ours: %q", body, again)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/tools/schema"
+	"jp/tools/unseen"
 )
 
 // Inside delegates for a jp that runs inside one call of a tool. The caller's rule, scope and
@@ -151,7 +152,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 		return Report{}, err
 	}
 	report := Report{
-		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: neutralize(e.Reason), Text: neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
+		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: unseen.Neutralize(e.Reason), Text: unseen.Neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
 		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
 	}
 	if form != nil {
@@ -168,7 +169,7 @@ func (in *Inside) Batch(ctx context.Context, next func(context.Context) (Item, e
 	}
 	w.tool = in.tool
 	return in.all.Batch(ctx, call, next, w, func(it Item, r Row) error {
-		r.Query, r.Label = neutralize(r.Query), neutralize(r.Label) // as the rest of it is
+		r.Query, r.Label = unseen.Neutralize(r.Query), unseen.Neutralize(r.Label) // as the rest of it is
 		return report(it, r)
 	})
 }
@@ -211,7 +212,7 @@ func (in *Inside) reuse(ctx context.Context, a convstore.Answer) (Report, error)
 	if err = cmp.Or(err, o.denied); err != nil {
 		return Report{}, err
 	}
-	return Report{Child: a.ID, Turn: a.Turn, State: o.State, Text: neutralize(o.Text), Model: c.Model, Cost: new(int64), Reused: true}, nil
+	return Report{Child: a.ID, Turn: a.Turn, State: o.State, Text: unseen.Neutralize(o.Text), Model: c.Model, Cost: new(int64), Reused: true}, nil
 }
 
 // take returns what Fork admitted for this child, and reports whether it did.

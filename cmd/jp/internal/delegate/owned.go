@@ -16,6 +16,7 @@ import (
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/proc"
+	"jp/tools/unseen"
 )
 
 // Below is a sub-agent as the process that started it knows it.
@@ -266,7 +267,7 @@ func (s *subagents) Calls() int { return s.own.Calls() }
 func (s *subagents) Call(ctx context.Context, c wire.Call, step func([]byte)) (tools.Result, bool, error) {
 	t, one, err := s.tool(ctx, c)
 	if err != nil {
-		return tools.Result{Text: neutralize(err.Error()), IsError: true, Refused: true}, false, nil
+		return tools.Result{Text: unseen.Neutralize(err.Error()), IsError: true, Refused: true}, false, nil
 	}
 	s.placed(c.ID, c.Place)
 	r, err := t.Func(withWire(ctx, c.Trace, step), one)

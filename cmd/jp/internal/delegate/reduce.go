@@ -115,7 +115,7 @@ func (d *Delegator) Reduce(ctx context.Context, call string, what Reduction, inp
 	o.Total, o.Calls = r.total, r.calls
 	row := o.row(err, d.inline)
 	row.Detail, row.Reused = o.detail(), r.agents == 0 && o.reused
-	row.Query, _ = bound(neutralize(what.Query), queryEcho)
+	row.Query, _ = brief.Cut(unseen.Neutralize(what.Query), queryEcho)
 	row.Reduced = &Reduced{Answers: r.all - len(r.missing), Missing: r.numbers(), Agents: r.agents, Cut: r.cut}
 	return row, err
 }
@@ -263,9 +263,9 @@ func (r *reduction) handed(o outcome, group []piece, limit int) []piece {
 		}
 		return nil
 	}
-	text := neutralize(strings.TrimSpace(o.Text))
+	text := unseen.Neutralize(strings.TrimSpace(o.Text))
 	if most := limit - wrapper; len(text)+o.Rest > most {
-		cut, rest := bound(text, most-len("\n[ bytes are cut here]")-20) // digits
+		cut, rest := brief.Cut(text, most-len("\n[ bytes are cut here]")-20) // digits
 		text = cut + fmt.Sprintf("\n[%d bytes are cut here]", rest+o.Rest)
 		r.cut++
 	}
@@ -331,10 +331,10 @@ func (r *reduction) query(ctx context.Context, of int, group []piece) (string, e
 		if p.status != "" {
 			fmt.Fprintf(&b, ` status="%s"`, p.status)
 		}
-		b.WriteString(">\n" + unseen.Defang(neutralize(text), "answer") + "\n</answer>\n")
+		b.WriteString(">\n" + unseen.Defang(unseen.Neutralize(text), "answer") + "\n</answer>\n")
 	}
 	if len(r.missing) > 0 {
-		line, rest := bound("Missing, without an answer: "+r.why(), mostMissing)
+		line, rest := brief.Cut("Missing, without an answer: "+r.why(), mostMissing)
 		if rest > 0 {
 			line += fmt.Sprintf(" ..., %d of %d in all", len(r.missing), r.all)
 		}
@@ -407,7 +407,7 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 		if row.Status == string(convstore.StateOK) {
 			result.OK++
 		} else {
-			reason, _ := bound(row.Reason, 100)
+			reason, _ := brief.Cut(row.Reason, 100)
 			result.Others = append(result.Others, unready{i + 1, row.ConversationID, row.Status, reason})
 		}
 		inputs[i] = Input{Number: i + 1, Status: row.Status, Size: len(ends[i].Text) + ends[i].Rest}
@@ -439,7 +439,7 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 		}
 	}
 	if over := len(text) - size; err == nil && over > 0 { // what is escaped takes more
-		result.Reduced.Text, _ = bound(result.Reduced.Text, max(len(result.Reduced.Text)-over, 0)/2)
+		result.Reduced.Text, _ = brief.Cut(result.Reduced.Text, max(len(result.Reduced.Text)-over, 0)/2)
 		text, err = jsondoc.Encode(result)
 	}
 	return tools.Result{Text: string(text), IsError: !good}, err

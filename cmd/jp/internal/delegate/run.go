@@ -8,6 +8,7 @@ import (
 
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/subtree"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -30,7 +31,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	}
 	switch {
 	case o.denied != nil:
-		return denied(o.denied)
+		return subtree.Denied(o.denied)
 	case o.child == 0:
 		return tools.Result{}, err
 	}

@@ -54,7 +54,7 @@ func TestReadsWait(t *testing.T) {
 		{catalog: &catalog{}, runner: &runner{o: Options{Reads: full}}},
 		{catalog: &catalog{}, runner: &runner{}, reads: full},
 	} {
-		for _, name := range []string{toolList, toolPrint, toolGrep} {
+		for _, name := range []string{"jp_conversation_list", "jp_conversation_print", "jp_conversation_grep"} {
 			read, ok := d.function(name)
 			if !ok {
 				t.Fatal(name)

@@ -52,7 +52,7 @@ func (env *Env) standFor(ctx context.Context, id convstore.ID, ds, flags []profi
 	}
 	st.Caller.Tools = ceiling.Names(defs)
 	st.Tool = delegates(defs, st.Caller.Tools)
-	return st, st.Scope.Limit(ctx, SessionLimits(r.Config))
+	return st, st.Scope.Limit(ctx, rule.SessionLimits(r.Config))
 }
 
 // standToContinue is standFor for a person who continues a sub-conversation of a conversation. That
@@ -69,7 +69,7 @@ func (env *Env) standToContinue(ctx context.Context, id convstore.ID, ds, flags 
 	if err != nil || account.Limits != nil && len(flags) == 0 {
 		return st, err
 	}
-	return st, st.Scope.Limit(ctx, SessionLimits(r.Config))
+	return st, st.Scope.Limit(ctx, rule.SessionLimits(r.Config))
 }
 
 // standOf returns a Stand without tools, and the config of the conversation.
@@ -89,7 +89,7 @@ func (env *Env) standOf(ctx context.Context, id convstore.ID, ds, flags []profil
 	if r, err = profiles.Resolve(src, nil, flags); err != nil {
 		return st, nil, err
 	}
-	st.Caller.Limits, st.Caller.Priced = env.LimitsOf(r.Config), env.Priced(r.Config)
+	st.Caller.Limits, st.Caller.Priced = rule.LimitsOf(r.Config, env.WaitLimit), env.Priced(r.Config)
 	st.Scope, err = st.store.Below(ctx, id)
 	return st, r, err
 }
@@ -191,43 +191,3 @@ func callByHand() string { return model.CallByHand + convstore.NewEventID() }
 
 // ByHand reports whether a person made a delegation, by `jp query`.
 func ByHand(del convstore.Delegation) bool { return strings.HasPrefix(del.Call, model.CallByHand) }
-
-// SessionLimits returns what the sub-agents of a session may use, from the config of its root.
-func SessionLimits(cfg profiles.Config) convstore.Limits {
-	d := cfg.Delegation
-	return convstore.Limits{
-		Budget: convstore.Budget{Tokens: d.TokenBudget, CostNano: d.MaxCostNano},
-		Strict: d.MaxCostSet && d.MaxCostNano != nil, Children: d.MaxChildren, Parallel: d.MaxParallel,
-	}
-}
-
-// capsOf returns the limits in a profile. No run under it is granted more.
-func capsOf(cfg profiles.Config) convstore.Budget {
-	b := convstore.Budget{Tokens: cfg.Delegation.TokenBudget}
-	if cfg.Delegation.MaxCostSet {
-		b.CostNano = cfg.Delegation.MaxCostNano
-	}
-	return b
-}
-
-// lifeOf returns the limits in a profile of all runs of one conversation together.
-func lifeOf(cfg profiles.Config) convstore.Budget {
-	return convstore.Budget{Tokens: cfg.Delegation.MaxLifeTokens, CostNano: cfg.Delegation.MaxLifeNano}
-}
-
-// LimitsOf returns the limits of delegation in a config. Where this process waits for resets, its
-// sub-agents have that much more time: the wait counts.
-func (env *Env) LimitsOf(cfg profiles.Config) rule.Limits {
-	depth := 1
-	if cfg.Delegation.MaxDepth != nil {
-		depth = *cfg.Delegation.MaxDepth
-	}
-	timeout := cfg.Delegation.Timeout
-	if timeout > 0 {
-		timeout += env.WaitLimit
-	}
-	return rule.Limits{
-		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren, MaxParallel: cfg.Delegation.MaxParallel,
-		Share: cfg.Delegation.BudgetInheritance, Timeout: timeout, Expire: cfg.Delegation.Expire, Profiles: cfg.Delegation.Profiles, Models: cfg.Delegation.Models, Efforts: cfg.Delegation.Efforts,
-	}
-}

@@ -108,6 +108,6 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 		Meaning: meaning, Room: env.RoomFor(r, defs, models),
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)}, Tools: grantable(defs, r),
-		Caps: capsOf(r.Config), Life: lifeOf(r.Config),
+		Caps: rule.CapsOf(r.Config), Life: rule.LifeOf(r.Config),
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -15,7 +16,7 @@ func (r *Run) budget(cfg profiles.Config) (*convstore.Limits, error) {
 	if r.Delegated() || r.hand != nil {
 		return nil, nil
 	}
-	l := SessionLimits(cfg)
+	l := rule.SessionLimits(cfg)
 	l.Run = r.req.Bounds
 	l.Strict = l.Strict || l.Run.CostNano != nil
 	return &l, nil

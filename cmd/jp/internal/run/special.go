@@ -91,7 +91,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 	if err != nil {
 		return delegate.Special{}, err
 	}
-	special.Profile.Others, special.Profile.Life = all[1:], lifeOf(agent.Config)
+	special.Profile.Others, special.Profile.Life = all[1:], rule.LifeOf(agent.Config)
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)}
 	special.Profile.Tools = grantable(defs, r)
 	special.Profile.Meaning, err = s.env.meaning(ctx, r, defs)

@@ -133,7 +133,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	if !cfg.Delegation.Enabled {
 		return nil, exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
-	scope, caller := convstore.Scope{}, rule.Caller{Tools: []string{"jp_batch_query"}, Limits: b.env.LimitsOf(cfg)}
+	scope, caller := convstore.Scope{}, rule.Caller{Tools: []string{"jp_batch_query"}, Limits: rule.LimitsOf(cfg, b.env.WaitLimit)}
 	var err error
 	if b.o.rootID.Set {
 		var root convstore.ID
@@ -175,7 +175,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
 		}
 		b.parallel = l.MaxParallel
-		session := run.SessionLimits(cfg)
+		session := rule.SessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		if b.o.tokens.Set {
 			session.Tokens = b.o.tokens.Value

@@ -114,7 +114,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		return exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	names := []string{"jp_query", "jp_batch_query"}
-	caller := rule.Caller{Tools: names, Limits: s.env.LimitsOf(cfg)}
+	caller := rule.Caller{Tools: names, Limits: rule.LimitsOf(cfg, s.env.WaitLimit)}
 	var scope convstore.Scope
 	if o.rootID.Set {
 		root, err := s.env.WS.Target(ctx, o.rootID.Value)
@@ -134,7 +134,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		l := &caller.Limits
 		l.Share = 1 // there is no main agent to keep a share for
 		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
-		session := run.SessionLimits(cfg)
+		session := rule.SessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		const about = "an MCP client"
 		if err := s.session.Begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {

@@ -1,4 +1,4 @@
-package delegate
+package subtree
 
 import (
 	"path/filepath"
@@ -28,7 +28,7 @@ func TestTranscriptParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(from, most int) (string, int) {
-		text, size, err := subtree{scope: convstore.Scope{View: st.View}}.transcript(t.Context(), conv.ID, 0, from, most)
+		text, size, err := Reader{Scope: convstore.Scope{View: st.View}}.Transcript(t.Context(), conv.ID, 0, from, most)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,10 @@
-package delegate
+// Package subtree is what an agent can read below its conversation: the tools that list, print and
+// search its sub-conversations. Nothing in a result can close the tags around it.
+package subtree
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -11,28 +12,37 @@ import (
 	"jp/convstore"
 	"jp/convstore/search"
 	"jp/tools"
+	"jp/tools/brief"
+	"jp/tools/unseen"
 )
 
-// subtree is what a caller can read: the strict descendants of its conversation. Its methods are
-// the conversation tools.
-type subtree struct {
-	scope convstore.Scope
-	set   tools.Set // tools of the caller, which say how long a result may be
+// Reader reads the strict descendants of a conversation.
+type Reader struct {
+	Scope convstore.Scope
+	Set   tools.Set // tools of the agent, which say how long a result may be
 }
 
-// turnOf returns the events of one turn of a conversation in view, nil when it has begun none.
-func turnOf(ctx context.Context, v convstore.View, child convstore.ID, turn int) ([]convstore.Event, error) {
-	var events []convstore.Event
-	for ev, err := range v.Events(ctx, child, convstore.Turn(turn)) {
-		if errors.As(err, new(*convstore.RangeError)) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, ev)
+// The names of the tools.
+const (
+	toolList  = "jp_conversation_list"
+	toolPrint = "jp_conversation_print"
+	toolGrep  = "jp_conversation_grep"
+)
+
+// IsTool reports whether a tool of this name reads a subtree.
+func IsTool(name string) bool { return Reader{}.Tool(name) != nil }
+
+// Tool returns what runs the tool of a name; nil = it is none of these.
+func (t Reader) Tool(name string) tools.Func {
+	switch name {
+	case toolList:
+		return t.list
+	case toolPrint:
+		return t.print
+	case toolGrep:
+		return t.grep
 	}
-	return events, nil
+	return nil
 }
 
 // listed is one row of jp_conversation_list.
@@ -46,31 +56,16 @@ type listed struct {
 	Parent  string `json:"parent_id"`
 }
 
-// gone reports whether err says that a conversation was removed, or moved out of view.
-func gone(err error) bool {
-	return errors.As(err, new(*convstore.NotFoundError)) || errors.As(err, new(*convstore.ScopeError))
-}
-
-// recorded returns the ending of a delegation from the store, with the events of its turn. Where
-// these cannot be read, the ending has what the delegation says.
-func recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation) (ending, []convstore.Event, error) {
-	events, err := turnOf(ctx, scope.View, del.Child, del.ChildTurn)
-	e := answered(events)
-	e.State, e.Reason, e.Total = del.State, del.Reason, del.Total
-	e.ran(del)
-	return e, events, err
-}
-
 // list is jp_conversation_list: the conversations of the subtree.
-func (t subtree) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
-	convs, err := t.scope.List(ctx, convstore.Filter{Hidden: true})
+func (t Reader) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
+	convs, err := t.Scope.List(ctx, convstore.Filter{Hidden: true})
 	if err != nil {
 		return tools.Result{}, err
 	}
 	rows := make([]listed, 0, len(convs))
 	for _, c := range convs {
 		rows = append(rows, listed{
-			ID: c.ID.String(), Title: neutralize(c.Title), Events: c.Events, Turns: c.Turns,
+			ID: c.ID.String(), Title: unseen.Neutralize(c.Title), Events: c.Events, Turns: c.Turns,
 			Status: string(c.Status), Profile: c.Profile, Parent: c.Parent.String(),
 		})
 	}
@@ -86,7 +81,7 @@ func (t subtree) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
 
 // print is jp_conversation_print: what was said in one descendant, as much at a time as a result
 // may hold.
-func (t subtree) print(ctx context.Context, c tools.Call) (tools.Result, error) {
+func (t Reader) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a struct {
 		ID   string `json:"id"`
 		Last int    `json:"last"`
@@ -97,37 +92,37 @@ func (t subtree) print(ctx context.Context, c tools.Call) (tools.Result, error) 
 	}
 	id, err := convstore.ParseID(a.ID)
 	if err != nil {
-		return denied(err)
+		return Denied(err)
 	}
 	const note = 100 // most bytes of the line about the rest
 	most := tools.DefaultSizeThreshold
-	if tool, ok := t.set.Get(c.Name); ok {
+	if tool, ok := t.Set.Get(c.Name); ok {
 		most = tool.SizeLimit()
 	}
-	text, size, err := t.transcript(ctx, id, a.Last, a.From, most)
+	text, size, err := t.Transcript(ctx, id, a.Last, a.From, most)
 	switch {
 	case err != nil:
-		return denied(err)
+		return Denied(err)
 	case size == 0:
 		return tools.Result{Text: fmt.Sprintf("%s holds nothing yet", id)}, nil
 	case a.From < 0 || a.From >= size:
-		return denied(fmt.Errorf("from: %d is not within the %d bytes there are", a.From, size))
+		return Denied(fmt.Errorf("from: %d is not within the %d bytes there are", a.From, size))
 	}
 	from := a.From
 	for len(text) > 0 && !utf8.RuneStart(text[0]) { // it may begin within a rune
 		text, from = text[1:], from+1
 	}
-	part, _ := bound(text, most-note)
+	part, _ := brief.Cut(text, most-note)
 	if next := from + len(part); next < size {
 		part += fmt.Sprintf("\n[%d of %d bytes are left; continue with from=%d]", size-next, size, next)
 	}
 	return tools.Result{Text: part}, nil
 }
 
-// transcript returns what was said in a descendant, in its last turns, or in all of them where last
+// Transcript returns what was said in a descendant, in its last turns, or in all of them where last
 // is 0: at most most bytes of it, after the first from, and how many there are. It keeps no others:
 // there can be hundreds of megabytes.
-func (t subtree) transcript(ctx context.Context, id convstore.ID, last, from, most int) (text string, size int, err error) {
+func (t Reader) Transcript(ctx context.Context, id convstore.ID, last, from, most int) (text string, size int, err error) {
 	r := convstore.Range{}
 	switch {
 	case last < 0:
@@ -136,13 +131,13 @@ func (t subtree) transcript(ctx context.Context, id convstore.ID, last, from, mo
 		r = convstore.LastTurns(last)
 	}
 	var kept strings.Builder
-	for ev, err := range t.scope.Events(ctx, id, r) {
+	for ev, err := range t.Scope.Events(ctx, id, r) {
 		if err != nil {
 			return "", 0, err
 		}
 		var b strings.Builder
 		writeEvent(&b, ev)
-		said := neutralize(b.String())
+		said := unseen.Neutralize(b.String())
 		if lo, hi := min(max(from-size, 0), len(said)), min(max(from+most-size, 0), len(said)); lo < hi {
 			kept.WriteString(said[lo:hi])
 		}
@@ -190,7 +185,7 @@ func writeEvent(b *strings.Builder, ev convstore.Event) {
 }
 
 // grep is jp_conversation_grep: it searches the subtree for plain text, ignoring case.
-func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
+func (t Reader) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a struct {
 		Pattern string `json:"pattern"`
 		ID      string `json:"id"`
@@ -203,24 +198,24 @@ func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 	if a.ID != "" {
 		id, err := convstore.ParseID(a.ID)
 		if err != nil {
-			return denied(err)
+			return Denied(err)
 		}
-		if _, err := t.scope.Get(ctx, id); err != nil {
-			return denied(err)
+		if _, err := t.Scope.Get(ctx, id); err != nil {
+			return Denied(err)
 		}
 		q.IDs = []convstore.ID{id}
 	}
 	var b strings.Builder
 	n := 0
-	for m, err := range search.Run(ctx, t.scope.View, q) {
+	for m, err := range search.Run(ctx, t.Scope.View, q) {
 		if err != nil {
-			return denied(err)
+			return Denied(err)
 		}
 		if n++; n > most {
 			fmt.Fprintf(&b, "[more than %d matches: narrow the pattern or name an id]\n", most)
 			break
 		}
-		line, cut := bound(m.Text, width)
+		line, cut := brief.Cut(m.Text, width)
 		if cut > 0 {
 			line += fmt.Sprintf(" [%d bytes more]", cut)
 		}
@@ -233,11 +228,11 @@ func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 	if n == 0 {
 		return tools.Result{Text: fmt.Sprintf("no sub-conversation says %q", a.Pattern)}, nil
 	}
-	return tools.Result{Text: neutralize(strings.TrimSpace(b.String()))}, nil
+	return tools.Result{Text: unseen.Neutralize(strings.TrimSpace(b.String()))}, nil
 }
 
-// denied returns an error for the model to read, for example about an id that is not in the
+// Denied returns an error for the model to read, for example about an id that is not in the
 // subtree.
-func denied(err error) (tools.Result, error) {
-	return tools.Result{Text: neutralize(err.Error()), IsError: true}, nil
+func Denied(err error) (tools.Result, error) {
+	return tools.Result{Text: unseen.Neutralize(err.Error()), IsError: true}, nil
 }

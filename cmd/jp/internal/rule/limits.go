@@ -1,0 +1,49 @@
+package rule
+
+import (
+	"time"
+
+	"jp/convstore"
+	"jp/profiles"
+)
+
+// SessionLimits returns what the sub-agents of a session may use, from the config of its root.
+func SessionLimits(cfg profiles.Config) convstore.Limits {
+	d := cfg.Delegation
+	return convstore.Limits{
+		Budget: convstore.Budget{Tokens: d.TokenBudget, CostNano: d.MaxCostNano},
+		Strict: d.MaxCostSet && d.MaxCostNano != nil, Children: d.MaxChildren, Parallel: d.MaxParallel,
+	}
+}
+
+// CapsOf returns the limits in a profile. No run under it is granted more.
+func CapsOf(cfg profiles.Config) convstore.Budget {
+	d := cfg.Delegation
+	b := convstore.Budget{Tokens: d.TokenBudget}
+	if d.MaxCostSet {
+		b.CostNano = d.MaxCostNano
+	}
+	return b
+}
+
+// LifeOf returns the limits in a profile of all runs of one conversation together.
+func LifeOf(cfg profiles.Config) convstore.Budget {
+	return convstore.Budget{Tokens: cfg.Delegation.MaxLifeTokens, CostNano: cfg.Delegation.MaxLifeNano}
+}
+
+// LimitsOf returns the limits of delegation in a config, for a process that waits so long for resets
+// at most. Its sub-agents have that much more time: the wait counts.
+func LimitsOf(cfg profiles.Config, wait time.Duration) Limits {
+	d, depth := cfg.Delegation, 1
+	if d.MaxDepth != nil {
+		depth = *d.MaxDepth
+	}
+	timeout := d.Timeout
+	if timeout > 0 {
+		timeout += wait
+	}
+	return Limits{
+		MaxDepth: depth, MaxPerTurn: d.MaxPerTurn, MaxChildren: d.MaxChildren, MaxParallel: d.MaxParallel,
+		Share: d.BudgetInheritance, Timeout: timeout, Expire: d.Expire, Profiles: d.Profiles, Models: d.Models, Efforts: d.Efforts,
+	}
+}
