@@ -29,11 +29,6 @@ func landlockABI() int {
 // process that start forks is confined, and this process is not. An error means that start was not
 // called.
 func (c confinement) inside(start func() bool) (ok bool, err error) {
-	rules, err := c.rules()
-	if err != nil {
-		return false, err
-	}
-	defer rules.close()
 	done := make(chan struct{})
 	var work func()
 	work = func() {
@@ -47,8 +42,12 @@ func (c confinement) inside(start func() bool) (ok bool, err error) {
 			runtime.UnlockOSThread()
 			return
 		}
-		if err = rules.enforce(); err == nil {
-			ok = start()
+		var rules *ruleset
+		if rules, err = c.rules(unix.Gettid()); err == nil {
+			if err = rules.enforce(); err == nil {
+				ok = start()
+			}
+			rules.close()
 		}
 		close(done)
 		if ok {
@@ -72,15 +71,15 @@ func (r *ruleset) close() {
 	}
 }
 
-// rules makes the rulesets of the kernel for c.
-func (c confinement) rules() (*ruleset, error) {
+// rules makes the rulesets of the kernel for c and the thread that they are for.
+func (c confinement) rules(thread int) (*ruleset, error) {
 	can := Enforceable()
 	if missing := c.Missing(can); c.Require && len(missing) > 0 {
 		return nil, &ConfineError{missing}
 	}
 	r := &ruleset{landlock: -1}
 	if can.Seccomp {
-		r.filter = filter(c.Network, c.Watch)
+		r.filter = filter(c.Network, c.Watch, thread)
 	}
 	if can.LandlockABI > 0 {
 		var err error

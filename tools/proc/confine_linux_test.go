@@ -73,6 +73,8 @@ func probe(args []string) int {
 	case "signal":
 		pid, _ := strconv.Atoi(at(1))
 		err = syscall.Kill(pid, 0)
+	case "signal its guard": // or a thread of it, in any way
+		err = signalGuard(os.Getppid())
 	case "ptrace":
 		pid, _ := strconv.Atoi(at(1))
 		err = unix.PtraceSeize(pid)
@@ -174,6 +176,48 @@ func queue(what, name string) error {
 		return callError(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(at)), 0, 0)
 	}
 	return callError(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(at)), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+}
+
+// signalGuard tries to reach a guard, and all processes and threads that may be its threads, by each
+// call that sends a signal. The error is nil if one of them could be reached.
+func signalGuard(guard int) error {
+	const near = 5000 // its threads are not much younger
+	at, none := uintptr(guard), uintptr(0)
+	info := unix.Siginfo{Code: -1} // as of rt_sigqueueinfo
+	own, err := unix.Getsid(0)
+	if err != nil {
+		return err
+	}
+	for id := at; id < at+near; id++ {
+		if session, err := unix.Getsid(int(id)); err != nil || session == own {
+			continue // nothing, or the tool itself
+		}
+		for _, e := range []error{
+			callError(unix.SYS_KILL, id, none, none), callError(unix.SYS_TKILL, id, none, none), callError(unix.SYS_TGKILL, at, id, none),
+			callError(unix.SYS_RT_SIGQUEUEINFO, id, none, uintptr(unsafe.Pointer(&info))), tgsigqueue(at, id, &info), pidfdSignal(id),
+		} {
+			if e == nil {
+				return nil
+			}
+		}
+	}
+	return unix.EPERM
+}
+
+func tgsigqueue(guard, id uintptr, info *unix.Siginfo) error {
+	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_TGSIGQUEUEINFO, guard, id, 0, uintptr(unsafe.Pointer(info)), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func pidfdSignal(id uintptr) error {
+	fd, err := unix.PidfdOpen(int(id), unix.PIDFD_THREAD)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	return unix.PidfdSendSignal(fd, 0, nil, 0)
 }
 
 // callError makes a system call and returns its error.
@@ -343,6 +387,7 @@ func TestConfine(t *testing.T) {
 		{name: "signal jp", args: []string{"signal", strconv.Itoa(os.Getpid())}},
 		{name: "signal another process", args: []string{"signal", outside}},
 		{name: "signal from a session", args: []string{"deep", "2", "signal", outside}},
+		{name: "signal its guard", args: []string{"signal its guard"}},
 		{name: "trace another process", args: []string{"ptrace", outside}},
 		{name: "own limits", args: []string{"limit", "0"}, allow: true},
 		{name: "own priority", args: []string{"nice", "0"}, allow: true},
@@ -419,6 +464,7 @@ func TestConfine(t *testing.T) {
 		{"flags to read", "ioctl", unix.FS_IOC_GETFLAGS, true},
 		{"lease", "fcntl", unix.F_SETLEASE, false},
 		{"delegation", "fcntl", setDelegation, false},
+		{"signal of a file", "fcntl", unix.F_SETSIG, false},
 		{"clone", "ioctl", unix.FICLONE, true},
 		{"clone of a part", "ioctl", unix.FICLONERANGE, true},
 		{"same extents", "ioctl", unix.FIDEDUPERANGE, true},

@@ -55,7 +55,10 @@ const newestCall = unix.SYS_RSEQ_SLICE_YIELD
 // System calls of another ABI, whose numbers mean something else, end the process. Without watch
 // the tool cannot see what happens in folders: inotify does not ask which folders the tool may
 // list.
-func filter(network, watch bool) []unix.SockFilter {
+//
+// Nor does anything signal the thread of its guard, which is confined as the tool is, so that
+// Landlock lets a tool end or stop its guard by it: a stopped guard ends nothing when jp is gone.
+func filter(network, watch bool, guard int) []unix.SockFilter {
 	const (
 		refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 		absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
@@ -95,6 +98,9 @@ func filter(network, watch bool) []unix.SockFilter {
 			f = append(f, load(dataArg0+uint32(i)*(dataArg1-dataArg0)), jump(unix.BPF_JEQ, want, 0, 2*(n-1-uint8(i))+1))
 		}
 		f = append(f, ret(unix.SECCOMP_RET_ALLOW), ret(refuse))
+	}
+	for _, call := range signals {
+		f = append(f, jump(unix.BPF_JEQ, call.nr, 0, 4), load(call.target), jump(unix.BPF_JEQ, uint32(guard), 0, 1), ret(refuse), ret(unix.SECCOMP_RET_ALLOW))
 	}
 	f = append(f, commands(load, jump, ret)...)
 	f = append(f,
@@ -140,7 +146,8 @@ func filter(network, watch bool) []unix.SockFilter {
 // Subvolumes of btrfs and bcachefs are folders, with contents where they are snapshots. ocfs2
 // clones files by their names. verity makes a file unchangeable, as some flags do. A lease makes
 // anyone who wants to write the file wait. Without its key an encrypted folder is closed to
-// everyone. root can freeze a file system.
+// everyone. root can freeze a file system. The signal that says that a file is ready could be any,
+// to any thread: the usual one harms no guard.
 func commands(load func(uint32) unix.SockFilter, jump func(uint16, uint32, uint8, uint8) unix.SockFilter, ret func(uint32) unix.SockFilter) []unix.SockFilter {
 	and := func(k uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}
@@ -151,7 +158,7 @@ func commands(load func(uint32) unix.SockFilter, jump func(uint16, uint32, uint8
 	const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 
 	fcntl := []unix.SockFilter{load(dataArg1)}
-	for _, cmd := range []uint32{unix.F_SETLEASE, setDelegation} {
+	for _, cmd := range []uint32{unix.F_SETLEASE, setDelegation, unix.F_SETSIG} {
 		fcntl = rule(fcntl, cmd, refuse)
 	}
 	ioctl := []unix.SockFilter{load(dataArg1), and(0xffff)} // type and number; the rest is the size of the argument
@@ -224,6 +231,12 @@ var ownOnly = []struct {
 	{unix.SYS_SCHED_SETSCHEDULER, []uint32{0}},
 	{unix.SYS_MIGRATE_PAGES, []uint32{0}},
 	{unix.SYS_MOVE_PAGES, []uint32{0}},
+}
+
+// signals are the system calls that signal a process or thread, or open it for that, by its number.
+var signals = []struct{ nr, target uint32 }{
+	{unix.SYS_KILL, dataArg0}, {unix.SYS_TKILL, dataArg0}, {unix.SYS_TGKILL, dataArg1},
+	{unix.SYS_RT_SIGQUEUEINFO, dataArg0}, {unix.SYS_RT_TGSIGQUEUEINFO, dataArg1}, {unix.SYS_PIDFD_OPEN, dataArg0},
 }
 
 const ioprioWhoProcess = 1 // linux/ioprio.h
