@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
@@ -12,19 +13,19 @@ import (
 // inPart stands before the mark of what was asked in a part that ran apart.
 const inPart = "apart "
 
-// answer is the answer to the query that had an index in an earlier run: a row, or the
-// runs, one of which came to it.
+// answer is the answer to the query that had an index in an earlier run.
 type answer struct {
 	index int
 	id    convstore.ID
-	row   *earlierRow // nil = it is in no row
-	runs  []convstore.Delegation
+	row   *earlierRow            // nil = it is in no row
+	runs  []convstore.Delegation // for the query; one of them came to the answer
 }
 
 // move gives a query the answer to the same one that ran under another number, because lines were
 // put in or taken out, or in a part that ran apart, if no other query has it. Then the query is
-// done. With apart it looks in those parts only.
-func (b *batch) move(ctx context.Context, it delegate.Item, apart bool) (delegate.Item, error) {
+// done. With cut, the runs that were cut off under its own number, it does not get the answer to
+// an equal line, which ran beside one of these.
+func (b *batch) move(ctx context.Context, it delegate.Item, cut []convstore.Delegation) (delegate.Item, error) {
 	e := b.earlier
 	if it.ID != "" || it.Mark == "" {
 		return it, nil
@@ -32,15 +33,16 @@ func (b *batch) move(ctx context.Context, it delegate.Item, apart bool) (delegat
 	if e.others == nil {
 		e.others = e.untaken()
 	}
-	from := []string{it.Mark, inPart + it.Mark}
-	if apart {
-		from = from[1:]
-	}
-	for _, key := range from {
-		for list := e.others[key]; len(list) > 0; {
-			a := list[0]
-			list = list[1:]
-			e.others[key] = list
+	for _, key := range []string{it.Mark, inPart + it.Mark} {
+		for {
+			list := e.others[key]
+			i := slices.IndexFunc(list, func(a answer) bool { return !together(a.runs, cut) })
+			if i < 0 {
+				break
+			}
+			a := list[i]
+			copy(list[1:], list[:i])
+			e.others[key] = list[1:]
 			if !e.free(a.id, a.row) {
 				continue
 			}
@@ -56,6 +58,18 @@ func (b *batch) move(ctx context.Context, it delegate.Item, apart bool) (delegat
 		}
 	}
 	return it, nil
+}
+
+// together reports whether one jp ran some of both for equal queries: the rest of a call is their
+// numbers.
+func together(some, others []convstore.Delegation) bool {
+	query := func(del convstore.Delegation) string {
+		call, _, _ := strings.Cut(del.Call, "#")
+		return call
+	}
+	return slices.ContainsFunc(some, func(del convstore.Delegation) bool {
+		return slices.ContainsFunc(others, func(other convstore.Delegation) bool { return query(del) == query(other) })
+	})
 }
 
 // free reports whether a query can have the answer of a conversation, which is in this row; nil =
@@ -77,11 +91,17 @@ func (e *earlier) untaken() map[string][]answer {
 			all[mark] = append(all[mark], a)
 		}
 	}
+	in := map[convstore.ID][]convstore.Delegation{}
+	for _, runs := range e.runs {
+		for _, del := range runs {
+			in[del.Child] = append(in[del.Child], del)
+		}
+	}
 	inRow := map[convstore.ID]bool{}
 	for index, row := range e.rows {
 		inRow[row.id] = true
 		if marks := e.marks[row.id]; len(marks) == 1 { // else it was asked more than this
-			add(marks[0], answer{index: index, id: row.id, row: &row})
+			add(marks[0], answer{index: index, id: row.id, row: &row, runs: in[row.id]})
 		}
 	}
 	for index, runs := range e.runs {

@@ -34,7 +34,7 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 		}
 	}
 	if !ran && len(e.runs[index]) == 0 {
-		it, err := b.move(ctx, it, false)
+		it, err := b.move(ctx, it, nil)
 		if it.Done {
 			e.planned[index] = it
 			e.same++
@@ -54,8 +54,10 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 			why = nil
 			with, failed := b.planRun(ctx, it, mine)
 			if err = failed; err == nil && !with.Done {
-				removed := with.ID == "" && with.Call == "" // else it goes on, unless another part has its answer
-				it, err = b.move(ctx, it, !removed)
+				if with.ID == "" && with.Call == "" { // they were removed; else it goes on, unless it has its answer elsewhere
+					runs = nil
+				}
+				it, err = b.move(ctx, it, runs)
 			}
 			if !it.Done {
 				it = with
@@ -65,7 +67,7 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 		}
 	}
 	if err == nil && why != nil {
-		if it, err = b.move(ctx, it, false); it.Done || len(e.beside[it.Mark]) > 0 { // it has no answer there, and begins again
+		if it, err = b.move(ctx, it, nil); it.Done || len(e.beside[it.Mark]) > 0 { // it has no answer there, and begins again
 			why = nil
 		}
 	}
