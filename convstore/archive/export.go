@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -175,10 +176,21 @@ func exportedRecord(id convstore.ID, r *convstore.Record) *Exported {
 	return &Exported{
 		ID: id, Parent: r.Parent, Link: r.Link, Depth: r.Depth,
 		Title: r.Title, Hidden: r.Hidden, Pinned: r.Pinned, ArchivedAt: r.ArchivedAt, ExpiresAt: r.ExpiresAt,
-		Labels: r.Labels, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Model: r.Model,
+		Labels: exportedLabels(r.Labels), CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Model: r.Model,
 		RunState: r.RunState, RunReason: r.RunReason,
 		Void: convstore.Void{Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Role: r.Role, Grant: r.Grant},
 	}
+}
+
+// LabelHere is a label that names conversations of the store that it is in. It leaves no store and
+// comes into none: other conversations may have these ids there.
+const LabelHere = "batch-resumed-with"
+
+// exportedLabels returns labels without LabelHere.
+func exportedLabels(labels map[string]string) map[string]string {
+	labels = maps.Clone(labels)
+	delete(labels, LabelHere)
+	return labels
 }
 
 // exportDelegations yields the delegations of the ledgers of conversations.

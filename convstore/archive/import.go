@@ -354,6 +354,7 @@ func (x *Exported) normal() *Exported {
 	if n.CreatedAt.IsZero() {
 		n.CreatedAt = time.UnixMilli(int64(x.ID) * 100).UTC()
 	}
+	n.Labels = exportedLabels(x.Labels)
 	return &n
 }
 

@@ -118,7 +118,7 @@ func (e *earlier) untaken() map[string][]answer {
 			in[del.Child] = append(in[del.Child], del)
 		}
 		for _, del := range runs {
-			if del.State == convstore.StateOK && !del.Imported && !inRow[del.Child] && in[del.Child] != nil { // whoever wrote an import could name any part in it
+			if del.State == convstore.StateOK && !inRow[del.Child] && in[del.Child] != nil {
 				add(inPart+mark, answer{id: del.Child, runs: in[del.Child]})
 				in[del.Child] = nil
 			}

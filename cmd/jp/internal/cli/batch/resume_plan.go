@@ -123,7 +123,7 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 	if n := len(runs); n > 0 && runs[n-1].Unstarted && runs[n-1].Fresh {
 		it.Call = runs[n-1].Call // nothing has happened: the same call runs, in the conversation made for it
 	}
-	scope, err := b.session.Store.Below(ctx, runs[0].Caller)
+	scope, err := b.scopeOf(ctx, runs[0])
 	if err != nil {
 		return it, err
 	}
@@ -134,7 +134,7 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		if gone := errors.As(failed, new(*convstore.ScopeError)); !gone {
 			err = cmp.Or(err, failed)
 		}
-		if del.Unstarted || failed != nil || !was && c.Turns > 0 {
+		if del.Unstarted || failed != nil || !was && c.Turns > 0 || del.Imported && c.Parent != del.Caller {
 			return true // nothing has happened; it was removed or moved since; it goes on with something else
 		}
 		conv, begun = c, was
@@ -201,9 +201,17 @@ func (b *batch) used(ctx context.Context, runs []convstore.Delegation, but convs
 	return used, nil
 }
 
+// scopeOf returns the scope in which a run is: that of its caller. What was imported is in none.
+func (b *batch) scopeOf(ctx context.Context, del convstore.Delegation) (convstore.Scope, error) {
+	if del.Imported {
+		return convstore.Scope{View: b.session.Store.View}, nil
+	}
+	return b.session.Store.Below(ctx, del.Caller)
+}
+
 // ofRun returns what a run has used.
 func (b *batch) ofRun(ctx context.Context, del convstore.Delegation) (delegate.Used, error) {
-	scope, err := b.session.Store.Below(ctx, del.Caller)
+	scope, err := b.scopeOf(ctx, del)
 	if err != nil {
 		return delegate.Used{}, err
 	}

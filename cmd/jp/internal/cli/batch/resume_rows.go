@@ -138,7 +138,7 @@ func (b *batch) repeat(it delegate.Item) error {
 	b.earlier.mu.Unlock()
 	if ok {
 		ctx := context.Background() // it is read even when the batch is being stopped
-		scope, err := b.session.Store.Below(ctx, del.Caller)
+		scope, err := b.scopeOf(ctx, del)
 		if err != nil {
 			return fmt.Errorf("--resume: %w", err)
 		}
@@ -169,7 +169,7 @@ func (b *batch) kept(it delegate.Item, r delegate.Row) (delegate.Row, error) {
 		return r, nil
 	}
 	ctx := context.Background() // as in repeat
-	scope, err := b.session.Store.Below(ctx, del.Caller)
+	scope, err := b.scopeOf(ctx, del)
 	if err != nil {
 		return r, fmt.Errorf("--resume: %w", err)
 	}

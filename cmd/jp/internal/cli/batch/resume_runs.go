@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
 	"jp/convstore"
+	"jp/convstore/archive"
 )
 
 // labelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
@@ -24,7 +25,7 @@ const labelBatch = "batch"
 // others, as the rows of several shards. Its value names the conversations that went on, with
 // commas between them. With --root-id a sub-conversation of the part has it, and its value names
 // the lines of calls of both.
-const labelWith = "batch-resumed-with"
+const labelWith = archive.LabelHere
 
 func (b *batch) labels() map[string]string { return map[string]string{labelBatch: b.sum} }
 
