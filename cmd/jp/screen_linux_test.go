@@ -131,6 +131,9 @@ func (s *screen) control(args, final string) {
 	case final == "K" && n == 2:
 		clear(s.cells[s.y])
 	case final == "J" && args == "":
+		if s.x == 0 && s.y == 0 {
+			s.errs = append(s.errs, "what the whole screen shows would go into the history of tmux")
+		}
 		clear(s.cells[s.y][min(s.x, s.cols):])
 		for _, row := range s.cells[s.y+1:] {
 			clear(row)
@@ -574,6 +577,23 @@ func TestDraftOfEmojis(t *testing.T) {
 		}
 	}
 	if got := screen.String(); strings.Count(got, "👍") != 15 || !strings.Contains(got, "end\nmore of it\n") || screen.y != 3 || len(screen.errs) > 0 {
+		t.Errorf("%v, the screen:\n%s", screen.errs, got)
+	}
+}
+
+// TestDraftOnANarrowedScreen: what is settled stays where lines were drawn for a screen that was wider
+// than the terminal was by then.
+func TestDraftOnANarrowedScreen(t *testing.T) {
+	screen := newScreen(40, 20)
+	io := &term.IO{Out: screen, OutTTY: true, UTF8: true, Width: 80, Height: 20}
+	_, draft := io.Draft()
+	for _, step := range [][2]string{{"one\ntwo\n", strings.Repeat("a", 60) + "\n"}, {"", "three\n"}, {"three\n", ""}} {
+		if err := draft.Write(step[0], step[1]); err != nil {
+			t.Fatal(err)
+		}
+		io.Width = 40
+	}
+	if got := screen.String(); got != "one\ntwo\nthree\n" || len(screen.errs) > 0 {
 		t.Errorf("%v, the screen:\n%s", screen.errs, got)
 	}
 }

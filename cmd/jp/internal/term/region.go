@@ -2,6 +2,7 @@ package term
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -34,10 +35,10 @@ func (r *region) replace(settled, open []drawn, width, rows int) string {
 	r.lines = open
 	if wrapped := rowsOf(was, width); wrapped > len(was) {
 		// Rows that the terminal has wrapped would stay joined.
-		return fmt.Sprintf("\x1b[%dA\r\x1b[J", wrapped) + written(settled, width) + cut(written(open, width))
+		return fmt.Sprintf("\x1b[%dA\r\x1b[J", wrapped) + written(settled, width, false) + written(open, width, true)
 	}
 	if above == 0 && (r.above == 0 || len(settled) > 0) {
-		for len(was) > 0 && len(settled) > 0 && was[0] == settled[0] && !was[0].mayBeCut(width) {
+		for len(was) > 0 && len(settled) > 0 && was[0] == settled[0] && !was[0].mayWrap(width) {
 			was, settled = was[1:], settled[1:]
 		}
 		for len(was) > 0 && len(settled) == 0 && len(open) > 0 && was[0] == open[0] {
@@ -45,27 +46,40 @@ func (r *region) replace(settled, open []drawn, width, rows int) string {
 		}
 	}
 	var b strings.Builder
-	if len(was) > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\r", len(was))
+	up := func(lines int) {
+		if lines > 0 {
+			fmt.Fprintf(&b, "\x1b[%dA", lines)
+		}
 	}
-	b.WriteString(written(settled, width) + cut(written(open, width)))
-	if more := len(was) - len(settled) - len(open); more > 0 { // below them stands what a key has echoed, such as ^C
-		b.WriteString(strings.Repeat("\x1b[2K\n", more) + "\x1b[2K")
-		fmt.Fprintf(&b, "\x1b[%dA", more)
+	// Below the last line stands what a key has echoed, such as ^C.
+	erase := func(lines int) {
+		b.WriteString(strings.Repeat("\x1b[2K\n", lines) + "\x1b[2K")
+		up(lines)
+	}
+	if up(len(was)); len(was) > 0 {
+		b.WriteByte('\r')
+	}
+	if slices.ContainsFunc(settled, func(l drawn) bool { return l.mayWrap(width) }) {
+		erase(len(was)) // nobody knows on which rows they end
+	}
+	b.WriteString(written(settled, width, false) + written(open, width, true))
+	if more := len(was) - len(settled) - len(open); more > 0 {
+		erase(more)
 	}
 	return b.String()
 }
 
-// written returns lines one below the other, each over what was there.
-func written(lines []drawn, width int) string {
+// written returns lines one below the other, each over what was there. With cut the terminal cuts those
+// that it would wrap: one that is drawn again and takes more rows than we know could not be found.
+func written(lines []drawn, width int, cut bool) string {
 	var b strings.Builder
 	clean := forTerminal(true)
 	for _, l := range lines {
 		l.text = clean.Clean(l.text) + clean.Flush()
-		switch {
-		case l.mayBeCut(width): // it may take more rows than one
-			b.WriteString("\x1b[J" + l.text + "\n")
-		case width > 0 && l.width == width: // the cursor is still on the last column, which would be erased
+		switch wraps := l.mayWrap(width); {
+		case wraps && cut:
+			b.WriteString("\x1b[?7l\x1b[2K" + l.text + "\x1b[?7h\n")
+		case wraps, width > 0 && l.width == width: // the cursor may be on the last column still, which would be erased
 			b.WriteString(l.text + "\n")
 		default:
 			b.WriteString(l.text + "\x1b[K\n")
@@ -74,22 +88,16 @@ func written(lines []drawn, width int) string {
 	return b.String()
 }
 
-// cut returns lines that are drawn again, so that the terminal cuts them at the edge of the screen
-// where it gives a character more columns than we do, as some do with an emoji that has a colour of
-// skin: a line that it wraps could not be found again.
-func cut(lines string) string {
-	if lines == "" {
-		return ""
-	}
-	return "\x1b[?7l" + lines + "\x1b[?7h"
-}
-
-// mayBeCut reports whether the line is wider than a screen of so many columns, if only where each part
-// of an emoji is shown by itself.
-func (l drawn) mayBeCut(width int) bool {
+// mayWrap reports whether the line is wider than a screen of so many columns on some terminal: one shows
+// each part of an emoji by itself, another one has two columns for a sign that has one here.
+func (l drawn) mayWrap(width int) bool {
 	columns := 0
 	for _, part := range plain(l.text) {
-		columns += Width(string(part))
+		n := Width(string(part))
+		if n == 1 && part >= 0x80 {
+			n = 2
+		}
+		columns += n
 	}
 	return width > 0 && max(l.width, columns) > width
 }

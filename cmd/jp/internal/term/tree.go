@@ -191,7 +191,7 @@ func (t *Tree) leave(missing []drawn) {
 	t.region, t.missed = region{}, false
 	if len(missing) > 0 {
 		width, _ := t.io.size(t.io.errFile)
-		_ = draw(t.io.Err, cut(written(missing, width))) // stderr never fails
+		_ = draw(t.io.Err, written(missing, width, true)) // stderr never fails
 	}
 }
 

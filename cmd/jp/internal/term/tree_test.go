@@ -169,13 +169,13 @@ func TestTreeOnANarrowedScreen(t *testing.T) {
 	tree := NewTree(io, TreeOptions{Now: func() time.Time { return time.Unix(1000, 0) }, Tick: make(chan time.Time)})
 	d := stream.Delegation{Phase: stream.Started, ConversationID: "a", CallID: "c", Profile: "agent", Title: "宽字符的标题宽字符的标题宽字符的标题宽字符的标题"}
 	tree.Update(&d)
-	if got, want := b.String(), cut("└─ ● agent  started  0.0s  宽字符的标题宽字符的标题宽字符…\x1b[K\n"); got != want {
+	if got, want := b.String(), "\x1b[?7l\x1b[2K└─ ● agent  started  0.0s  宽字符的标题宽字符的标题宽字符…\x1b[?7h\n"; got != want {
 		t.Errorf("drawn %q, want %q", got, want)
 	}
 	b.Reset()
 	io.Width = 25 // 58 columns take three rows of these
 	tree.Update(&d)
-	if got, want := b.String(), "\x1b[3A\r\x1b[J"+cut("└─ ● agent  宽字符的标…\x1b[K\n"); got != want {
+	if got, want := b.String(), "\x1b[3A\r\x1b[J\x1b[?7l\x1b[2K└─ ● agent  宽字符的标…\x1b[?7h\n"; got != want {
 		t.Errorf("drawn %q, want %q", got, want)
 	}
 	tree.Close()
