@@ -30,6 +30,7 @@ type site struct {
 	stdin     string   // of what is started
 	more      []string // of its environment
 	untrusted bool     // JP_TRUST_WORKSPACE is not set
+	asked     func()   // called at each question on its terminal, before the answer; nil = nothing is
 	children  []*exec.Cmd
 }
 

@@ -84,6 +84,9 @@ func leader(t *testing.T, s *site, all []exchange, path string, argv ...string) 
 		if len(all) > 0 && all[0].question != "" {
 			if i := bytes.Index(seen[from:], []byte(all[0].question)); i >= 0 {
 				from += i + len(all[0].question)
+				if s.asked != nil {
+					s.asked()
+				}
 				if _, err := master.WriteString(all[0].answer); err != nil {
 					t.Fatal(err)
 				}
@@ -183,6 +186,20 @@ func TestTrustOnTerminal(t *testing.T) {
 	screen, out, status = onTerminal(t, s, again, "yes\n", "trust")
 	if status != 0 || !strings.Contains(out, ": trusted, recorded ") {
 		t.Errorf("jp trust: status %d, stdout %q, screen:\n%s", status, out, screen)
+	}
+
+	// A yes is one to what was shown, and not to what has changed since then.
+	s.asked = func() {
+		if err := os.WriteFile(filepath.Join(s.dir, ".jp", "later.toml"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, ".jp", "more.toml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	screen, out, status = onTerminal(t, s, again, "yes\n", "trust")
+	if status != 6 || out != "" || !strings.Contains(screen, ".jp/later.toml (new)") {
+		t.Errorf("changed while asked: status %d, stdout %q, screen:\n%s", status, out, screen)
 	}
 }
 

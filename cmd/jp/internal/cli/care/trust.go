@@ -96,6 +96,9 @@ func runTrust(ctx context.Context, g *Group, show, diff, revoke, yes bool) error
 		if j, err = g.WS.Gate.Judge(ctx, root); err != nil {
 			return err
 		}
+		if !j.OK() { // a file has changed while we asked
+			return j.Refusal()
+		}
 		if s, err = g.Review.Page(ctx, j); err != nil {
 			return err
 		}
