@@ -177,6 +177,8 @@ type arrival struct {
 	seq      uint64
 	new      *convstore.Staged      // set while a transaction adds events to it
 	ledger   []convstore.Delegation // ledger of one that is here; read when needed
+	own      map[made]bool          // those in ledger that a removed conversation made here; see storeLedger
+	turns    int                    // of one that is here; read with ledger
 }
 
 // add adds a piece to the batch, and writes the batch if it is large enough.
@@ -473,9 +475,18 @@ func (im *importer) compareDelegation(t *convstore.Tx, root *arrival, n int, d c
 		if err != nil {
 			return err
 		}
+		recorded, err := t.Delegations(root.id)
+		if err != nil {
+			return err
+		}
+		root.turns, root.own = r.Turns, make(map[made]bool)
+		for _, d := range recorded {
+			root.own[madeOf(d)] = !d.Imported && d.Number <= r.After
+		}
 	}
+	d.Session = min(d.Session, root.turns) // as storeLedger does
 	same := n <= len(root.ledger)
-	if same {
+	if same && !(root.own[madeOf(d)] && madeOf(d) == madeOf(root.ledger[n-1])) {
 		x, err := jsondoc.Encode(root.ledger[n-1])
 		y, err2 := jsondoc.Encode(d)
 		same = err == nil && err2 == nil && bytes.Equal(x, y)

@@ -209,6 +209,55 @@ func TestImportRemoved(t *testing.T) {
 	}
 }
 
+// TestImportOfRunning imports an export of a tree that runs, and later one of what it has become, in
+// place of the first: everything is as the last one says, and importing that again changes nothing.
+func TestImportOfRunning(t *testing.T) {
+	s, to := storetest.Open(t), storetest.Open(t)
+	remove := func(s *convstore.Store, id convstore.ID) {
+		_, err := s.Remove(t.Context(), id, convstore.RemoveOptions{Cascade: true})
+		storetest.NoError(t, err)
+	}
+	again := func(s *convstore.Store, lines string) {
+		t.Helper()
+		importAll(t, s, lines, ImportOptions{})
+		if res := importAll(t, s, lines, ImportOptions{}); len(res.Made) != 0 {
+			t.Errorf("imported again: made %v", res.Made)
+		}
+	}
+	root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+	storetest.Append(t, root, convstore.TurnStart{})
+	rs, err := root.Below().Reserve(t.Context(), storetest.Admit(convstore.Child{Call: "a"}))
+	storetest.NoError(t, err)
+	running := exportSome(t, s, true, root.ID())
+	child, err := root.Below().Log(t.Context(), rs[0])
+	storetest.NoError(t, err)
+	storetest.Append(t, child, convstore.TurnStart{}, convstore.ModelCall{Model: "m", Usage: convstore.Usage{Input: 7}}, convstore.TurnEnd{State: convstore.StateOK})
+	storetest.NoError(t, child.Close())
+	_, err = root.Below().Settle(t.Context(), rs[0], convstore.Outcome{State: convstore.StateOK})
+	storetest.NoError(t, err)
+	storetest.Append(t, root, convstore.TurnEnd{State: convstore.StateOK})
+	storetest.NoError(t, root.Close())
+	ended := exportSome(t, s, true, root.ID())
+
+	again(to, running)
+	remove(to, root.ID())
+	again(to, ended)
+	if got := exportSome(t, to, true, root.ID()); got != ended {
+		t.Errorf("exported again: %s", firstDifference(got, ended))
+	}
+	if got := totalInput(t, to); got != 7 {
+		t.Errorf("%d tokens were used, want 7", got)
+	}
+	// The store where it ran knows better what was used.
+	remove(s, root.ID())
+	again(s, running)
+	if ds, err := s.Delegations(t.Context(), root.ID()); err != nil || len(ds) != 1 || ds[0].Own.Input != 7 {
+		t.Errorf("where it ran, its ledger has %+v, %v; want one delegation that used 7 tokens", ds, err)
+	}
+	// A turn that began after its conversation was exported has made a delegation that was exported.
+	again(to, importFile(importLine("5", "")+importEvents(1)+strings.Replace(importDelegation, `"session":1`, `"session":2`, 1)))
+}
+
 // totalInput adds up what the whole store says was used.
 func totalInput(t *testing.T, s *convstore.Store) (n int64) {
 	t.Helper()

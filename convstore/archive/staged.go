@@ -180,8 +180,10 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	return t.Drop(db.Imports, db.Key(uint64(a.id)))
 }
 
-// storeLedger stores the n delegations of an arrival's ledger. It skips a delegation that the
-// ledger has already: the conversation may have been here before and been removed.
+// storeLedger stores the n delegations of an arrival's ledger. The ledger may have one already,
+// from a conversation of the same id that was removed. If that was imported too, this one takes its
+// place: it may have been open when it was exported before. If it was made here, the store knows it
+// better.
 func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	r, err := t.Load(root.id)
 	if err != nil {
@@ -197,9 +199,9 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	if err != nil {
 		return err
 	}
-	numbers := make(map[made]uint64, len(recorded))
+	known := make(map[made]convstore.Delegation, len(recorded))
 	for _, d := range recorded {
-		numbers[madeOf(d)] = d.Number
+		known[madeOf(d)] = d
 	}
 	stored := make([]uint64, n+1) // number of each delegation that came, by its index from 1
 	for i := range n {
@@ -213,14 +215,15 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 		}
 		d := *st.Delegation
 		d.Root, d.Caller, d.Child = root.id, id(d.Caller), id(d.Child)
-		if number, is := numbers[madeOf(d)]; is {
-			stored[i+1] = number
+		k, is := known[madeOf(d)]
+		if d.Number = k.Number; !is {
+			if d.Number, err = t.NextNumber(db.Delegations, db.Key(uint64(root.id))); err != nil {
+				return err
+			}
+		}
+		if stored[i+1] = d.Number; is && !k.Imported {
 			continue
 		}
-		if d.Number, err = t.NextNumber(db.Delegations, db.Key(uint64(root.id))); err != nil {
-			return err
-		}
-		stored[i+1] = d.Number
 		d.ID, d.Imported = convstore.DelegationID(d.Number), true
 		d.Session, d.Within = min(d.Session, r.Turns), stored[d.Within]
 		if err := t.SaveDelegation(d); err != nil {
