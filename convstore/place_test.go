@@ -159,6 +159,25 @@ func TestLocateRenamed(t *testing.T) {
 	}
 }
 
+// TestLocateRestored puts a backup where a machine that never had the store looks for it. The
+// workspace can be renamed then like any other.
+func TestLocateRestored(t *testing.T) {
+	p := newPlaces(t)
+	makeWorkspace(t, p.path("a"))
+	backup := p.path("backup")
+	mustNot(t, openStoreIn(t, p.use("a"), Options{}).Backup(t.Context(), backup))
+	mustNot(t, os.RemoveAll(p.path("state")))
+	dir := p.locate("a")
+	mustNot(t, os.MkdirAll(dir, 0o700))
+	mustNot(t, os.Rename(backup, filepath.Join(dir, file.StoreName)))
+	p.use("a")
+	p.wantTold()
+	p.rename("a", "b")
+	if got := p.locate("b"); got != dir {
+		t.Errorf("renamed: Locate = %s, want %s", got, dir)
+	}
+}
+
 // TestLocateSwapped moves a workspace to where another one was, which has moved away.
 func TestLocateSwapped(t *testing.T) {
 	for name, order := range map[string][]string{"the one that came first": {"a", "b"}, "the one that went first": {"b", "a"}} {

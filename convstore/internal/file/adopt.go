@@ -90,10 +90,6 @@ func adoptable(base, from string) (dir string, owner workspaceRecord, err error)
 	if err != nil {
 		return "", owner, fmt.Errorf("store %s: %w", from, err)
 	}
-	isStore := func(dir string) bool {
-		info, err := os.Lstat(filepath.Join(dir, StoreName))
-		return err == nil && info.Mode().IsRegular()
-	}
 	if filepath.Dir(path) == base && isStore(path) {
 		owner, _ = readWorkspace(path)
 		return path, owner, nil

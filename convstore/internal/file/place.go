@@ -214,8 +214,16 @@ func find(base, path string) (dir, notice string, err error) {
 	}
 	if recorded { // the old workspace was moved and keeps its store
 		dir = filepath.Join(base, folderName(path, fmt.Sprintf("%d:%d:%d", me.Dev, me.Ino, me.Born)))
+	} else if isStore(dir) { // a person put a backup there
+		_ = writeWorkspace(dir, workspaceRecord{Path: path, identity: me})
 	}
 	return dir, "", nil
+}
+
+// isStore reports whether a folder has a store.
+func isStore(dir string) bool {
+	info, err := os.Lstat(filepath.Join(dir, StoreName))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // besideMost bounds the number of folders in which a renamed workspace is looked for.
