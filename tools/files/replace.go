@@ -44,7 +44,7 @@ func replaceFrom(dir, file string, data []byte, mode fs.FileMode) error {
 		_ = os.Remove(f.Name())
 		return err
 	}
-	return syncDir(os.Open(filepath.Dir(file)))
+	return SyncDir(filepath.Dir(file))
 }
 
 // Make makes file, which nobody else can read, whole or not at all. If something is there already,
@@ -157,7 +157,10 @@ func syncIn(dir *os.Root, name string) error {
 	return syncDir(dir.Open(filepath.Dir(name)))
 }
 
-// syncDir syncs a folder and closes it, if that can be done: the names in it are there already.
+// SyncDir syncs a folder, if that can be done: the names in it are there already.
+func SyncDir(dir string) error { return syncDir(os.Open(dir)) }
+
+// syncDir is SyncDir for an open folder, which it closes.
 func syncDir(dir *os.File, err error) error {
 	if err != nil {
 		return nil // it cannot be read

@@ -372,11 +372,5 @@ func (f *Folder) makeDir() error {
 	return SyncDir(filepath.Dir(f.Dir))
 }
 
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
+// SyncDir syncs a folder, if that can be done.
+func SyncDir(dir string) error { return files.SyncDir(dir) }
