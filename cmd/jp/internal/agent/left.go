@@ -53,8 +53,7 @@ func (t teller) due(acc convstore.Account) (notice string, told convstore.Budget
 	return "[budget left" + whose + ": " + strings.Join(parts, ", ") + "]", left
 }
 
-// beside returns messages with a notice in the last one: behind its last result, or in front of the
-// last words of the user. They are not changed.
+// beside returns messages with a notice in the last one, as note puts it there. They are not changed.
 func beside(messages []model.Message, notice string) []model.Message {
 	n := len(messages) - 1
 	if n < 0 || notice == "" {
@@ -62,17 +61,23 @@ func beside(messages []model.Message, notice string) []model.Message {
 	}
 	last := messages[n]
 	last.Content = slices.Clone(last.Content)
-	for i, c := range slices.Backward(last.Content) {
+	note(&last, notice)
+	return append(messages[:n:n], last)
+}
+
+// note puts a notice into a message: behind its last result, or in front of the last words of the
+// user.
+func note(m *model.Message, notice string) {
+	for i, c := range slices.Backward(m.Content) {
 		if c.Result != nil {
 			r := *c.Result
 			r.Text += "\n\n" + notice
-			last.Content[i].Result = &r
-			return append(messages[:n:n], last)
+			m.Content[i].Result = &r
+			return
 		}
-		if last.Role == model.User && c.Text != "" {
-			last.Content = slices.Insert(last.Content, i, model.Content{Text: notice, Notice: true})
-			return append(messages[:n:n], last)
+		if m.Role == model.User && c.Text != "" {
+			m.Content = slices.Insert(m.Content, i, model.Content{Text: notice, Notice: true})
+			return
 		}
 	}
-	return messages
 }

@@ -34,6 +34,12 @@ type sent struct {
 // for all.
 func choose(events []convstore.Event, turns int) sent {
 	s := sent{all: events, begins: beginnings(events), short: map[string]bool{}}
+	var among []int // indexes of the events that count
+	for i, ev := range events {
+		if counted(ev) {
+			among = append(among, i)
+		}
+	}
 	for i, ev := range slices.Backward(events) {
 		c, ok := ev.Body.(convstore.Compaction)
 		if !ok {
@@ -43,7 +49,8 @@ func choose(events []convstore.Event, turns int) sent {
 			s.short[id] = true
 		}
 		if s.summary == nil && c.Summary != "" {
-			if at, ok := summarized(events[:i], c); ok {
+			before, _ := slices.BinarySearch(among, i)
+			if at, ok := summarized(among[:before], i, c); ok {
 				s.from, s.summary = at, &c
 			}
 		}
@@ -54,23 +61,18 @@ func choose(events []convstore.Event, turns int) sent {
 	return s
 }
 
-// summarized returns the index of the first event that a summary does not cover, which was made of
-// the events before it. It reports false if there are fewer events than the summary was made of:
-// then it is the summary of another conversation.
-func summarized(before []convstore.Event, c convstore.Compaction) (at int, ok bool) {
-	at = len(before)
-	kept, covered := c.Kept, c.Covered
-	for i, ev := range slices.Backward(before) {
-		switch {
-		case !counted(ev):
-		case kept > 0:
-			kept--
-			at = i
-		default:
-			covered--
-		}
+// summarized returns the index of the first event that the summary at index does not cover, which was
+// made of the events before it: before has the indexes of those that count. It reports false if there
+// are fewer events than the summary was made of: then it is the summary of another conversation.
+func summarized(before []int, index int, c convstore.Compaction) (at int, ok bool) {
+	n := len(before)
+	if c.Kept < 0 || c.Covered <= 0 || n-c.Kept < c.Covered {
+		return 0, false
 	}
-	return at, kept == 0 && covered <= 0 && c.Covered > 0
+	if c.Kept == 0 {
+		return index, true
+	}
+	return before[n-c.Kept], true
 }
 
 // counted reports whether an event counts in Compaction.Kept and Covered. Events before the first

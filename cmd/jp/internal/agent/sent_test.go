@@ -241,6 +241,26 @@ func TestForkOfTheLastTurns(t *testing.T) {
 	}
 }
 
+// TestManyRecords: what a model is sent of a conversation that somebody else wrote is soon known,
+// whatever records it has and however many.
+func TestManyRecords(t *testing.T) {
+	for name, body := range map[string]convstore.Body{
+		"summaries of another one": convstore.Compaction{Summary: "sum", Covered: 1 << 40},
+		"notes of what is left":    convstore.Note{Kind: NoteLeft, Text: "n"},
+	} {
+		const many = 100_000
+		events := []convstore.Event{{Turn: 1, Body: convstore.TurnStart{}}, {Turn: 1, Body: convstore.UserMessage{Text: "q"}}}
+		for range many {
+			events = append(events, convstore.Event{Turn: 1, Body: body})
+		}
+		events = append(events, convstore.Event{Turn: 1, Body: convstore.AssistantMessage{Text: "a"}})
+		got := Thread(events, "p")
+		if said := got[0].Content; len(got) != 2 || said[len(said)-1].Text != "q" {
+			t.Errorf("%s: %d messages, the first ends with %q", name, len(got), said[len(said)-1].Text)
+		}
+	}
+}
+
 // TestForkOfACutReply: a fork, which has no records of calls, sends what was said before and after
 // a reply was cut off as two replies, as what it was forked from does.
 func TestForkOfACutReply(t *testing.T) {

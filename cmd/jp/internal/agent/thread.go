@@ -81,7 +81,9 @@ func (s sent) thread(provider string) []model.Message {
 				said(b.Text)
 			case NoteLeft:
 				flush()
-				msgs = beside(msgs, b.Text)
+				if n := len(msgs); n > 0 && b.Text != "" {
+					note(&msgs[n-1], b.Text)
+				}
 			}
 		case convstore.Reasoning:
 			if b.Provider == provider {
