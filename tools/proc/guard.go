@@ -115,9 +115,7 @@ func guard(ctl int, lease leased) int {
 	}
 	k.watch()
 	k.finish(o)
-	if k.orphaned {
-		_ = removeTmp(c.tmp) // jp would do it, and report errors
-	}
+	_ = removeTmp(c.tmp) // jp may be gone; if not, it reports errors
 	return 0
 }
 

@@ -156,6 +156,28 @@ func TestKillStoppedGuard(t *testing.T) {
 	waitGone(t, tree, entry)
 }
 
+// TestGuardRemovesTmp ends a tool while its jp is stopped, which may be killed then.
+func TestGuardRemovesTmp(t *testing.T) {
+	whole(t)
+	env, entry := mark(t)
+	base := t.TempDir()
+	j := startJP(t, append(env, "JP_TEST_CONFINE=1", "TMPDIR="+base), 0, "echo x >$TMPDIR/file; echo ready; sleep 1000; :", nil, nil)
+	j.readLine(t, "ready")
+	tree := below(t, j.Process.Pid)
+	kill(j.Process.Pid, syscall.SIGSTOP)
+	for _, p := range tree {
+		if p.name == "sh" {
+			kill(p.pid, syscall.SIGKILL)
+		}
+	}
+	wait(t, "the end of the folder", func() bool {
+		left, err := os.ReadDir(base)
+		return err == nil && len(left) == 0
+	})
+	_ = j.Process.Kill()
+	waitGone(t, tree, entry)
+}
+
 // TestKillIdleGuards kills a jp that has guards without a tool, as one has that is killed between
 // the two.
 func TestKillIdleGuards(t *testing.T) {

@@ -80,6 +80,7 @@ func tree(args []string) int {
 	spec := Spec{Env: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr, Path: "/bin/sh", Args: []string{"sh", "-c", args[1]}}
 	if os.Getenv("JP_TEST_CONFINE") != "" {
 		c := System()
+		c.TmpDir = os.Getenv("TMPDIR") != ""
 		spec.Confine = &c
 	}
 	if depth > 0 {
