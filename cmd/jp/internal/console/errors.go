@@ -56,9 +56,10 @@ func Explain(err error) Report {
 			r.is("busy", exit.Busy, "try again; a process that holds the store may be stopped, or busy with something long")
 			if e.Away > 0 { // nobody can be asked to end it
 				r.Hint = "try again then"
+			} else if e.ID != 0 && e.Waited > 0 { // nobody asks it any more
+				r.Hint = fmt.Sprintf("its process may be suspended: once it goes on, `jp stop %v` again", e.ID)
 			} else if e.ID != 0 {
-				r.Hint = fmt.Sprintf("`jp wait %v` waits for the end of its run", e.ID)
-				r.Hint += wording.Either(e.Waited > 0, "; its process was asked to stop, and may be suspended", fmt.Sprintf(", `jp stop %v` ends it", e.ID))
+				r.Hint = fmt.Sprintf("`jp wait %v` waits for the end of its run, `jp stop %v` ends it", e.ID, e.ID)
 			}
 		}) ||
 		as(err, func(*convstore.ClaimError) { r.is("busy", exit.Busy, "wait for what runs there to end, or stop that") }) ||

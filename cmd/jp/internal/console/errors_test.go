@@ -79,13 +79,13 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainStopped: `jp stop A B` says of each that it has not ended, and not that `jp stop` ends it.
+// TestExplainStopped: `jp stop A B` says of each that it has not ended, and that nothing asks a suspended one any more.
 func TestExplainStopped(t *testing.T) {
 	r := Explain(errors.Join(&convstore.BusyError{ID: 1, Waited: time.Second}, &convstore.BusyError{ID: 2, Waited: time.Second}))
 	if want := "conversation jp-c1: running after waiting 1s; conversation jp-c2: running after waiting 1s"; r.Message != want {
 		t.Errorf("message %q, want %q", r.Message, want)
 	}
-	if want := "`jp wait jp-c1` waits for the end of its run; its process was asked to stop, and may be suspended"; r.Hint != want {
+	if want := "its process may be suspended: once it goes on, `jp stop jp-c1` again"; r.Hint != want {
 		t.Errorf("hint %q, want %q", r.Hint, want)
 	}
 }
