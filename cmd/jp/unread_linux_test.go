@@ -394,3 +394,24 @@ func pair(t *testing.T) (ours, theirs *os.File) {
 	}
 	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 }
+
+// TestUnwritableOutput: a signal says how a run ended, also where its result cannot be written, as to
+// a terminal that has hung up.
+func TestUnwritableOutput(t *testing.T) {
+	s := newSite(t, map[string]string{".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n", "m.toml": "[[rule]]\nhang = true\n"})
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "query", "--new", "-F", "json", "q"}, Dir: s.dir, Env: s.environ(), Stdout: full}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the turn", func() bool { c := s.all()["q"]; return c.Status == convstore.StatusRunning && c.Turns > 0 })
+	_ = cmd.Process.Signal(syscall.SIGHUP)
+	_ = cmd.Wait()
+	if c := s.all()["q"]; cmd.ProcessState.ExitCode() != 129 || c.Status != "cancelled" {
+		t.Errorf("exit %d, conversation %s; want 129, cancelled", cmd.ProcessState.ExitCode(), c.Status)
+	}
+}

@@ -347,7 +347,8 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if unstored != nil {
 		failed = fmt.Errorf("conversation %s: %w", r.Conv.ID, unstored)
 	}
-	if err := s.Result(ctx, out, failed); errors.Is(err, term.ErrUnread) {
+	signalled := errors.As(context.Cause(ctx), new(*console.SignalError)) // a terminal that hangs up takes the output with it
+	if err := s.Result(ctx, out, failed); errors.Is(err, term.ErrUnread) || err != nil && signalled {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	} else if err != nil {
 		return err
