@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ type channel struct {
 	in, wire        *outlet
 	wireIn, out, eo *inlet
 	runs            bool     // it was said that the process runs; of who reads
+	spoke           bool     // the process has said something; likewise
 	started         chan int // process id, once it is known
 	exit            chan exited
 }
@@ -41,7 +43,7 @@ func (ch *channel) end(now bool) {
 // line ends alone, and not the connection with all others.
 func (c *conn) open(job subprocess.Job) (uint64, *channel, error) {
 	m := says(verbOpen, 0, opening{Args: job.Args, Environ: proc.Environ(job.Environ, forwarded()...)})
-	if len(m.text) > maxOpening {
+	if len(m.text) > maxOpening || slices.ContainsFunc(job.Args, func(arg string) bool { return len(arg) >= maxArg }) {
 		return 0, nil, &os.SyscallError{Syscall: "arguments of a process on " + c.host, Err: syscall.E2BIG}
 	}
 	c.opening.Lock()
@@ -64,6 +66,17 @@ func (c *conn) open(job subprocess.Job) (uint64, *channel, error) {
 	// If it fails, the connection is over or soon will be, and the job ends with it.
 	_ = c.lines.write(m)
 	return n, ch, nil
+}
+
+// spoken is where words of a process go. said is called when one comes.
+type spoken struct {
+	io.Writer
+	said func()
+}
+
+func (s spoken) Write(p []byte) (int, error) {
+	s.said()
+	return s.Writer.Write(p)
 }
 
 // run runs a job to its end.
@@ -99,24 +112,21 @@ func (c *conn) run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	}
 	go send(ch.in, bytes.NewReader(job.Stdin))
 	go send(ch.wire, ours)
+	fit := sync.OnceFunc(func() { c.pool.fit(c, came) })
 	var taken sync.WaitGroup
 	for _, s := range []struct {
 		to   io.Writer
 		from *inlet
-	}{{job.Stdout, ch.out}, {job.Stderr, ch.eo}, {ours, ch.wireIn}} {
+	}{{spoken{job.Stdout, fit}, ch.out}, {job.Stderr, ch.eo}, {spoken{ours, fit}, ch.wireIn}} {
 		taken.Go(func() {
 			_, _ = io.Copy(struct{ io.Writer }{s.to}, s.from)
 			_, _ = io.Copy(io.Discard, s.from) // nobody takes it, and that stops nobody
 		})
 	}
-	started := func(host string, pid int) {
-		c.pool.fit(c, came)
-		job.Started(host, pid)
-	}
-	exit, err := c.await(ctx, n, ch, started)
+	exit, err := c.await(ctx, n, ch, job.Started)
 	select {
 	case pid := <-ch.started: // it has ended at once
-		started(c.host, pid)
+		job.Started(c.host, pid)
 	default:
 	}
 	if end := (*subprocess.EndError)(nil); errors.As(err, &end) {
@@ -177,10 +187,10 @@ func (c *conn) exit(ch *channel, e exited, cause error) (proc.Exit, error) {
 		c.leaving.Store(true)
 		exit.Cause = &subprocess.NodeError{Reason: fmt.Sprintf("the worker on %s was ended: %s", c.host, plain(e.Stopped, maxText))}
 	}
+	if !ch.spoke && cause == nil && e.Stopped == "" {
+		c.pool.unfit(c)
+	}
 	if e.Error != "" {
-		if !ch.runs && e.Stopped == "" {
-			c.pool.unfit(c)
-		}
 		return exit, fmt.Errorf("%s: %s", c.host, plain(e.Error, maxText))
 	}
 	return exit, nil

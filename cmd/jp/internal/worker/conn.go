@@ -25,7 +25,7 @@ type conn struct {
 	begun  time.Duration // when its first launch began, by pool.clock
 	made   bool          // whether it can have jobs; guarded by pool.mu
 	used   bool          // whether one has begun; likewise
-	unfit  time.Duration // until when others are better, by pool.clock: a process could not be run there, and none was since; 0 = none; likewise
+	unfit  time.Duration // until when others are better, by pool.clock: a process could not be run there or said nothing, and none did since; 0 = none; likewise
 
 	ready chan struct{} // closed when the next three are set
 	err   error         // why there is no connection; nil = there is one
@@ -171,8 +171,10 @@ func (c *conn) obey(m message) error {
 	fits := true
 	switch m.verb {
 	case streamWire:
+		ch.spoke = true
 		fits = ch.wireIn.put(m.bytes())
 	case streamOut:
+		ch.spoke = true
 		fits = ch.out.put(m.bytes())
 	case streamErr:
 		fits = ch.eo.put(m.bytes())

@@ -144,6 +144,18 @@ func init() {
 				}
 			})()
 		},
+		"dying": func() int { // leads to a node where each process dies at once the first time
+			if os.Mkdir("first", 0o700) != nil {
+				return node(os.Stdin)
+			}
+			return fake(nil, func(l *lines) {
+				for m, err := (message{verb: verbOpen, channel: 1}), error(nil); err == nil; m, err = l.next() {
+					if m.verb == verbOpen {
+						_ = l.write(says(verbStarted, m.channel, started{PID: 1}), message{verb: streamErr, channel: m.channel, text: []byte("no memory")}, says(verbExit, m.channel, exited{Code: 2}))
+					}
+				}
+			})()
+		},
 		"leaving": func() int { // leads to a node that says the first time that it ends, and does not
 			if os.Mkdir("first", 0o700) != nil {
 				return node(os.Stdin)
@@ -405,16 +417,22 @@ func TestRelapse(t *testing.T) {
 	runsBeside(t, p)
 }
 
-// TestUnfit runs jobs where the first node can run no process, and so is always free: only the first
-// job fails.
+// TestUnfit runs jobs where the first node can run no process, or each dies at once, and so is always
+// free: only the first job fails.
 func TestUnfit(t *testing.T) {
-	p := pool(t, "unfit", func(o *Options) { o.Launcher.Workers = 2 })
+	for launcher, first := range map[string]string{"unfit": "-1 gpu1: no process", "dying": "2 <nil>"} {
+		t.Run(launcher, func(t *testing.T) { testUnfit(t, launcher, first) })
+	}
+}
+
+func testUnfit(t *testing.T, launcher, first string) {
+	p := pool(t, launcher, func(o *Options) { o.Launcher.Workers = 2 })
 	var ends []string
 	for range 5 {
 		exit, err := p.Run(t.Context(), newJob(t, "environ").Job)
 		ends = append(ends, fmt.Sprint(exit.Code, " ", err))
 	}
-	if want := append([]string{"-1 gpu1: no process"}, slices.Repeat([]string{"0 <nil>"}, 4)...); !slices.Equal(ends, want) {
+	if want := append([]string{first}, slices.Repeat([]string{"0 <nil>"}, 4)...); !slices.Equal(ends, want) {
 		t.Errorf("%q, want %q", ends, want)
 	}
 	p.mu.Lock()
@@ -425,7 +443,7 @@ func TestUnfit(t *testing.T) {
 	}
 	p.conns[1].depths[0] = 0
 
-	// In a while it is tried with one job, and has others once a process of that one runs.
+	// In a while it is tried with one job, and has others once a process of that one says something.
 	now := p.conns[0].unfit
 	p.clock = func() time.Duration { return now }
 	taken := func() (list []int) {
@@ -442,13 +460,13 @@ func TestUnfit(t *testing.T) {
 	p.fit(p.conns[0], now-1)
 	p.mu.Lock()
 	if got, want := taken(), []int{1, 1, 1, 1}; !slices.Equal(got, want) {
-		t.Errorf("when an earlier job runs: connections %v, want %v", got, want)
+		t.Errorf("when an earlier job does: connections %v, want %v", got, want)
 	}
 	p.mu.Unlock()
 	p.fit(p.conns[0], now)
 	p.mu.Lock()
 	if got, want := taken(), []int{0, 0, 0, 0}; !slices.Equal(got, want) {
-		t.Errorf("when that one runs: connections %v, want %v", got, want)
+		t.Errorf("when that one says something: connections %v, want %v", got, want)
 	}
 }
 

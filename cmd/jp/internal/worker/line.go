@@ -28,6 +28,7 @@ const (
 	maxNoise   = 64 << 10      // bytes of other text before the first line of a node
 	maxChunk   = 32 << 10      // bytes of a stream in one line
 	maxOpening = maxLine - 64  // bytes of an opening: its line has two numbers and a verb besides
+	maxArg     = 128 << 10     // bytes of an argument that no node can execute
 	maxText    = 4 << 10       // bytes of a text for people
 )
 

@@ -226,15 +226,15 @@ func (p *Pool) begun(c *conn) {
 	}
 }
 
-// unfit notes that a process could not be run on a connection.
+// unfit notes that a process could not be run on a connection, or ended without a word as where it has no memory.
 func (p *Pool) unfit(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.unfit = p.clock() + maxPause
 }
 
-// fit notes that one could be run, of a job that came at a time. One that came before another could
-// not be run says nothing.
+// fit notes that one says something, of a job that came at a time. One that came before another said
+// nothing is no sign.
 func (p *Pool) fit(c *conn, came time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -329,6 +329,11 @@ func TestTooLong(t *testing.T) {
 	if err != nil || exit.Code != 130 || exit.Cause != why {
 		t.Errorf("the other one: Run = %+v, %v", exit, err)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conns[0].unfit != 0 {
+		t.Error("a node got no more jobs because of the arguments of one")
+	}
 }
 
 // TestFolderGone takes the temporary folder of a worker away: it ends, and jobs run on another one.
