@@ -112,7 +112,7 @@ func TestDocsKeys(t *testing.T) {
 	for _, printed := range []string{
 		"cmd/jp/internal/cli/*/*.go", "cmd/jp/internal/enabled/*.go", "cmd/jp/internal/lint/*.go", "cmd/jp/internal/review/*.go",
 		"cmd/jp/internal/stream/*.go", "cmd/jp/internal/version/*.go", "cmd/jp/internal/servers/shown.go", "cmd/jp/internal/trace/trace.go",
-		"cmd/jp/internal/delegate/batch.go", "cmd/jp/internal/delegate/read.go", "cmd/jp/internal/delegate/reduce.go",
+		"cmd/jp/internal/delegate/batch.go", "cmd/jp/internal/subtree/*.go", "cmd/jp/internal/delegate/reduce.go",
 		"convstore/body.go", "convstore/event.go", "convstore/archive/exchange.go", "convstore/usage/*.go",
 		"profiles/find.go", "profiles/layers.go", "profiles/settings.go", "profiles/fault/*.go",
 	} {
