@@ -425,6 +425,27 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
+// TestFitAgain tries a node where nothing could be run before: a job that says something there makes
+// it one as any other.
+func TestFitAgain(t *testing.T) {
+	p := pool(t, "plain", nil)
+	for i, unfit := range []time.Duration{0, 1} { // the second time since long ago
+		p.mu.Lock()
+		for _, c := range p.conns {
+			c.unfit = unfit
+		}
+		p.mu.Unlock()
+		if exit, err := p.Run(t.Context(), newJob(t, "environ").Job); err != nil || exit.Code != 0 {
+			t.Errorf("Run %d = %+v, %v", i, exit, err)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conns[0].unfit != 0 {
+		t.Error("a node where a job has said something is unfit")
+	}
+}
+
 func testUnfit(t *testing.T, launcher, first string) {
 	p := pool(t, launcher, func(o *Options) { o.Launcher.Workers = 2 })
 	var ends []string
