@@ -97,6 +97,9 @@ func (e *earlier) untaken() map[string][]answer {
 			in[del.Child] = append(in[del.Child], del)
 		}
 	}
+	answers := func(del convstore.Delegation) bool { // a person may have come to the answer
+		return del.State == convstore.StateOK || slices.ContainsFunc(e.byHand[del.Child], func(by convstore.Delegation) bool { return by.State == convstore.StateOK })
+	}
 	inRow := map[convstore.ID]bool{}
 	for index, row := range e.rows {
 		inRow[row.id] = true
@@ -106,9 +109,9 @@ func (e *earlier) untaken() map[string][]answer {
 	}
 	for index, runs := range e.runs {
 		for _, del := range slices.Backward(runs) {
-			if row := e.rows[index]; del.State == convstore.StateOK && row.id != del.Child {
+			if row := e.rows[index]; answers(del) && row.id != del.Child {
 				mark := delegate.MarkOf(del)
-				add(mark, answer{index: index, id: del.Child, runs: asked(runs, mark)})
+				add(mark, answer{index: index, id: del.Child, runs: asked(in[del.Child], mark)})
 			}
 		}
 	}
@@ -118,7 +121,7 @@ func (e *earlier) untaken() map[string][]answer {
 			in[del.Child] = append(in[del.Child], del)
 		}
 		for _, del := range runs {
-			if del.State == convstore.StateOK && !inRow[del.Child] && in[del.Child] != nil {
+			if answers(del) && !inRow[del.Child] && in[del.Child] != nil {
 				add(inPart+mark, answer{id: del.Child, runs: in[del.Child]})
 				in[del.Child] = nil
 			}
