@@ -177,8 +177,10 @@ type arrival struct {
 	seq      uint64
 	new      *convstore.Staged      // set while a transaction adds events to it
 	ledger   []convstore.Delegation // ledger of one that is here; read when needed
+	index    map[made][]uint64      // indexes into ledger of what has not come yet; read with it, as the next two
 	own      map[made]bool          // those in ledger that a removed conversation made here; see storeLedger
-	turns    int                    // of one that is here; read with ledger
+	turns    int
+	places   []uint64 // where in ledger the delegations are that came, both counted from 1
 }
 
 // add adds a piece to the batch, and writes the batch if it is large enough.
@@ -455,7 +457,7 @@ func (im *importer) delegation(t *convstore.Tx, d convstore.Delegation) (wrote b
 		return false, unfitf("delegation %d of %s: is within delegation %d, which has not come before it", n, d.Root, d.Within)
 	}
 	if root.here {
-		return false, im.compareDelegation(t, root, n, d)
+		return false, im.compareDelegation(t, root, d)
 	}
 	if err := im.begin(t); err != nil {
 		return false, err
@@ -463,10 +465,10 @@ func (im *importer) delegation(t *convstore.Tx, d convstore.Delegation) (wrote b
 	return true, t.Stage(db.PairKey(root.id, uint64(n)), convstore.Staged{By: im.id, Delegation: &d})
 }
 
-// compareDelegation compares a delegation with the one that the store has at the same place, and
-// sets root.differs.
-func (im *importer) compareDelegation(t *convstore.Tx, root *arrival, n int, d convstore.Delegation) error {
-	if root.ledger == nil {
+// compareDelegation compares a delegation with the same one in the
+// store, and sets root.differs. Its total is not compared: it follows from the others.
+func (im *importer) compareDelegation(t *convstore.Tx, root *arrival, d convstore.Delegation) error {
+	if root.index == nil {
 		r, err := t.Load(root.id)
 		if err != nil {
 			return err
@@ -479,18 +481,31 @@ func (im *importer) compareDelegation(t *convstore.Tx, root *arrival, n int, d c
 		if err != nil {
 			return err
 		}
-		root.turns, root.own = r.Turns, make(map[made]bool)
+		root.turns, root.index, root.own = r.Turns, make(map[made][]uint64), make(map[made]bool)
+		for i, d := range root.ledger {
+			root.index[madeOf(d)] = append(root.index[madeOf(d)], uint64(i))
+		}
 		for _, d := range recorded {
 			root.own[madeOf(d)] = !d.Imported && d.Number <= r.After
 		}
+		root.places = []uint64{0}
 	}
-	d.Session = min(d.Session, root.turns) // as storeLedger does
-	same := n <= len(root.ledger)
-	if same && !(root.own[madeOf(d)] && madeOf(d) == madeOf(root.ledger[n-1])) {
-		x, err := jsondoc.Encode(root.ledger[n-1])
-		y, err2 := jsondoc.Encode(d)
-		same = err == nil && err2 == nil && bytes.Equal(x, y)
+	key := madeOf(d)
+	at := root.index[key]
+	if len(at) == 0 {
+		root.differs, root.places = true, append(root.places, 0)
+		return nil
 	}
-	root.differs = root.differs || !same
+	root.index[key], root.places = at[1:], append(root.places, at[0]+1)
+	k := root.ledger[at[0]]
+	d.Session, d.Within, d.Total = min(d.Session, root.turns), root.places[d.Within], k.Total // as storeLedger does
+	k.Imported = !root.own[key]
+	if knows(k, d) {
+		return nil
+	}
+	k.Imported = false
+	x, err := jsondoc.Encode(k)
+	y, err2 := jsondoc.Encode(d)
+	root.differs = root.differs || err != nil || err2 != nil || !bytes.Equal(x, y)
 	return nil
 }

@@ -258,6 +258,55 @@ func TestImportOfRunning(t *testing.T) {
 	again(to, importFile(importLine("5", "")+importEvents(1)+strings.Replace(importDelegation, `"session":1`, `"session":2`, 1)))
 }
 
+// TestImportOlder imports archives of one tree in turn, each after the conversations of the one before
+// were removed, also an earlier one after a later one. The store is sound, an archive can be imported
+// twice, and no use that was known is forgotten.
+func TestImportOlder(t *testing.T) {
+	tokens := func(t *testing.T, n int64, top convstore.ID, archives ...string) {
+		t.Helper()
+		to := storetest.Open(t)
+		for i, lines := range slices.Concat(archives, archives, archives[:1]) {
+			importAll(t, to, lines, ImportOptions{})
+			if res := importAll(t, to, lines, ImportOptions{}); len(res.Made) != 0 {
+				t.Errorf("archive %d again: made %v", i, res.Made)
+			}
+			_, err := to.Remove(t.Context(), top, convstore.RemoveOptions{Cascade: true})
+			storetest.NoError(t, err)
+			storetest.NoError(t, to.Check(t.Context()))
+		}
+		if got := totalInput(t, to); got != n {
+			t.Errorf("%d tokens are known to be used, want %d", got, n)
+		}
+	}
+	s := storetest.Open(t)
+	root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+	storetest.Append(t, root, convstore.TurnStart{})
+	at, ids := root, []convstore.ID{root.ID()}
+	for i, call := range []string{"a", "b", "c", "d"} {
+		ids = append(ids, storetest.Delegate(t, at, call, 0, []int64{1000, 100, 10, 1}[i], nil))
+		storetest.NoError(t, at.Close())
+		at = storetest.Lock(t, s, ids[i+1])
+	}
+	storetest.NoError(t, at.Close())
+	whole := exportSome(t, s, true, ids[1])
+	_, err := s.Remove(t.Context(), ids[2], convstore.RemoveOptions{Promote: true})
+	storetest.NoError(t, err)
+	part := exportSome(t, s, true, ids[1]) // without the delegation by ids[2] that the one by ids[3] is within
+	t.Run("without a caller", func(t *testing.T) { tokens(t, 111, ids[1], part, whole) })
+
+	second := strings.Replace(importDelegation, `"call":"`, `"within":1,"call":"x`, 1)
+	third := strings.Replace(importDelegation, `"call":"`, `"within":2,"call":"`, 1)
+	t.Run("one delegation twice", func(t *testing.T) {
+		tokens(t, 7, 5, importFile(importLine("5", "")+importEvents(1)+importDelegation+second+third))
+	})
+	open := strings.NewReplacer(`"state":"ok","reason":""`, `"state":"lost","reason":"`+reasonOpen+`"`, `_tokens":7`, `_tokens":0`).Replace(importDelegation)
+	t.Run("while it ran", func(t *testing.T) {
+		one, two := importLine("5", "")+importEvents(1), strings.Replace(importDelegation, `"call":"`, `"call":"x`, 1)
+		two = strings.Replace(two, "jp-c6", "jp-c7", 1)
+		tokens(t, 14, 5, importFile(one+importDelegation+two), importFile(one+open), importFile(one+two+importDelegation))
+	})
+}
+
 // totalInput adds up what the whole store says was used.
 func totalInput(t *testing.T, s *convstore.Store) (n int64) {
 	t.Helper()

@@ -180,10 +180,10 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	return t.Drop(db.Imports, db.Key(uint64(a.id)))
 }
 
-// storeLedger stores the n delegations of an arrival's ledger. The ledger may have one already,
-// from a conversation of the same id that was removed. If that was imported too, this one takes its
-// place: it may have been open when it was exported before. If it was made here, the store knows it
-// better.
+// storeLedger stores the n delegations of an arrival's ledger. The ledger may have some already,
+// from conversations of the same ids that were removed. What was imported before gets new numbers:
+// first what comes again, as it comes, and then what does not. So each is behind the one that it is
+// within, in whatever order archives come.
 func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	r, err := t.Load(root.id)
 	if err != nil {
@@ -202,8 +202,22 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	known := make(map[made]convstore.Delegation, len(recorded))
 	for _, d := range recorded {
 		known[madeOf(d)] = d
+		if !d.Imported {
+			continue
+		}
+		if err := t.Drop(db.Delegations, db.PairKey(root.id, d.Number)); err != nil {
+			return err
+		}
+	}
+	save := func(d *convstore.Delegation) error {
+		if d.Number, err = t.NextNumber(db.Delegations, db.Key(uint64(root.id))); err != nil {
+			return err
+		}
+		d.ID, d.Imported = convstore.DelegationID(d.Number), true
+		return t.SaveDelegation(*d)
 	}
 	stored := make([]uint64, n+1) // number of each delegation that came, by its index from 1
+	came := make(map[made]uint64, n)
 	for i := range n {
 		key := db.PairKey(root.id, uint64(i)+1)
 		st, err := t.StagedAt(key)
@@ -215,22 +229,44 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 		}
 		d := *st.Delegation
 		d.Root, d.Caller, d.Child = root.id, id(d.Caller), id(d.Child)
-		k, is := known[madeOf(d)]
-		if d.Number = k.Number; !is {
-			if d.Number, err = t.NextNumber(db.Delegations, db.Key(uint64(root.id))); err != nil {
-				return err
+		within := stored[d.Within]
+		if k, is := known[madeOf(d)]; is && knows(k, d) {
+			if d = k; !k.Imported {
+				stored[i+1] = k.Number
+				continue
 			}
 		}
-		if stored[i+1] = d.Number; is && !k.Imported {
-			continue
-		}
-		d.ID, d.Imported = convstore.DelegationID(d.Number), true
-		d.Session, d.Within = min(d.Session, r.Turns), stored[d.Within]
-		if err := t.SaveDelegation(d); err != nil {
+		d.Session, d.Within = min(d.Session, r.Turns), within
+		if err := save(&d); err != nil {
 			return err
 		}
+		stored[i+1], came[madeOf(d)] = d.Number, d.Number
+	}
+	moved := make(map[uint64]uint64) // number of each that was imported before, by the one that it had
+	for _, d := range recorded {
+		was := d.Number
+		if !d.Imported {
+			continue
+		}
+		if moved[was] = came[madeOf(d)]; moved[was] != 0 {
+			continue
+		}
+		if within, is := moved[d.Within]; is {
+			d.Within = within
+		}
+		if err := save(&d); err != nil {
+			return err
+		}
+		moved[was] = d.Number
 	}
 	return sumLedger(t, root.id)
+}
+
+// knows reports whether a recorded delegation says more than d, which comes again: the store made it
+// itself, or d had not ended when it was exported.
+func knows(k, d convstore.Delegation) bool {
+	open := func(d convstore.Delegation) bool { return d.State == convstore.StateLost && d.Reason == reasonOpen }
+	return !k.Imported || open(d) && !open(k)
 }
 
 // made identifies a delegation in any store.
