@@ -65,18 +65,22 @@ func beside(messages []model.Message, notice string) []model.Message {
 	return append(messages[:n:n], last)
 }
 
-// note puts a notice into a message: behind its last result, or in front of the last words of the
+// note puts notices into a message: behind its last result, or in front of the last words of the
 // user.
-func note(m *model.Message, notice string) {
+func note(m *model.Message, notices ...string) {
 	for i, c := range slices.Backward(m.Content) {
 		if c.Result != nil {
 			r := *c.Result
-			r.Text += "\n\n" + notice
+			r.Text += "\n\n" + strings.Join(notices, "\n\n")
 			m.Content[i].Result = &r
 			return
 		}
 		if m.Role == model.User && c.Text != "" {
-			m.Content = slices.Insert(m.Content, i, model.Content{Text: notice, Notice: true})
+			list := make([]model.Content, len(notices))
+			for j, text := range notices {
+				list[j] = model.Content{Text: text, Notice: true}
+			}
+			m.Content = slices.Insert(m.Content, i, list...)
 			return
 		}
 	}

@@ -244,19 +244,30 @@ func TestForkOfTheLastTurns(t *testing.T) {
 // TestManyRecords: what a model is sent of a conversation that somebody else wrote is soon known,
 // whatever records it has and however many.
 func TestManyRecords(t *testing.T) {
-	for name, body := range map[string]convstore.Body{
-		"summaries of another one": convstore.Compaction{Summary: "sum", Covered: 1 << 40},
-		"notes of what is left":    convstore.Note{Kind: NoteLeft, Text: "n"},
+	const many = 100_000
+	left := convstore.Note{Kind: NoteLeft, Text: "n"}
+	for name, test := range map[string]struct{ before, records []convstore.Body }{
+		"summaries of another one":           {records: []convstore.Body{convstore.Compaction{Summary: "sum", Covered: 1 << 40}}},
+		"notes of what is left":              {records: []convstore.Body{left}},
+		"such notes and calls of the model":  {records: []convstore.Body{left, convstore.ModelCall{}}},
+		"such notes and words without words": {records: []convstore.Body{left, convstore.UserMessage{}}},
+		"such notes behind a result": {
+			[]convstore.Body{convstore.ToolCall{ID: "c", Name: "n"}, convstore.ToolResult{ID: "c", Text: "r"}}, []convstore.Body{left},
+		},
+		"such notes behind a long reply": {
+			append(slices.Repeat([]convstore.Body{convstore.Reasoning{Text: "t", Provider: "p"}}, many), convstore.AssistantMessage{Text: "a"}),
+			[]convstore.Body{left},
+		},
 	} {
-		const many = 100_000
-		events := []convstore.Event{{Turn: 1, Body: convstore.TurnStart{}}, {Turn: 1, Body: convstore.UserMessage{Text: "q"}}}
-		for range many {
+		var events []convstore.Event
+		first := append([]convstore.Body{convstore.TurnStart{}, convstore.UserMessage{Text: "q"}}, test.before...)
+		for _, body := range append(first, slices.Repeat(test.records, many)...) {
 			events = append(events, convstore.Event{Turn: 1, Body: body})
 		}
 		events = append(events, convstore.Event{Turn: 1, Body: convstore.AssistantMessage{Text: "a"}})
-		got := Thread(events, "p")
-		if said := got[0].Content; len(got) != 2 || said[len(said)-1].Text != "q" {
-			t.Errorf("%s: %d messages, the first ends with %q", name, len(got), said[len(said)-1].Text)
+		said := slices.DeleteFunc(Thread(events, "p")[0].Content, func(c model.Content) bool { return c.Text == "" })
+		if last := said[len(said)-1]; last.Text != "q" {
+			t.Errorf("%s: the first message ends with %q", name, last.Text)
 		}
 	}
 }

@@ -24,12 +24,23 @@ func (s sent) thread(provider string) []model.Message {
 		reply []model.Content            // content of the assistant message that is being read
 		made  = map[*model.Call]paired{} // stored calls, by calls in reply
 		calls = pairs(s.all, s.begins)
+		left  []string // notes of what is left that go into the last message
 	)
+	settle := func() {
+		if len(left) > 0 {
+			note(&msgs[len(msgs)-1], left...)
+			left = nil
+		}
+	}
 	said := func(text string) {
 		c := model.Content{Text: text}
 		if n := len(msgs); n > 0 && msgs[n-1].Role == model.User {
+			if text != "" {
+				settle() // those to come go in front of other words
+			}
 			msgs[n-1].Content = append(msgs[n-1].Content, c)
 		} else {
+			settle()
 			msgs = append(msgs, model.Message{Role: model.User, Content: []model.Content{c}})
 		}
 	}
@@ -38,6 +49,7 @@ func (s sent) thread(provider string) []model.Message {
 			reply = nil // providers reject a message of reasoning alone
 			return
 		}
+		settle()
 		msgs = append(msgs, model.Message{Role: model.Assistant, Content: reply})
 		var answers []model.Content
 		for _, c := range reply {
@@ -81,8 +93,8 @@ func (s sent) thread(provider string) []model.Message {
 				said(b.Text)
 			case NoteLeft:
 				flush()
-				if n := len(msgs); n > 0 && b.Text != "" {
-					note(&msgs[n-1], b.Text)
+				if len(msgs) > 0 && b.Text != "" {
+					left = append(left, b.Text)
 				}
 			}
 		case convstore.Reasoning:
@@ -105,6 +117,7 @@ func (s sent) thread(provider string) []model.Message {
 		}
 	}
 	flush()
+	settle()
 	return msgs
 }
 
