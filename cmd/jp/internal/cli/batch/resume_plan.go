@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
 )
@@ -109,7 +110,7 @@ func (b *batch) differs(ctx context.Context, id convstore.ID, it delegate.Item) 
 		return nil, err
 	case it.ID == "" && conv.Profile != it.Config:
 		why = fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
-	case !was:
+	case was == nil:
 		why = fmt.Errorf("%s was not asked query %d", id, it.Number)
 	case len(marks) > 0:
 		why = fmt.Errorf("%s was asked query %d with another model, reasoning or context_query", id, it.Number)
@@ -128,16 +129,16 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		return it, err
 	}
 	var conv convstore.Conversation // of the latest run
-	var begun bool
+	var turns map[int]bool          // likewise
 	runs = slices.DeleteFunc(runs, func(del convstore.Delegation) bool {
 		c, was, failed := b.asked(ctx, scope.View, del.Child, it)
 		if gone := errors.As(failed, new(*convstore.ScopeError)); !gone {
 			err = cmp.Or(err, failed)
 		}
-		if del.Unstarted || failed != nil || !was && c.Turns > 0 || del.Imported && c.Parent != del.Caller {
+		if del.Unstarted || failed != nil || was == nil && c.Turns > 0 || del.Imported && c.Parent != del.Caller {
 			return true // nothing has happened; it was removed or moved since; it goes on with something else
 		}
-		conv, begun = c, was
+		conv, turns = c, was
 		return false
 	})
 	if len(runs) == 0 || err != nil {
@@ -148,6 +149,9 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		runs = append(runs, b.earlier.byHand[last.Child]...)
 	}
 	for _, del := range slices.Backward(runs) {
+		if del.Child == conv.ID && !turns[del.ChildTurn] {
+			continue
+		}
 		if del.State == convstore.StateOK {
 			it.Done, b.earlier.answers[index] = true, del
 			break
@@ -162,7 +166,7 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		return it, err
 	}
 	if it.ID != "" { // others may have asked it more since
-		it.Resume = begun && conv.Turns == last.ChildTurn
+		it.Resume = turns != nil && conv.Turns == last.ChildTurn
 		return it, nil
 	}
 	if b.changed(ctx, conv) {
@@ -170,7 +174,7 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 			return it, err
 		}
 	}
-	it.ID, it.Resume = conv.ID.String(), begun
+	it.ID, it.Resume = conv.ID.String(), turns[conv.Turns]
 	return it, nil
 }
 
@@ -218,21 +222,29 @@ func (b *batch) ofRun(ctx context.Context, del convstore.Delegation) (delegate.U
 	return delegate.UsedBy(ctx, scope, del)
 }
 
-// asked returns a conversation in view, and whether it was asked a query in these words, with this
-// schema and these attachments.
-func (b *batch) asked(ctx context.Context, v convstore.View, id convstore.ID, it delegate.Item) (conv convstore.Conversation, was bool, err error) {
+// asked returns a conversation in view, and whether each of its turns was asked a query in these
+// words, with this schema and these attachments, or went on with it. Where none was, turns is nil.
+func (b *batch) asked(ctx context.Context, v convstore.View, id convstore.ID, it delegate.Item) (conv convstore.Conversation, turns map[int]bool, err error) {
 	if conv, err = v.Get(ctx, id); err != nil {
-		return conv, false, err
+		return conv, nil, err
 	}
+	all, on := map[int]bool{}, false
 	for ev, err := range v.Events(ctx, id, convstore.Range{}) {
 		if err != nil {
-			return conv, false, err
+			return conv, nil, err
 		}
-		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query && bytes.Equal(u.Schema, it.Schema) && it.Attach.Made(u.Attachments) {
-			return conv, true, nil
+		if u, ok := ev.Body.(convstore.UserMessage); ok {
+			if u.Text == it.Query && bytes.Equal(u.Schema, it.Schema) && it.Attach.Made(u.Attachments) {
+				on, turns = true, all
+			} else if u.Text != agent.Continue {
+				on = false // a person has asked something else
+			}
+			if all[ev.Turn] = on; ev.Turn == conv.Turns {
+				break
+			}
 		}
 	}
-	return conv, false, nil
+	return conv, turns, nil
 }
 
 // silent reports whether the model of a conversation has said nothing.
