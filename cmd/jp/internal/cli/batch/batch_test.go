@@ -87,6 +87,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var lines strings.Builder
+		marks := map[string]bool{}
 		enc := json.NewEncoder(&lines)
 		for _, it := range items {
 			l := query{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Label: it.Label, Schema: it.Schema, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Attach: it.Attach, Reuse: &it.Reuse}
@@ -98,7 +99,12 @@ func FuzzRead(f *testing.F) {
 				}
 			}
 			want, err := l.item()
-			if want.Config, want.Mark = it.Config, markOf(it); err != nil || !reflect.DeepEqual(it, want) {
+			equal := 0
+			for marks[markOf(it, equal)] {
+				equal++
+			}
+			marks[markOf(it, equal)] = true
+			if want.Config, want.Mark = it.Config, markOf(it, equal); err != nil || !reflect.DeepEqual(it, want) {
 				t.Fatalf("readAll(%q): an item holds more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {
@@ -168,8 +174,7 @@ func TestResumePipe(t *testing.T) {
 	}
 	const lines = 2000
 	row := earlierRow{size: 2, reused: true} // any line can have it
-	e := &earlier{file: file, rows: map[int]earlierRow{0: row}, planned: map[int]delegate.Item{}, taken: map[convstore.ID]bool{}, others: map[string][]answer{}}
-	e.others["m"] = slices.Repeat([]answer{{row: &row}}, lines)
+	e := &earlier{file: file, rows: map[int]earlierRow{0: row}, planned: map[int]delegate.Item{}, marks: map[convstore.ID][]string{0: {"m"}}}
 	b := &batch{earlier: e, rows: console.List{W: bufio.NewWriter(io.Discard), Format: console.FormatStream}}
 	repeated := make(chan error, lines)
 	go func() {
@@ -215,7 +220,7 @@ func TestCollectSpent(t *testing.T) {
 		del("hand-3", root, 0, "", 1, 0),
 	}
 	list[8].Child, list[9].Child = list[0].Child, list[0].Child // and of the third of others
-	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{}, marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}}}
+	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[string][]convstore.Delegation{}, under: map[int]convstore.ID{}, byHand: map[convstore.ID][]convstore.Delegation{}, marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}}}
 	b.collect(list, root, func(d convstore.Delegation) (int, bool) { return delegate.NumberOf(d, "batch-"), b.mine(d.Call) })
 	if got := b.earlier.spent; *got.Tokens != 654_321 || *got.CostNano != 654_321 {
 		t.Errorf("spent %d tokens and %d, want 654321", *got.Tokens, *got.CostNano)

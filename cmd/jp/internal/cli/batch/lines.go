@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -193,11 +194,25 @@ func sumOf(first delegate.Item, shard string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// markOf returns a name for all that a line asks. What only bounds or names it is not in it.
-func markOf(it delegate.Item) string {
+// markOf returns a name for a line by all that it asks. What only bounds or names it is not in it.
+// Of equal lines each has a name of its own: before is how many there are before it.
+func markOf(it delegate.Item, before int) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q %q %q %q\n", it.Config, it.Query, it.ID, it.Context, it.Schema, it.Overrides, fmt.Sprint(it.Attach))
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	mark := hex.EncodeToString(h.Sum(nil)[:8])
+	if before > 0 {
+		mark += nth + strconv.Itoa(before)
+	}
+	return mark
+}
+
+// nth stands before the number in the mark of the second of equal lines and of those after it.
+const nth = "x"
+
+// first returns the mark of the first of equal lines.
+func first(mark string) string {
+	mark, _, _ = strings.Cut(mark, nth)
+	return mark
 }
 
 // maxLine bounds a line, in bytes.
@@ -206,13 +221,14 @@ const maxLine = 16 << 20
 // scanner reads the queries of a text, one a line. An error names its line, counted from 1; empty
 // lines count too.
 type scanner struct {
-	o  *options
-	in *bufio.Reader
-	n  int // number of lines read
+	o    *options
+	in   *bufio.Reader
+	n    int            // number of lines read
+	same map[string]int // numbers of queries read, by the mark of the first of equal ones
 }
 
 func newScanner(r io.Reader, o *options) *scanner {
-	return &scanner{o: o, in: bufio.NewReaderSize(r, 64<<10)}
+	return &scanner{o: o, in: bufio.NewReaderSize(r, 64<<10), same: map[string]int{}}
 }
 
 // next returns the next query. The error is io.EOF at the end.
@@ -364,7 +380,9 @@ func (s *scanner) complete(l query) (it delegate.Item, err error) {
 			return it, s.bad("id: %v", err)
 		}
 	}
-	it.Mark = markOf(it)
+	mark := markOf(it, 0)
+	it.Mark = markOf(it, s.same[mark])
+	s.same[mark]++
 	return it, nil
 }
 

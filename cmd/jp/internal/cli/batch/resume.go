@@ -25,22 +25,22 @@ type earlier struct {
 	line  string                // with --root-id: part of the calls of the runs that it goes on with; "" = none was found
 	named map[convstore.ID]bool // conversations in rows, but for those whose answers were reused
 
-	runs   map[int][]convstore.Delegation          // runs for a query, oldest first, by its index
+	runs   map[string][]convstore.Delegation       // runs for a query, oldest first, by its delegate.Item.Mark
+	under  map[int]convstore.ID                    // the latest of their conversations, by the index of the query
 	byHand map[convstore.ID][]convstore.Delegation // runs that a person has added, by the sub-conversation
 	spent  convstore.Budget                        // use of all of them, and what those may use yet that have not ended
 	apart  map[convstore.ID][]string               // the conversation of each part that ran apart; with --root-id a sub-conversation and the line of its calls
 	flags  convstore.Budget                        // limits of the flags, before spent was taken off
 	again  func() error                            // counts spent again, with --root-id
-	marks  map[convstore.ID][]string               // what conversations were asked, by delegate.Item.Mark
-	beside map[string][]convstore.Delegation       // runs in the parts that ran apart, by their marks
+	marks  map[convstore.ID][]string               // the marks of what conversations were asked
+	beside map[string][]convstore.Delegation       // as runs, of the parts that ran apart
 
 	mu      sync.Mutex                   // for the fields below: rows are repeated while further lines of a pipe are planned
 	planned map[int]delegate.Item        // queries with what is to be done, by their index
 	answers map[int]convstore.Delegation // runs with the answers that are in no row, likewise
 	parts   map[int]convstore.Delegation // the latest runs that came to a part of an answer, likewise
+	reused  map[string]earlierRow        // rows with an answer that was there before, by what all equal lines have in their marks; nil = not sought yet
 	hashes  map[string]string            // present hashes of profiles, by their names
-	taken   map[convstore.ID]bool        // conversations whose answer is that of a planned query
-	others  map[string][]answer          // answers that no query had when one was looked for under another number, by their marks; nil = none was
 
 	same    int   // queries that were run before, under whatever number
 	changed []int // numbers of those that are others now
@@ -67,8 +67,8 @@ func (e *earlier) close() {
 // names, or those whose output is the file of this name.
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
-		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[int][]convstore.Delegation{}, byHand: map[convstore.ID][]convstore.Delegation{},
-		marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, taken: map[convstore.ID]bool{},
+		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[string][]convstore.Delegation{}, under: map[int]convstore.ID{}, byHand: map[convstore.ID][]convstore.Delegation{},
+		marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
 	id, err := convstore.ParseID(value)

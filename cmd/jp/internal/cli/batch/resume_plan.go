@@ -6,17 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 )
 
 // plan returns a query with what is to be done: nothing where it has an answer, else to continue
-// the sub-conversation that was cut off, or to begin one. A query that is not the one that was run
-// under its number has the answer to the same one under another number, or begins again. If none
-// was run before, that is an error.
+// the sub-conversation that was cut off, or to begin one. If other queries ran under the numbers of
+// all, that is an error.
 func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, error) {
 	e, index := b.earlier, it.Number-1
 	if e == nil {
@@ -27,62 +28,16 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	if it, ok := e.planned[index]; ok {
 		return it, nil
 	}
-	row, ran := e.rows[index]
-	if it.ID == "" && len(e.taken) > 0 { // what others have taken is not there any more
-		ran = ran && e.free(row.id, &row)
-		if runs, ok := e.runs[index]; ok {
-			e.runs[index] = slices.DeleteFunc(runs, func(del convstore.Delegation) bool { return e.taken[del.Child] })
-		}
-	}
-	if !ran && len(e.runs[index]) == 0 {
-		it, err := b.move(ctx, it, nil)
-		if it.Done {
-			e.planned[index] = it
-			e.same++
-		}
-		return it, err
-	}
-	var why, err error // why is nil if the query was run before as it is now
-	if ran {
-		why, err = b.differs(ctx, row.id, it)
-		it.Done = why == nil
-		if it.Done && row.reused && len(e.marks[row.id]) == 0 { // of no batch: only the store can say whether all else is the same
-			it.Done, it.Reuse = false, true
-		}
-	}
-	if runs := e.runs[index]; err == nil && !it.Done && len(runs) > 0 {
-		if mine := asked(runs, it.Mark); len(mine) > 0 {
-			why = nil
-			with, failed := b.planRun(ctx, it, mine)
-			if err = failed; err == nil && !with.Done {
-				if with.ID == "" && with.Call == "" { // they were removed; else it goes on, unless it has its answer elsewhere
-					runs = nil
-				}
-				it, err = b.move(ctx, it, runs)
-			}
-			if !it.Done {
-				it = with
-			}
-		} else if why == nil {
-			why, err = b.differs(ctx, runs[len(runs)-1].Child, it)
-		}
-	}
-	if err == nil && why != nil {
-		if it, err = b.move(ctx, it, nil); it.Done || len(e.beside[it.Mark]) > 0 { // it has no answer there, and begins again
-			why = nil
-		}
-	}
+	it, ran, why, err := b.findQuery(ctx, it)
 	if err != nil {
 		return it, err
 	}
-	if good, ok := e.answers[index]; ok {
-		e.taken[good.Child] = true
-	} else if it.Done {
-		e.taken[e.rows[index].id] = true
-	}
 	e.planned[index] = it
-	if why == nil {
+	switch {
+	case ran:
 		e.same++
+		return it, nil
+	case why == nil: // none ran under its number
 		return it, nil
 	}
 	e.changed, e.why = append(e.changed, it.Number), cmp.Or(e.why, why)
@@ -96,10 +51,92 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	return it, nil
 }
 
-// differs returns why a query is not what a conversation of an earlier run was asked; nil = it is.
-func (b *batch) differs(ctx context.Context, id convstore.ID, it delegate.Item) (why, err error) {
-	marks := b.earlier.marks[id]
-	if slices.Contains(marks, it.Mark) {
+// findQuery returns a query with what earlier runs have left of it, under whatever number. ran
+// reports whether there was one; else why says which query was run under its number, nil = none.
+func (b *batch) findQuery(ctx context.Context, it delegate.Item) (_ delegate.Item, ran bool, why, err error) {
+	e, index := b.earlier, it.Number-1
+	row, ok := e.rows[index]
+	if ok {
+		why, err = b.differs(ctx, row, it)
+		ran = why == nil
+		n := len(e.marks[row.id]) // more than one: the row may be that of another query
+		if it.Done = ran && (n == 1 || n == 0 && !row.reused); it.Done || err != nil {
+			return it, ran, nil, err
+		}
+		it.Reuse = it.Reuse || ran && row.reused // only the store can say whether all else is the same
+	}
+	runs := slices.Clone(e.runs[it.Mark])
+	if it.ID != "" { // what the conversation had been asked before is part of an answer
+		runs = slices.DeleteFunc(runs, func(del convstore.Delegation) bool { return delegate.NumberOf(del, model.CallOfBatch) != it.Number })
+	}
+	goesOn := it
+	if len(runs) > 0 {
+		if goesOn, err = b.planRun(ctx, it, runs); err != nil || goesOn.Done {
+			return goesOn, true, nil, err
+		}
+	}
+	if it.ID == "" {
+		for _, apart := range e.answeredApart(it.Mark) {
+			if it, err := b.planRun(ctx, it, apart); err != nil || it.Done {
+				return it, true, nil, err
+			}
+		}
+		if row, ok := e.reusedFor(it.Mark); ok {
+			it.Done, e.rows[index] = true, row
+			return it, true, nil, nil
+		}
+	}
+	if ran = ran || len(runs)+len(e.beside[it.Mark]) > 0; ran {
+		return goesOn, true, nil, nil
+	}
+	if id, under := e.under[index]; under && !ok {
+		why, err = b.differs(ctx, earlierRow{id: id}, it)
+		ran = why == nil
+	}
+	return it, ran, why, err
+}
+
+// answeredApart returns the runs for a query in each conversation with its answer in a part that
+// ran apart. A person may have come to that.
+func (e *earlier) answeredApart(mark string) (all [][]convstore.Delegation) {
+	in := map[convstore.ID][]convstore.Delegation{}
+	for _, del := range e.beside[mark] {
+		in[del.Child] = append(in[del.Child], del)
+	}
+	ok := func(del convstore.Delegation) bool { return del.State == convstore.StateOK }
+	for _, id := range slices.Sorted(maps.Keys(in)) {
+		if slices.ContainsFunc(in[id], ok) || slices.ContainsFunc(e.byHand[id], ok) {
+			all = append(all, in[id])
+		}
+	}
+	return all
+}
+
+// isOf reports whether the answer in a row is that of a query with this mark. One that was reused is
+// that of all equal queries.
+func (e *earlier) isOf(row earlierRow, mark string) bool {
+	return slices.ContainsFunc(e.marks[row.id], func(m string) bool { return m == mark || row.reused && first(m) == first(mark) })
+}
+
+// reusedFor returns a row with an answer that was there before, for a query with this mark.
+func (e *earlier) reusedFor(mark string) (earlierRow, bool) {
+	if e.reused == nil {
+		e.reused = map[string]earlierRow{}
+		for _, index := range slices.Backward(slices.Sorted(maps.Keys(e.rows))) {
+			row := e.rows[index]
+			if marks := e.marks[row.id]; row.reused && len(marks) == 1 { // else it was asked more than this
+				e.reused[first(marks[0])] = row
+			}
+		}
+	}
+	row, ok := e.reused[first(mark)]
+	return row, ok
+}
+
+// differs returns why a query is not the one with the answer in a row; nil = it is.
+func (b *batch) differs(ctx context.Context, row earlierRow, it delegate.Item) (why, err error) {
+	id := row.id
+	if b.earlier.isOf(row, it.Mark) {
 		return nil, nil
 	}
 	conv, was, err := b.asked(ctx, b.session.Store.View, id, it)
@@ -112,7 +149,7 @@ func (b *batch) differs(ctx context.Context, id convstore.ID, it delegate.Item) 
 		why = fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
 	case was == nil:
 		why = fmt.Errorf("%s was not asked query %d", id, it.Number)
-	case len(marks) > 0:
+	case len(b.earlier.marks[id]) > 0:
 		why = fmt.Errorf("%s was asked query %d with another model, reasoning or context_query", id, it.Number)
 	}
 	return why, nil

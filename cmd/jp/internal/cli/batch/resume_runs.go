@@ -439,7 +439,7 @@ func (e *earlier) noteRun(del convstore.Delegation, number int) {
 		e.beside[mark] = append(e.beside[mark], del)
 	case del.State == "":
 	case number > 0:
-		e.runs[number-1] = append(e.runs[number-1], del)
+		e.runs[mark], e.under[number-1] = append(e.runs[mark], del), del.Child
 	case run.ByHand(del):
 		e.byHand[del.Child] = append(e.byHand[del.Child], del)
 	}
