@@ -58,7 +58,7 @@ type Env = console.Env
 func Main(ctx context.Context, env console.Env) int {
 	a := newApp(env)
 	a.con.EndAtQuit()
-	defer a.con.Libraries()()
+	a.con.Libraries()
 	if fd := a.con.Getenv(tools.CallVariable); fd != "" {
 		return a.insideTool(fd)
 	}

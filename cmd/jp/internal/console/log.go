@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"jp/tools/files"
 )
@@ -21,13 +22,15 @@ type logFile struct {
 	std   io.Writer     // for the path "-"
 	state string        // the state folder; "" = none
 
-	mu     sync.Mutex
-	opened bool
-	w      io.Writer
-	file   *os.File
+	mu      sync.Mutex
+	opened  bool
+	w       io.Writer
+	file    *os.File
+	written int // bytes, since the file was opened
 }
 
-// logMax is the size at which a log is renamed to PATH.1 when it is opened.
+// logMax is the size at which a log is renamed to PATH.1 when it is opened. A process that has written
+// so much opens it again.
 const logMax = 10 << 20
 
 func (l *logFile) Write(p []byte) (int, error) {
@@ -37,8 +40,14 @@ func (l *logFile) Write(p []byte) (int, error) {
 		l.opened = true
 		l.open()
 	}
+	if l.file != nil && l.written > logMax {
+		_ = l.file.Close()
+		l.file, l.w, l.written = nil, nil, 0
+		l.open()
+	}
 	if l.w != nil {
 		_, _ = Escaping{l.w}.Write(p) // a log that cannot be written stops nothing
+		l.written += len(p)
 	}
 	return len(p), nil
 }
@@ -91,15 +100,15 @@ func openLog(path, state string) (*os.File, error) {
 	return f, err
 }
 
-// Close closes the file if one was opened.
+// Close closes the file if one was opened. What is logged later goes nowhere.
 func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil {
+	f := l.file
+	l.opened, l.file, l.w = true, nil, nil
+	if f == nil {
 		return nil
 	}
-	f := l.file
-	l.file, l.w = nil, nil
 	return f.Close()
 }
 
@@ -120,22 +129,29 @@ type stderr struct{ con *Console }
 
 func (s stderr) Write(p []byte) (int, error) { return s.con.Tree.Above(s.con.IO).Err.Write(p) }
 
-// Libraries sends what libraries print with package log to the trace log, until restore is called.
-// net/http reports misbehaving servers that way, in the words of these, and stderr is not for that.
-func (c *Console) Libraries() (restore func()) {
-	flags, to := log.Flags(), log.Writer()
+// Libraries sends what libraries print with package log to the trace log, for as long as the process
+// lives. net/http reports misbehaving servers that way, in the words of these, as often as they like
+// and after the command has ended too, and stderr is not for that.
+func (c *Console) Libraries() {
 	log.SetFlags(0)
-	log.SetOutput(libraryLog{c})
-	return func() {
-		log.SetFlags(flags)
-		log.SetOutput(to)
-	}
+	log.SetOutput(&libraryLog{con: c})
 }
 
-type libraryLog struct{ con *Console }
+// libraryMax is how many lines of libraries a process logs.
+const libraryMax = 100
 
-func (l libraryLog) Write(p []byte) (int, error) {
-	l.con.Logger().Warn(strings.TrimSpace(string(p)))
+type libraryLog struct {
+	con   *Console
+	lines atomic.Int64
+}
+
+func (l *libraryLog) Write(p []byte) (int, error) {
+	switch n := l.lines.Add(1); {
+	case n < libraryMax:
+		l.con.Logger().Warn(strings.TrimSpace(string(p)))
+	case n == libraryMax:
+		l.con.Logger().Warn("libraries report more, which is not logged")
+	}
 	return len(p), nil
 }
 
