@@ -480,6 +480,9 @@ func TestConfine(t *testing.T) {
 			if got, said := confined(t, h, &files, args...); got != tt.allow {
 				t.Errorf("confined: %q = %t %s, want %t", args, got, said, tt.allow)
 			}
+			if tt.name == "thaw" && os.Getuid() != 0 {
+				return // root alone may
+			}
 			if got, said := confined(t, h, nil, args...); !got {
 				t.Errorf("not confined: %q = false, %s; want true", args, said)
 			}
