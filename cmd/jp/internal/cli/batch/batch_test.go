@@ -174,7 +174,7 @@ func TestResumePipe(t *testing.T) {
 	}
 	const lines = 2000
 	row := earlierRow{size: 2, reused: true} // any line can have it
-	e := &earlier{file: file, rows: map[int]earlierRow{0: row}, planned: map[int]delegate.Item{}, marks: map[convstore.ID][]string{0: {"m"}}}
+	e := &earlier{file: file, rows: map[int]earlierRow{0: row}, planned: map[int]delegate.Item{}, has: map[string]bool{}, marks: map[convstore.ID][]string{0: {"m"}}}
 	b := &batch{earlier: e, rows: console.List{W: bufio.NewWriter(io.Discard), Format: console.FormatStream}}
 	repeated := make(chan error, lines)
 	go func() {

@@ -40,6 +40,8 @@ type earlier struct {
 	answers map[int]convstore.Delegation // runs with the answers that are in no row, likewise
 	parts   map[int]convstore.Delegation // the latest runs that came to a part of an answer, likewise
 	reused  map[string]earlierRow        // rows with an answer that was there before, by what all equal lines have in their marks; nil = not sought yet
+	instead map[string]string            // marks of equal queries whose runs another one has, and the marks of the runs that they have instead
+	has     map[string]bool              // marks of runs that a query has
 	hashes  map[string]string            // present hashes of profiles, by their names
 
 	same    int   // queries that were run before, under whatever number
@@ -68,7 +70,7 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, value string) error {
 	b.earlier = &earlier{
 		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[string][]convstore.Delegation{}, under: map[int]convstore.ID{}, byHand: map[convstore.ID][]convstore.Delegation{},
-		marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{},
+		marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, instead: map[string]string{}, has: map[string]bool{},
 	}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
 	id, err := convstore.ParseID(value)

@@ -56,6 +56,7 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 func (b *batch) findQuery(ctx context.Context, it delegate.Item) (_ delegate.Item, ran bool, why, err error) {
 	e, index := b.earlier, it.Number-1
 	row, ok := e.rows[index]
+	it.Mark = e.ownMark(it, row)
 	if ok {
 		why, err = b.differs(ctx, row, it)
 		ran = why == nil
@@ -81,7 +82,8 @@ func (b *batch) findQuery(ctx context.Context, it delegate.Item) (_ delegate.Ite
 				return it, true, nil, err
 			}
 		}
-		if row, ok := e.reusedFor(it.Mark); ok {
+		// What ran itself had no answer that was there before.
+		if row, ok := e.reusedFor(it.Mark); ok && (it.Reuse || len(runs)+len(e.beside[it.Mark]) == 0) {
 			it.Done, e.rows[index] = true, row
 			return it, true, nil, nil
 		}
@@ -96,6 +98,31 @@ func (b *batch) findQuery(ctx context.Context, it delegate.Item) (_ delegate.Ite
 	return it, ran, why, err
 }
 
+// ownMark returns the mark of the equal query whose runs a query has. These are its own, unless
+// they have no answer and what stands under its number has one that no query before it has: then
+// this stays there, and the equal query of which it was has the others.
+func (e *earlier) ownMark(it delegate.Item, row earlierRow) string {
+	own := it.Mark
+	for e.instead[own] != "" {
+		own = e.instead[own]
+	}
+	marks := e.marks[cmp.Or(row.id, e.under[it.Number-1])]
+	if it.ID == "" && !row.reused && len(marks) == 1 && first(marks[0]) == first(own) && !e.has[marks[0]] && !e.hasAnswer(own) && e.hasAnswer(marks[0]) {
+		e.instead[marks[0]], own = own, marks[0]
+	}
+	e.has[own] = true
+	return own
+}
+
+// hasAnswer reports whether a run for what has this mark came to an answer, or a person after it.
+func (e *earlier) hasAnswer(mark string) bool {
+	return slices.ContainsFunc(slices.Concat(e.runs[mark], e.beside[mark]), func(del convstore.Delegation) bool {
+		return isOK(del) || slices.ContainsFunc(e.byHand[del.Child], isOK)
+	})
+}
+
+func isOK(del convstore.Delegation) bool { return del.State == convstore.StateOK }
+
 // answeredApart returns the runs for a query in each conversation with its answer in a part that
 // ran apart. A person may have come to that.
 func (e *earlier) answeredApart(mark string) (all [][]convstore.Delegation) {
@@ -103,9 +130,8 @@ func (e *earlier) answeredApart(mark string) (all [][]convstore.Delegation) {
 	for _, del := range e.beside[mark] {
 		in[del.Child] = append(in[del.Child], del)
 	}
-	ok := func(del convstore.Delegation) bool { return del.State == convstore.StateOK }
 	for _, id := range slices.Sorted(maps.Keys(in)) {
-		if slices.ContainsFunc(in[id], ok) || slices.ContainsFunc(e.byHand[id], ok) {
+		if slices.ContainsFunc(in[id], isOK) || slices.ContainsFunc(e.byHand[id], isOK) {
 			all = append(all, in[id])
 		}
 	}
