@@ -10,9 +10,9 @@ func Enforceable() Report {
 }
 
 // inside calls start. It confines nothing.
-func (c confinement) inside(start func() bool) (bool, error) {
+func (c confinement) inside(start func() bool) (ok bool, killAll func(), err error) {
 	if c.Require {
-		return false, &ConfineError{c.Missing(Enforceable())}
+		return false, nil, &ConfineError{c.Missing(Enforceable())}
 	}
-	return start(), nil
+	return start(), nil, nil
 }

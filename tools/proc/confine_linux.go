@@ -28,8 +28,13 @@ func landlockABI() int {
 // inside calls start on a thread that is confined by c and does nothing else from then on. A
 // process that start forks is confined, and this process is not. An error means that start was not
 // called.
-func (c confinement) inside(start func() bool) (ok bool, err error) {
+//
+// killAll kills everything that is confined by the same rules, at once: no process can fork in
+// between (kill(2) and fork(2) exclude each other in the kernel). It is nil where Landlock does not
+// keep the signals of the thread inside, before Linux 6.12.
+func (c confinement) inside(start func() bool) (ok bool, killAll func(), err error) {
 	done := make(chan struct{})
+	var kill, killed chan struct{}
 	var work func()
 	work = func() {
 		// Never unlocked, so that nothing else runs on a thread that is confined.
@@ -44,19 +49,40 @@ func (c confinement) inside(start func() bool) (ok bool, err error) {
 		}
 		var rules *ruleset
 		if rules, err = c.rules(unix.Gettid()); err == nil {
+			kept := keepsSignals(unix.Getppid())
 			if err = rules.enforce(); err == nil {
+				if kept() {
+					kill, killed = make(chan struct{}), make(chan struct{})
+				}
 				ok = start()
 			}
 			rules.close()
 		}
 		close(done)
-		if ok {
-			select {} // what it started dies with its thread: see spawn
+		if ok { // what it started dies with its thread: see spawn
+			for range kill {
+				_ = unix.Kill(-1, unix.SIGKILL)
+				killed <- struct{}{}
+			}
 		}
 	}
 	go work()
 	<-done
-	return ok, err
+	if ok && kill != nil {
+		killAll = func() {
+			kill <- struct{}{}
+			<-killed
+		}
+	}
+	return ok, killAll, err
+}
+
+// keepsSignals is called before and returns what is called after the calling thread is confined. That
+// reports whether signals of the thread reach nothing outside any more: a process that could be
+// signalled cannot be now. Without that proof a signal to all would be one to all of the user.
+func keepsSignals(outside int) (kept func() bool) {
+	before := unix.Kill(outside, 0)
+	return func() bool { return before == nil && unix.Kill(outside, 0) == unix.EPERM }
 }
 
 // A ruleset is what a thread is to be confined by.

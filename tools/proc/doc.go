@@ -38,6 +38,10 @@
 // stopped process cannot fork), kills it, collects it, and looks again until the kernel says that
 // there is no child left.
 //
+// Processes that fork and exit faster than a sweep looks escape it. What is confined is therefore
+// killed at once first, by the thread that is confined with it, whose signals Landlock keeps inside
+// (Linux 6.12).
+//
 //	what dies        who notices                   who sweeps
 //	tool             guard (its parent)            guard
 //	guard            jp (its parent)               jp, which adopted the tool's tree

@@ -58,6 +58,8 @@ type keeper struct {
 	steps  int           // steps of its end that were taken, see ending
 	next   time.Time     // time of the next one; zero = it is not to end
 	stderr int           // its descriptor 2, which its stop command gets
+
+	killAll func() // kills all of a confined tool at once; nil = a sweep has to find them
 }
 
 // guard serves one order on the socket ctl and returns its exit status.
@@ -106,7 +108,8 @@ func guard(ctl int, lease leased) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	switch ok, err := c.inside(func() bool { return k.launch(o, files) }); {
+	var ok bool
+	switch ok, k.killAll, err = c.inside(func() bool { return k.launch(o, files) }); {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err) // the tool was not started
 		return 1
@@ -173,12 +176,16 @@ const tick = time.Second
 // watch returns when the tool has ended, or is to be ended.
 func (k *keeper) watch() {
 	fds := []unix.PollFd{{Fd: int32(k.ctl), Events: unix.POLLIN}, {Fd: int32(k.ended), Events: unix.POLLIN}}
-	for !k.done || k.lingers() {
+	for more := false; !k.done || k.lingers(); {
 		if k.lease.left() <= -guardLag {
 			k.orphaned = true
 			return
 		}
-		n, err := unix.Poll(fds, int(k.patience()/time.Millisecond))
+		wait := k.patience()
+		if more {
+			wait = 0
+		}
+		n, err := unix.Poll(fds, int(wait/time.Millisecond))
 		if err != nil && err != unix.EINTR {
 			return
 		}
@@ -204,7 +211,7 @@ func (k *keeper) watch() {
 			_ = unix.Kill(-k.tool, unix.SIGKILL)
 		}
 		if adopts || fds[1].Revents != 0 || k.ended < 0 {
-			k.collectAll()
+			more = k.collect(1000) // and then listens to jp again
 		}
 		if k.done {
 			fds[1].Fd = -1
@@ -264,20 +271,29 @@ func (k *keeper) patience() time.Duration {
 	return max(0, min(tick, time.Until(k.next)+time.Millisecond))
 }
 
-// collectAll collects the children that have ended.
-func (k *keeper) collectAll() {
-	for {
+// collect collects so many children that have ended, and reports whether there may be more: a tool can
+// leave some all the time. It asks for the tool first, since wait4 looks last at what another thread
+// has started, and would never come to the tool.
+func (k *keeper) collect(most int) (more bool) {
+	which := k.tool
+	if k.done {
+		which = -1
+	}
+	for range most {
 		var status syscall.WaitStatus
 		var usage syscall.Rusage
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &usage)
+		pid, err := syscall.Wait4(which, &status, syscall.WNOHANG, &usage)
 		switch {
 		case err == syscall.EINTR:
-		case pid <= 0:
-			return
+			continue
 		case pid == k.tool:
 			k.status, k.usage, k.done = status, usage, true
+		case pid <= 0 && which < 0:
+			return false
 		}
+		which = -1
 	}
+	return true
 }
 
 // orphanLimit bounds the last sweep of a guard without a jp. After that nobody would sweep.
@@ -318,9 +334,12 @@ func (k *keeper) sweep() (left []int, err error) {
 		limit = orphanLimit
 	}
 	list := func() ([]int, error) {
-		k.collectAll()
+		k.collect(100_000)
 		k.report(k.exit()...)
 		return k.below()
+	}
+	if k.killAll != nil { // some may fork faster than a sweep sees them
+		k.killAll()
 	}
 	return sweep(list, func(int) bool { return false }, &sync.Mutex{}, limit)
 }
