@@ -69,8 +69,8 @@ func (r *region) replace(settled, open []drawn, width, rows int) string {
 	return b.String()
 }
 
-// written returns lines one below the other, each over what was there. With cut the terminal cuts those
-// that it would wrap: one that is drawn again and takes more rows than we know could not be found.
+// written returns lines one below the other, each over what was there. With cut the terminal wraps
+// none of them: a line that is drawn again and takes more rows than we know could not be found.
 func written(lines []drawn, width int, cut bool) string {
 	var b strings.Builder
 	clean := forTerminal(true)

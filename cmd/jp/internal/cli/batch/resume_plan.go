@@ -138,8 +138,8 @@ func (e *earlier) answeredApart(mark string) (all [][]convstore.Delegation) {
 	return all
 }
 
-// isOf reports whether the answer in a row is that of a query with this mark. One that was reused is
-// that of all equal queries.
+// isOf reports whether the answer in a row is that of a query with this mark. All equal queries have
+// the same answer if it was reused.
 func (e *earlier) isOf(row earlierRow, mark string) bool {
 	return slices.ContainsFunc(e.marks[row.id], func(m string) bool { return m == mark || row.reused && first(m) == first(mark) })
 }
