@@ -95,7 +95,7 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 		var ok bool
 		// a person was asked for permission, or the call is a reply by itself
 		if items[i], ok = d.queue.claim(itemCall(c.ID, i+1)); !ok {
-			end, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
+			end, err := d.admitAlone(ctx, c)
 			if err != nil {
 				return tools.Result{}, err
 			}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
+
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/rule"
@@ -165,8 +167,16 @@ func AnswerOf(ctx context.Context, v convstore.View, id convstore.ID, turn, limi
 	return strings.TrimSuffix(o.text(id, limit), "\n"), err
 }
 
-// maxAhead is the most tasks of a batch that run, or wait for the report of an earlier one.
-const maxAhead = 4096
+// Bounds of the tasks of a batch that run, or wait for the report of an earlier one.
+const (
+	maxAhead      = 4096      // tasks
+	maxAheadBytes = 128 << 20 // bytes of what they ask
+)
+
+// size returns how many bytes of memory a task takes, about.
+func (it Item) size() int64 {
+	return min(int64(len(it.Query)+len(it.Context)+len(it.Schema)+len(it.Label)), maxAheadBytes)
+}
 
 // Batch carries out the tasks of a person, some of them at a time. It calls next for a task when
 // there is a slot for it, until next returns an error; io.EOF says that there are no more. It
@@ -195,9 +205,11 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		outcome
 		tries int
 		err   error
+		held  int64 // of the item
 	}
 	ends := make(chan end)
 	ahead := make(chan struct{}, maxAhead)
+	room := semaphore.NewWeighted(maxAheadBytes)
 	drawn := make(chan int, 1) // number of all tasks
 	var unread error           // error of next; set before drawn is
 	go func() {
@@ -214,6 +226,8 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				drawn <- index
 				return
 			}
+			held := it.size()
+			_ = room.Acquire(context.Background(), held) // tasks before it hold the rest, and come to an end
 			var a admission
 			put := func(convstore.Spend) {}
 			if run.Err() == nil && !it.Done {
@@ -237,7 +251,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 				a.line(last)
 			}
 			go func() {
-				e := end{index: index, item: it, outcome: outcome{ending: unstarted()}}
+				e := end{index: index, item: it, held: held, outcome: outcome{ending: unstarted()}}
 				if a.Call != "" && a.err == nil && len(it.Attach) > 0 && !it.Resume {
 					a.err = a.attach(run, it.Attach, w.Attach)
 				}
@@ -273,12 +287,15 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			head.Text = ""
 			w.Ended(head.row(e.err, 0))
 		}
+		e.item.Context, e.item.Schema = "", nil
 		if e.index != next && e.err == nil {
 			e.Text = "" // it is in the store, and so is the query
 			if e.turn != 0 && !e.item.Resume && len(e.item.Query) > 1<<10 {
 				e.item.Query = ""
 			}
 		}
+		room.Release(e.held - e.item.size())
+		e.held = e.item.size()
 		waiting[e.index] = e
 		for {
 			e, ok := waiting[next]
@@ -288,6 +305,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 			delete(waiting, next)
 			next++
 			<-ahead
+			room.Release(e.held)
 			if e.child != 0 && (e.Text == "" || e.item.Query == "") {
 				d.reread(ctx, &e.outcome, &e.item)
 			}
@@ -344,8 +362,8 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 	call, want := a.Call, a.Want
 	for {
 		next, err := d.carryOut(ctx, a)
-		if tries > 0 && next.denied != nil { // the tries before it say more
-			return o, tries, nil
+		if tries > 0 && next.child == 0 { // the tries before it say more
+			return o, tries, err
 		}
 		next.Total, next.Calls, next.Took = o.Total.Add(next.Total), o.Calls+next.Calls, o.Took+next.Took
 		o = next

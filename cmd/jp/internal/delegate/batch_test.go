@@ -1,13 +1,17 @@
 package delegate
 
 import (
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
+	"jp/tools"
 )
 
 func TestRows(t *testing.T) {
@@ -88,4 +92,36 @@ func TestHanded(t *testing.T) {
 			t.Fatalf("two texts of %d bytes make %d groups", size, len(groups))
 		}
 	}
+}
+
+// TestTasksAheadAreBounded: tasks that wait for the report of an earlier one are bounded by their
+// bytes, and not only by their number.
+func TestTasksAheadAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, tasks = maxAheadBytes / 100, 300
+		task := Item{Query: strings.Repeat("q", size), Done: true}
+		drawn, reported := 0, 0
+		next := func(context.Context) (Item, error) {
+			if drawn == tasks {
+				return Item{}, io.EOF
+			}
+			drawn++
+			return task, nil
+		}
+		set, err := tools.NewSet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Delegator{set: set}
+		err = d.Batch(t.Context(), "call", next, Work{Parallel: 2}, func(Item, Row) error {
+			synctest.Wait() // until nothing goes on without this report
+			if reported++; drawn-reported > 102 {
+				t.Errorf("%d tasks are ahead of the report of one", drawn-reported)
+			}
+			return nil
+		})
+		if err != nil || reported != tasks {
+			t.Errorf("%d of %d tasks are reported: %v", reported, tasks, err)
+		}
+	})
 }

@@ -31,8 +31,8 @@ type runner struct {
 	unknown sync.Map // models without a price, of which a warning was given
 }
 
-// run runs the child of a reservation. With an error the run is being stopped, or the store has
-// failed.
+// run runs the child of a reservation. A refusal says that none of its models can be asked any more:
+// the reservation is withdrawn. With another error the run is being stopped, or the store has failed.
 func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
 	del := res.Delegation
 	child := del.Child
@@ -70,7 +70,10 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		p.slots.free(slot)
 		f.end(convstore.StateRefused, no.Error())
 		p.o.Follow(ctx, endStep(del, ending{State: convstore.StateRefused, Reason: no.Error()}))
-		return outcome{denied: no}, p.ledger.withdraw(ctx, res)
+		if err := p.ledger.withdraw(ctx, res); err != nil {
+			return outcome{}, err
+		}
+		return outcome{}, no
 	}
 	own := &owned{runner: p, slot: slot}
 	defer func() { p.slots.free(own.leave()) }()

@@ -272,21 +272,30 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 	d.queue.put(asked)
 }
 
-// admitAlone admits a call that is a reply by itself, and divides what is free among the running
-// calls. starved reports that the whole call was refused because nothing was left.
-func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (starved bool) {
-	asked := d.catalog.read(ctx, c)
-	for i := range asked {
-		asked[i].Among = among
-	}
-	d.admit(ctx, asked)
-	for _, a := range asked {
-		var no *rule.Refusal
-		if !errors.As(a.err, &no) || no.Code != rule.CodeTokens && no.Code != rule.CodeCost {
-			return false
+// admitAlone admits a call that is a reply by itself, when it has a lane, and divides what is free
+// among the running calls. end ends the call. With an error, nothing of it is left.
+func (d *Delegator) admitAlone(ctx context.Context, c tools.Call) (end func(), err error) {
+	var asked []admission
+	end, err = d.lanes.enter(ctx, func(among int) (starved bool) {
+		asked = d.catalog.read(ctx, c)
+		for i := range asked {
+			asked[i].Among = among
+		}
+		d.admit(ctx, asked)
+		for _, a := range asked {
+			var no *rule.Refusal
+			if !errors.As(a.err, &no) || no.Code != rule.CodeTokens && no.Code != rule.CodeCost {
+				return false
+			}
+		}
+		return len(asked) > 0
+	})
+	if err != nil { // the last try was refused, or there was none
+		for _, a := range asked {
+			d.queue.claim(a.Call)
 		}
 	}
-	return len(asked) > 0
+	return end, err
 }
 
 // Release ends what Admit began. It settles what was admitted and never run, and takes a slot again

@@ -79,6 +79,43 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestStarvedLeavesNothing: a call that waits until another one leaves something, and is cancelled
+// meanwhile, is not kept. A service that runs for weeks has many.
+func TestStarvedLeavesNothing(t *testing.T) {
+	st, err := convstore.Open(t.TempDir()+"/store", convstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conv, err := st.Create(t.Context(), convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := st.Lock(t.Context(), conv.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	set := specialSet(t, toolReview)
+	d, err := New(Options{
+		Scope: log.Below(), Lanes: 2,
+		Special: func(context.Context, string) (Special, error) {
+			cancel()
+			return Special{}, rule.Refuse(rule.CodeTokens, "nothing is left")
+		},
+	}, func(Funcs) (tools.Set, error) { return set, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.lanes.open = 1 // another call, which has it all
+	if _, err := d.query(ctx, tools.Call{ID: "c", Name: toolReview, Arguments: []byte(`{"query":"x"}`)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v", err)
+	}
+	if left := d.queue.drain(); len(left) > 0 {
+		t.Errorf("%d calls are kept", len(left))
+	}
+}
+
 func specialSet(t testing.TB, names ...string) tools.Set {
 	t.Helper()
 	var list []tools.Tool

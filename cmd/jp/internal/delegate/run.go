@@ -18,7 +18,7 @@ import (
 func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, error) {
 	a, ok := d.queue.claim(c.ID)
 	if !ok { // a person was asked for permission, or the call is a reply by itself
-		end, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
+		end, err := d.admitAlone(ctx, c)
 		if err != nil {
 			return tools.Result{}, err
 		}
@@ -81,7 +81,11 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 		return d.recall(ctx, a.res, a.request)
 	}
 	d.aged(a.res, a.Ask)
-	return d.runner.run(ctx, a.res, a.request)
+	o, err := d.runner.run(ctx, a.res, a.request)
+	if no, ok := errors.AsType[*rule.Refusal](err); ok {
+		return outcome{denied: no}, nil
+	}
+	return o, err
 }
 
 // reserveAlone reserves what is not reserved with others. It waits while an earlier run, whose jp
