@@ -29,6 +29,7 @@ type earlier struct {
 	under  map[int]convstore.ID                    // the latest of their conversations, by the index of the query
 	byHand map[convstore.ID][]convstore.Delegation // runs that a person has added, by the sub-conversation
 	spent  convstore.Budget                        // use of all of them, and what those may use yet that have not ended
+	seen   uint64                                  // number of the latest delegation below, when they were found
 	apart  map[convstore.ID][]string               // the conversation of each part that ran apart; with --root-id a sub-conversation and the line of its calls
 	flags  convstore.Budget                        // limits of the flags, before spent was taken off
 	again  func() error                            // counts spent again, with --root-id

@@ -105,6 +105,9 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	}
 	list, err := b.session.Store.Delegations(ctx, e.below)
 	if err == nil {
+		for _, del := range list {
+			e.seen = max(e.seen, del.Number)
+		}
 		b.collect(list, e.below, func(del convstore.Delegation) (int, bool) { return delegate.NumberOf(del, model.CallOfBatch), true })
 	}
 	return err
@@ -232,7 +235,8 @@ func (b *batch) spentApart(ctx context.Context, note func(convstore.Delegation))
 
 // recount counts again what was used before the turn that has just begun in the conversation of the
 // batch, within the limits of session: a person may have reserved more since find. What is
-// reserved from now on below it counts in that turn.
+// reserved from now on below it counts in that turn. Where an older export was imported again, an
+// earlier turn had the same number.
 func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 	conv, err := b.session.Log.Get(ctx)
 	if err != nil {
@@ -245,7 +249,7 @@ func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(del convstore.Delegation) bool { return del.Session >= conv.Turns })
+	list = slices.DeleteFunc(list, func(del convstore.Delegation) bool { return del.Session >= conv.Turns && del.Number > b.earlier.seen })
 	b.earlier.spend(list, conv.ID, func(convstore.Delegation) bool { return true }, func(convstore.Delegation) {})
 	b.lessSpent()
 	session.Budget = session.Min(convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value})
