@@ -51,10 +51,10 @@ type Used struct {
 // Add returns the sum of both.
 func (u Used) Add(v Used) Used { return Used{u.Spend.Add(v.Spend), u.Calls + v.Calls} }
 
-// UsedBy returns what a delegation that has ended has used. scope is below its caller.
-func UsedBy(ctx context.Context, scope convstore.Scope, del convstore.Delegation) (Used, error) {
-	e, _, err := recorded(ctx, scope, del)
-	if gone(err) {
+// UsedBy returns what a delegation that has ended has used.
+func UsedBy(ctx context.Context, v convstore.View, del convstore.Delegation) (Used, error) {
+	e, _, err := recorded(ctx, v, del)
+	if Gone(err) {
 		err = nil
 	}
 	return Used{e.Total, e.Calls}, err
@@ -99,11 +99,10 @@ func personCall(call string, it Item) string {
 }
 
 // Recorded returns the row of a delegation that has ended, as the store has it, with at most limit
-// bytes of its text. It counts what earlier runs for the same task have used. scope is below its
-// caller.
-func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation, earlier Used, limit int) (Row, error) {
-	e, _, err := recorded(ctx, scope, del)
-	if err != nil && !gone(err) {
+// bytes of its text. It counts what earlier runs for the same task have used.
+func Recorded(ctx context.Context, v convstore.View, del convstore.Delegation, earlier Used, limit int) (Row, error) {
+	e, _, err := recorded(ctx, v, del)
+	if err != nil && !Gone(err) {
 		return Row{}, err
 	}
 	e.count(earlier)

@@ -22,15 +22,15 @@ func turnOf(ctx context.Context, v convstore.View, child convstore.ID, turn int)
 	return events, nil
 }
 
-// gone reports whether err says that a conversation was removed, or moved out of view.
-func gone(err error) bool {
+// Gone reports whether err says that a conversation was removed, or moved out of view.
+func Gone(err error) bool {
 	return errors.As(err, new(*convstore.NotFoundError)) || errors.As(err, new(*convstore.ScopeError))
 }
 
 // recorded returns the ending of a delegation from the store, with the events of its turn. Where
 // these cannot be read, the ending has what the delegation says.
-func recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation) (ending, []convstore.Event, error) {
-	events, err := turnOf(ctx, scope.View, del.Child, del.ChildTurn)
+func recorded(ctx context.Context, v convstore.View, del convstore.Delegation) (ending, []convstore.Event, error) {
+	events, err := turnOf(ctx, v, del.Child, del.ChildTurn)
 	e := answered(events)
 	e.State, e.Reason, e.Total = del.State, del.Reason, del.Total
 	e.ran(del)

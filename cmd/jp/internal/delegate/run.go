@@ -111,7 +111,7 @@ func (d *Delegator) reserveAlone(ctx context.Context, r request) (*convstore.Res
 // reuse returns an answer that is in view.
 func reuse(ctx context.Context, v convstore.View, a convstore.Answer) (outcome, error) {
 	events, err := turnOf(ctx, v, a.ID, a.Turn)
-	if err != nil && !gone(err) {
+	if err != nil && !Gone(err) {
 		return outcome{}, err
 	}
 	o := outcome{child: a.ID, turn: a.Turn, reused: true, ending: answered(events)}
@@ -156,8 +156,8 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	if del.State == "" {
 		return outcome{denied: fmt.Errorf("%s is still being worked on by an earlier run of this call", del.Child)}, nil
 	}
-	e, events, err := recorded(ctx, d.scope, del)
-	if gone(err) {
+	e, events, err := recorded(ctx, d.scope.View, del)
+	if Gone(err) {
 		return outcome{child: del.Child, recalled: true, ending: e, denied: unreadable(err)}, nil
 	}
 	if err != nil {

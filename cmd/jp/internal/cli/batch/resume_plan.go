@@ -187,21 +187,27 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 	if n := len(runs); n > 0 && runs[n-1].Unstarted && runs[n-1].Fresh {
 		it.Call = runs[n-1].Call // nothing has happened: the same call runs, in the conversation made for it
 	}
-	scope, err := b.scopeOf(ctx, runs[0])
+	below, err := b.session.Store.Below(ctx, runs[0].Caller)
 	if err != nil {
 		return it, err
 	}
-	var conv convstore.Conversation // of the latest run
-	var turns map[int]bool          // likewise
+	var conv convstore.Conversation          // of the latest run
+	var imported bool                        // whether it was
+	turns := map[convstore.ID]map[int]bool{} // as asked returns them
 	runs = slices.DeleteFunc(runs, func(del convstore.Delegation) bool {
-		c, was, failed := b.asked(ctx, scope.View, del.Child, it)
-		if gone := errors.As(failed, new(*convstore.ScopeError)); !gone {
+		var c convstore.Conversation
+		var was map[int]bool
+		again, failed := b.imported(ctx, below, del)
+		if failed == nil {
+			c, was, failed = b.asked(ctx, b.view, del.Child, it)
+		}
+		if !delegate.Gone(failed) {
 			err = cmp.Or(err, failed)
 		}
-		if del.Unstarted || failed != nil || was == nil && c.Turns > 0 || del.Imported && c.Parent != del.Caller {
+		if del.Unstarted || failed != nil || was == nil && c.Turns > 0 {
 			return true // nothing has happened; it was removed or moved since; it goes on with something else
 		}
-		conv, turns = c, was
+		conv, imported, turns[c.ID] = c, again, was
 		return false
 	})
 	if len(runs) == 0 || err != nil {
@@ -212,11 +218,16 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		runs = append(runs, b.earlier.byHand[last.Child]...)
 	}
 	for _, del := range slices.Backward(runs) {
-		if del.Child == conv.ID && !turns[del.ChildTurn] {
+		if !turns[del.Child][del.ChildTurn] {
 			continue
 		}
-		if del.State == convstore.StateOK {
-			it.Done, b.earlier.answers[index] = true, del
+		if isOK(del) {
+			if it.Done, err = b.endedOK(ctx, del); err != nil {
+				return it, err
+			}
+		}
+		if it.Done {
+			b.earlier.answers[index] = del
 			break
 		}
 		if _, later := b.earlier.parts[index]; !later && del.State == convstore.StatePartial {
@@ -229,7 +240,10 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		return it, err
 	}
 	if it.ID != "" { // others may have asked it more since
-		it.Resume = turns != nil && conv.Turns == last.ChildTurn
+		it.Resume = turns[conv.ID] != nil && conv.Turns == last.ChildTurn
+		return it, nil
+	}
+	if imported { // it has no grant: another one begins
 		return it, nil
 	}
 	if b.changed(ctx, conv) {
@@ -237,7 +251,7 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 			return it, err
 		}
 	}
-	it.ID, it.Resume = conv.ID.String(), turns[conv.Turns]
+	it.ID, it.Resume = conv.ID.String(), turns[conv.ID][conv.Turns]
 	return it, nil
 }
 
@@ -259,7 +273,7 @@ func (b *batch) used(ctx context.Context, runs []convstore.Delegation, but convs
 		if del.Number == but.Number {
 			continue
 		}
-		more, err := b.ofRun(ctx, del)
+		more, err := delegate.UsedBy(ctx, b.view, del)
 		if err != nil {
 			return used, err
 		}
@@ -268,21 +282,32 @@ func (b *batch) used(ctx context.Context, runs []convstore.Delegation, but convs
 	return used, nil
 }
 
-// scopeOf returns the scope in which a run is: that of its caller. What was imported is in none.
-func (b *batch) scopeOf(ctx context.Context, del convstore.Delegation) (convstore.Scope, error) {
-	if del.Imported {
-		return convstore.Scope{View: b.session.Store.View}, nil
+// imported reports whether the sub-conversation of a run was imported, and is in no scope. If it is
+// not below its caller, and was not where it came from, the error says that it is gone.
+func (b *batch) imported(ctx context.Context, below convstore.Scope, del convstore.Delegation) (bool, error) {
+	_, failed := below.Get(ctx, del.Child)
+	if !delegate.Gone(failed) {
+		return false, failed
 	}
-	return b.session.Store.Below(ctx, del.Caller)
+	im, err := b.view.Imported(ctx, del.Child)
+	if err == nil && (im == nil || im.Link != convstore.DelegationLink || im.Parent != del.Caller) {
+		err = failed
+	}
+	return err == nil, err
 }
 
-// ofRun returns what a run has used.
-func (b *batch) ofRun(ctx context.Context, del convstore.Delegation) (delegate.Used, error) {
-	scope, err := b.scopeOf(ctx, del)
-	if err != nil {
-		return delegate.Used{}, err
+// endedOK reports whether the turn of a run that came to an answer did so too. Where an older export
+// was imported again, a later turn may have its number.
+func (b *batch) endedOK(ctx context.Context, del convstore.Delegation) (ok bool, err error) {
+	for ev, err := range b.view.Events(ctx, del.Child, convstore.Turn(del.ChildTurn)) {
+		if err != nil {
+			return false, err
+		}
+		if end, is := ev.Body.(convstore.TurnEnd); is {
+			ok = end.State == convstore.StateOK
+		}
 	}
-	return delegate.UsedBy(ctx, scope, del)
+	return ok, nil
 }
 
 // asked returns a conversation in view, and whether each of its turns was asked a query in these

@@ -138,11 +138,7 @@ func (b *batch) repeat(it delegate.Item) error {
 	b.earlier.mu.Unlock()
 	if ok {
 		ctx := context.Background() // it is read even when the batch is being stopped
-		scope, err := b.scopeOf(ctx, del)
-		if err != nil {
-			return fmt.Errorf("--resume: %w", err)
-		}
-		row, err := delegate.Recorded(ctx, scope, del, it.Earlier, maxRow)
+		row, err := delegate.Recorded(ctx, b.view, del, it.Earlier, maxRow)
 		if err != nil {
 			return fmt.Errorf("--resume: %w", err)
 		}
@@ -169,11 +165,7 @@ func (b *batch) kept(it delegate.Item, r delegate.Row) (delegate.Row, error) {
 		return r, nil
 	}
 	ctx := context.Background() // as in repeat
-	scope, err := b.scopeOf(ctx, del)
-	if err != nil {
-		return r, fmt.Errorf("--resume: %w", err)
-	}
-	row, err := delegate.Recorded(ctx, scope, del, delegate.Used{}, maxRow)
+	row, err := delegate.Recorded(ctx, b.view, del, delegate.Used{}, maxRow)
 	if err != nil {
 		return r, fmt.Errorf("--resume: %w", err)
 	}
