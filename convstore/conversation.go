@@ -38,9 +38,9 @@ type Grant struct {
 	// Authority identifies each tool as it was when it was granted. A different tool with the same
 	// name is not granted.
 	Authority map[string]string `json:"authority,omitempty"`
-	// Leave says for each tool what it may do without a question, in the granter's own words. It is
-	// never more than what the conversations above were given.
-	Leave       map[string]string `json:"leave,omitempty"`
+	// Permissions says for each tool what it may do without a question, in the granter's own words.
+	// It is never more than what the conversations above were given.
+	Permissions map[string]string `json:"leave,omitempty"`
 	MaxDepth    int               `json:"max_depth"`
 	MaxParallel int               `json:"max_parallel,omitzero"` // most sub-agents of the whole tree that work at the same time
 	Deadline    time.Time         `json:"deadline,omitzero"`     // by the clock of the caller at that time; for display only

@@ -361,7 +361,7 @@ func (t *tx) requireIdle(ids []ID) error {
 }
 
 func (g Grant) clone() Grant {
-	g.Tools, g.Authority, g.Leave = slices.Clone(g.Tools), maps.Clone(g.Authority), maps.Clone(g.Leave)
+	g.Tools, g.Authority, g.Permissions = slices.Clone(g.Tools), maps.Clone(g.Authority), maps.Clone(g.Permissions)
 	g.Budget, g.Caps, g.Life = g.Budget.Clone(), g.Caps.Clone(), g.Life.Clone()
 	return g
 }

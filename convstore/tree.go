@@ -206,7 +206,7 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 	if from.Grant != nil {
 		// A copy of a sub-agent has the same authority. The deadline and the budget were for the
 		// original only.
-		r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), Leave: maps.Clone(from.Grant.Leave), MaxDepth: from.Grant.MaxDepth}
+		r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), Permissions: maps.Clone(from.Grant.Permissions), MaxDepth: from.Grant.MaxDepth}
 	}
 	if f.Title != "" {
 		r.Title = f.Title

@@ -215,7 +215,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	start, end := lastTurn(h.events)
+	start, end := LastTurn(h.events)
 	switch {
 	case start < 0 || end != nil && end.State == convstore.StateOK:
 		return Outcome{}, ErrNothingToResume
@@ -506,8 +506,8 @@ func (t *turn) storeCut(ctx context.Context, r reply) error {
 	return t.store(ctx, r)
 }
 
-// lastTurn finds where the last turn begins (-1: no turn yet) and how it ended (nil: it is open).
-func lastTurn(events []convstore.Event) (start int, end *convstore.TurnEnd) {
+// LastTurn finds where the last turn begins (-1: no turn yet) and how it ended (nil: it is open).
+func LastTurn(events []convstore.Event) (start int, end *convstore.TurnEnd) {
 	start = -1
 	for i, ev := range events {
 		switch b := ev.Body.(type) {

@@ -56,7 +56,7 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 	if err != nil {
 		return c, usage, err
 	}
-	start, end := lastTurn(h.events)
+	start, end := LastTurn(h.events)
 	keep := o.Keep
 	if start >= 0 && end == nil {
 		keep = max(keep, 1)

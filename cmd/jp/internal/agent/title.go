@@ -59,7 +59,7 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	if err != nil {
 		return "", &AsideError{What: "title", Err: err}
 	}
-	start, _ := lastTurn(h.events)
+	start, _ := LastTurn(h.events)
 	lines := ""
 	for _, e := range []entry{{User: asked}, {Assistant: Answer(h.events[max(start, 0):])}} {
 		line, _ := json.Marshal(e.cut(titleBytes)) // escapes <, > and &

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
@@ -76,7 +77,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		return outcome{}, no
 	}
 	own := &owned{runner: p, slot: slot}
-	defer func() { p.slots.free(own.leave()) }()
+	defer func() { p.slots.free(own.takeSlot()) }()
 	f.ready = p.starts.begin(ctx, r.place)
 	defer f.ready()
 
@@ -200,7 +201,8 @@ func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request,
 		e.State, e.Reason = convstore.StateLost, "its conversation cannot be read: "+err.Error()
 	} else {
 		e = answered(events)
-		e.State, e.Reason = subprocess.Verdict(end.exit, end.err, stored(events), result, bad)
+		_, stored := agent.LastTurn(events)
+		e.State, e.Reason = subprocess.Verdict(end.exit, end.err, stored, result, bad)
 		e.amend(r, events)
 	}
 	if e.State == convstore.StateLost && e.Text == "" && result != nil {

@@ -48,19 +48,6 @@ func answered(turn []convstore.Event) ending {
 	return e
 }
 
-// stored returns how a turn with these events has ended, nil where it is open.
-func stored(turn []convstore.Event) (end *convstore.TurnEnd) {
-	for _, ev := range turn {
-		switch b := ev.Body.(type) {
-		case convstore.TurnEnd:
-			end = &b
-		case convstore.TurnStart:
-			end = nil
-		}
-	}
-	return end
-}
-
 // amend reads from the events of a turn whether its context tool failed. It makes the end an error
 // if the answer does not match the schema of the request.
 func (e *ending) amend(r request, turn []convstore.Event) {

@@ -53,8 +53,8 @@ type owned struct {
 	subErr error           // why it cannot delegate; nil = it was not tried, or it can
 }
 
-// leave returns the slot that the sub-agent has now, nil for none.
-func (o *owned) leave() *convstore.Slot {
+// takeSlot returns the slot that the sub-agent has now, nil for none. Who calls it owns it then.
+func (o *owned) takeSlot() *convstore.Slot {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.sub != nil {

@@ -30,14 +30,14 @@ func (q *queue) put(list []admission) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range list {
-		left, there := q.admitted[a.Call]
-		if !there || left.err != nil {
+		drop, there := q.admitted[a.Call]
+		if !there || drop.err != nil {
 			q.admitted[a.Call] = a
 		} else {
-			left = a
+			drop = a
 		}
-		if there && left.done != nil {
-			close(left.done)
+		if there && drop.done != nil {
+			close(drop.done)
 		}
 	}
 }

@@ -81,9 +81,9 @@ func (a Ask) digest(s convstore.Standing, child convstore.Child) (convstore.Dige
 		Asked
 		Model     string
 		Authority map[string]string // of the tools, by name
-		Leave     map[string]string
-		MaxDepth  int // levels of sub-agents of its own
-	}{a.Asked, child.Model, g.Authority, g.Leave, max(g.MaxDepth-s.Caller.Depth-1, 0)})
+		Leave     map[string]string // permissions, under the name that stored digests have
+		MaxDepth  int               // levels of sub-agents of its own
+	}{a.Asked, child.Model, g.Authority, g.Permissions, max(g.MaxDepth-s.Caller.Depth-1, 0)})
 }
 
 // known sets the digest of a child, and returns a *Known if the ask may be answered from the

@@ -192,7 +192,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		// The tools of a child that is continued were narrowed to its role when it was forked.
 		held = nil
 		for _, name := range g.Tools {
-			held = append(held, Tool{Name: name, Authority: g.Authority[name], Permissions: g.Leave[name]})
+			held = append(held, Tool{Name: name, Authority: g.Authority[name], Permissions: g.Permissions[name]})
 		}
 		within = func(t Tool) bool { return covers(p.Grant, t.Name, t.Authority) }
 	}
@@ -201,7 +201,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		if within(t) {
 			above := ""
 			if p.Grant != nil {
-				above = p.Grant.Leave[t.Name]
+				above = p.Grant.Permissions[t.Name]
 			}
 			if above != "" && !tools.RunsUnasked(above) {
 				continue // what the caller cannot run, no child can run for it
@@ -242,7 +242,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		parallel = p.Grant.MaxParallel
 	}
 	grant := convstore.Grant{
-		Tools: granted, Authority: authority, Leave: permissions, MaxDepth: min(deepest, own), MaxParallel: parallel,
+		Tools: granted, Authority: authority, Permissions: permissions, MaxDepth: min(deepest, own), MaxParallel: parallel,
 		Timeout: c.Limits.timeout(a.Timeout), Deadline: a.Deadline, Caps: caps, Life: life, Strict: strict(s, a, caps),
 	}
 	expire := c.Limits.Expire

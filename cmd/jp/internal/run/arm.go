@@ -103,7 +103,7 @@ func withinGrant(d tools.Definition, grant *convstore.Grant) tools.Definition {
 	if grant == nil {
 		return d
 	}
-	return d.WithPermissions(grant.Leave[d.Name])
+	return d.WithPermissions(grant.Permissions[d.Name])
 }
 
 // line opens the connection to jp for one call of a tool with access.jp.
