@@ -2,11 +2,13 @@ package proc
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -176,6 +178,37 @@ func TestGuardRemovesTmp(t *testing.T) {
 	})
 	_ = j.Process.Kill()
 	waitGone(t, tree, entry)
+}
+
+// TestGuardStillRemoves: a call that is stopped does not wait for a guard that has ended its tool and
+// has very much to remove, and nobody ends that guard. The program here is such a guard.
+func TestGuardStillRemoves(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho $$ >" + dir + "/pid\nprintf 'launch\nstarted 1\nexit 0 0\nempty\n' >&2\nexec sleep 1000\n"
+	if err := os.WriteFile(filepath.Join(dir, "guard"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h := NewHost(Options{Grace: time.Millisecond})
+	h.self = filepath.Join(dir, "guard")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	spec := Spec{Path: "/bin/true", Env: []string{"TMPDIR=" + dir}, Confine: &Confine{TmpDir: true}, Started: func(int) { cancel(enough) }}
+	exit, err := h.Run(ctx, spec)
+	if exit.Code != 0 || exit.Cause != enough || err != nil {
+		t.Errorf("Run = %+v, %v, want that it was stopped and no error", exit, err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Errorf("the guard was not left in peace: %v", err)
+	}
+	wait(t, "the folder is removed", func() bool {
+		left, err := filepath.Glob(filepath.Join(dir, "jp-tool-*"))
+		return len(left) == 0 && err == nil
+	})
 }
 
 // TestKillIdleGuards kills a jp that has guards without a tool, as one has that is killed between

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -123,13 +124,20 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 		return nil, errors.Join(err, removeTmp(tmp))
 	}
 	asks := make(chan byte, 2) // one of each kind at most
+	swept := make(chan struct{})
+	hurry := make(chan struct{})
+	hasten := sync.OnceFunc(func() { close(hurry) })
 	r := newRun()
 	r.pid = g.c.pid
-	r.interrupt = func() { asks <- askInterrupt }
+	r.interrupt = func() {
+		hasten()
+		asks <- askInterrupt
+	}
 	r.kill = func() {
+		hasten()
 		asks <- askKill
 		stuck := time.AfterFunc(spec.killWait(), func() { family.kill(g.c) })
-		go func() { <-r.ended; stuck.Stop() }()
+		go func() { <-swept; stuck.Stop() }()
 	}
 	written := make(chan struct{})
 	go func() {
@@ -147,7 +155,8 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	}()
 	go func() {
 		g.follow(r)
-		if err := removeTmp(tmp); err != nil && !r.failed {
+		close(swept)
+		if err := g.removed(tmp, hurry); err != nil && !r.failed {
 			r.err = errors.Join(r.err, err)
 		}
 		close(r.ended)
@@ -156,6 +165,31 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 		close(r.released)
 	}()
 	return r, nil
+}
+
+// removeWait is how long the removal of a tool's folder may take once somebody waits for the end.
+const removeWait = 2 * time.Second
+
+// removed returns when the guard is gone, and so the folder tmp of its tool, or removeWait after hurry
+// was closed: a tool may leave more than can be removed in that time. The guard goes on with it then,
+// also without this process.
+func (g *guarded) removed(tmp string, hurry <-chan struct{}) error {
+	done := make(chan error, 1)
+	go func() {
+		_, _, _ = family.wait(g.c) // it has reported what counts
+		done <- removeTmp(tmp)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-hurry:
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(removeWait):
+		return nil
+	}
 }
 
 // send writes the order, the program's descriptors with its first bytes. socket may be nil.
@@ -190,14 +224,14 @@ func (g *guarded) send(message []byte, io *stdio, socket *os.File) error {
 	return err
 }
 
-// follow reads the reports of the guard until it is gone, then collects it and ends what it could
-// not end.
+// follow reads the reports of the guard until nothing is left below it or it is gone, and then ends
+// what it could not end.
 func (g *guarded) follow(r *run) {
 	var failed syscall.Errno
 	var launched, exited, clean bool
 	var said strings.Builder
 	lines := bufio.NewReaderSize(g.ctl, 4096)
-	for {
+	for !clean {
 		line, err := lines.ReadSlice('\n')
 		text := strings.TrimSuffix(string(line), "\n")
 		switch rep, ok := parseReport(text); {
@@ -231,8 +265,8 @@ func (g *guarded) follow(r *run) {
 			break
 		}
 	}
-	_, _, _ = family.wait(g.c) // it has reported what counts
 	if !clean {
+		_ = awaitEnd(g.c.pid)
 		r.err = family.sweep()
 	}
 	switch {
