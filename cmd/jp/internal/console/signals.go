@@ -47,8 +47,9 @@ func signalName(s syscall.Signal) string {
 // ends the process soon (SIGQUIT: at once), the third kills; see presses for which count. Other
 // commands leave signals to their default, which ends them at once with the same status for a
 // shell. Once ctx has ended, a reader that does not read our output is not waited for long; a
-// command with a deadline sets that in c.IO itself. stop must be called; then signals have their
-// default again.
+// command with a deadline sets that in c.IO itself. stop must be called. Unless a signal has ended
+// ctx, signals have their default again then; otherwise the process is about to end, and a twin of
+// the signal (see presses) must not end it before it has said how.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unbound := c.IO.Bound(ctx)
@@ -88,9 +89,11 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 	}()
 	return ctx, func() {
 		back()
-		signal.Stop(signals)
-		close(quit)
-		<-gone
+		if !errors.As(context.Cause(ctx), new(*SignalError)) {
+			signal.Stop(signals)
+			close(quit)
+			<-gone
+		}
 		unbound()
 		cancel(nil)
 	}

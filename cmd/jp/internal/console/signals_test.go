@@ -32,6 +32,23 @@ func TestEndWith(t *testing.T) {
 	}
 }
 
+// TestSignalTwin: timeout(1) sends a signal twice. The second one may come when the run has ended
+// already, and must not end the process before it has said so.
+func TestSignalTwin(t *testing.T) {
+	c := New(Env{})
+	ctx, stop := c.WithSignals(t.Context(), nil)
+	for range 2 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		stop()
+	}
+	if cause := context.Cause(ctx); !errors.As(cause, new(*SignalError)) {
+		t.Error(cause)
+	}
+}
+
 func TestPresses(t *testing.T) {
 	type signal struct {
 		after time.Duration // since the one before
