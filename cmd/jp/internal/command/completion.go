@@ -226,5 +226,5 @@ function __jp_complete
     set -l words (commandline -opc)
     $words[1] __complete $words[2..-1] (commandline -ct) 2>/dev/null
 end
-complete -c jp -f -n 'test -n "(__jp_complete)"' -a '(__jp_complete)'
+complete -c jp -f -n '__jp_complete | string length -q' -a '(__jp_complete)'
 `
