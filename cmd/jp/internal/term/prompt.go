@@ -63,10 +63,9 @@ func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answ
 
 func (p *Prompter) ask(ctx context.Context, person *Person, q tools.Question) (tools.Answer, error) {
 	width, height := p.tty.size()
-	page, left := q.Page(width, max(2*height-6, 1))
-	text, keys, mark := heading(q)+"\n"+Rows(page, p.color), promptKeys, promptMark
+	text, left := p.first(q, width, height)
+	keys, mark := promptKeys, promptMark
 	if left != "" {
-		text += Line("not shown: "+left+"; p shows it") + "\n"
 		keys, mark = unreadKeys, unreadMark
 	}
 	for {
@@ -94,6 +93,7 @@ func (p *Prompter) ask(ctx context.Context, person *Person, q tools.Question) (t
 		case "d":
 			return tools.Answer{Choice: tools.DenyTurn}, nil
 		case "p":
+			var page []tools.Row
 			page, left = q.Page(width, math.MaxInt)
 			text, keys, mark = Rows(page, p.color), promptKeys, promptMark
 		case "r":
@@ -102,6 +102,22 @@ func (p *Prompter) ask(ctx context.Context, person *Person, q tools.Question) (t
 				return tools.Answer{}, err
 			}
 			return tools.Answer{Choice: tools.DenyOnce, Reason: Line(reason)}, nil
+		}
+	}
+}
+
+// first returns what stands above the mark of a question: as much of it as one screen has room for.
+// Nothing has scrolled off, unread, when somebody says yes. left says what was left out.
+func (p *Prompter) first(q tools.Question, width, height int) (text, left string) {
+	for rows := height; ; rows-- {
+		var page []tools.Row
+		page, left = q.Page(width, max(rows, 1))
+		text = heading(q) + "\n" + Rows(page, p.color)
+		if left != "" {
+			text += Line("not shown: "+left+"; p shows it") + "\n"
+		}
+		if rows <= 1 || rowsOf(linesOf(text+promptMark), width) <= height {
+			return text, left
 		}
 	}
 }
