@@ -54,7 +54,7 @@ func (c confinement) inside(start func() bool) (ok bool, killAll func(), err err
 				if kept() {
 					kill, killed = make(chan struct{}), make(chan struct{})
 				}
-				ok = start()
+				expendable(func() { ok = start() })
 			}
 			rules.close()
 		}

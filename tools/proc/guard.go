@@ -70,6 +70,7 @@ func guard(ctl int, lease leased) int {
 	}
 	runtime.LockOSThread() // the tool dies with the thread that started it
 	takeName(guardName)
+	openScore()
 	syscall.CloseOnExec(ctl)
 	// Signals are caught and dropped, so that only jp ends a guard. They are not ignored, which the
 	// tool would inherit.

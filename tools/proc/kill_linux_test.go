@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -176,6 +177,40 @@ func TestGuardRemovesTmp(t *testing.T) {
 		left, err := os.ReadDir(base)
 		return err == nil && len(left) == 0
 	})
+	_ = j.Process.Kill()
+	waitGone(t, tree, entry)
+}
+
+// TestMemoryShort: the kernel ends a confined tool, with all that it starts, before its guard and the
+// jp, whoever has more memory. Otherwise many small processes outlive both. The user need not be root.
+func TestMemoryShort(t *testing.T) {
+	whole(t)
+	env, entry := mark(t)
+	j := startJP(t, append(env, "JP_TEST_CONFINE=1"), 0, "sleep 1000 & echo ready; wait", nil, nobody(t))
+	j.readLine(t, "ready")
+	var tree []process
+	wait(t, "sleep", func() bool {
+		tree = below(t, j.Process.Pid)
+		return slices.ContainsFunc(tree, func(p process) bool { return p.name == "sleep" })
+	})
+	score := func(pid int) int {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		n, bad := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil || bad != nil {
+			t.Fatal(err, bad)
+		}
+		return n
+	}
+	own := score(os.Getpid())
+	for _, p := range tree {
+		want := own
+		if p.name == "sh" || p.name == "sleep" {
+			want = min(own+200, 1000)
+		}
+		if got := score(p.pid); got != want {
+			t.Errorf("%s: %d, want %d", p.name, got, want)
+		}
+	}
 	_ = j.Process.Kill()
 	waitGone(t, tree, entry)
 }

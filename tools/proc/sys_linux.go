@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -70,6 +71,25 @@ func awaitEnd(pid int) error {
 			return os.NewSyscallError("waitid", err)
 		}
 	}
+}
+
+// score is the file by which the kernel chooses what to end where memory is short; -1 = not open.
+var score = -1
+
+// openScore is for a process that is dumpable. Any other may not open the file.
+func openScore() { score, _ = openRetry("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC) }
+
+// expendable makes the kernel end what fork starts before this process and jp, unless these have a
+// fifth of the memory: a tool of many small processes could have both ended, and live on.
+func expendable(fork func()) {
+	b := make([]byte, 8)
+	n, _ := unix.Pread(score, b, 0)
+	if was, err := strconv.Atoi(strings.TrimSpace(string(b[:max(n, 0)]))); err == nil {
+		set := func(v int) { _, _ = unix.Pwrite(score, []byte(strconv.Itoa(v)), 0) }
+		set(min(was+200, 1000))
+		defer set(was)
+	}
+	fork()
 }
 
 // spawn is syscall.ForkExec that also returns a descriptor which polls readable when the process

@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -125,16 +124,15 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	}
 	asks := make(chan byte, 2) // one of each kind at most
 	swept := make(chan struct{})
-	hurry := make(chan struct{})
-	hasten := sync.OnceFunc(func() { close(hurry) })
+	hurry := make(chan struct{}, 2)
 	r := newRun()
 	r.pid = g.c.pid
 	r.interrupt = func() {
-		hasten()
+		hurry <- struct{}{}
 		asks <- askInterrupt
 	}
 	r.kill = func() {
-		hasten()
+		hurry <- struct{}{}
 		asks <- askKill
 		stuck := time.AfterFunc(spec.killWait(), func() { family.kill(g.c) })
 		go func() { <-swept; stuck.Stop() }()
@@ -167,28 +165,25 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	return r, nil
 }
 
-// removeWait is how long the removal of a tool's folder may take once somebody waits for the end.
-const removeWait = 2 * time.Second
-
-// removed returns when the guard is gone, and so the folder tmp of its tool, or removeWait after hurry
-// was closed: a tool may leave more than can be removed in that time. The guard goes on with it then,
-// also without this process.
+// removed returns when the guard is gone, and so the folder tmp of its tool, or killWait after
+// something was sent on hurry: a tool may leave more than can be removed in that time. The guard goes
+// on with it then, also without this process.
 func (g *guarded) removed(tmp string, hurry <-chan struct{}) error {
 	done := make(chan error, 1)
 	go func() {
 		_, _, _ = family.wait(g.c) // it has reported what counts
 		done <- removeTmp(tmp)
 	}()
-	select {
-	case err := <-done:
-		return err
-	case <-hurry:
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(removeWait):
-		return nil
+	var late <-chan time.Time
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-hurry:
+			late = time.After(killWait)
+		case <-late:
+			return nil
+		}
 	}
 }
 
