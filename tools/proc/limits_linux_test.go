@@ -97,6 +97,48 @@ func TestBombAtLimit(t *testing.T) {
 	waitGone(t, nil, entry)
 }
 
+// crowd is a jp whose user has so many descriptors under way between processes that the kernel lets
+// it hand over no more. It says what becomes of a tool then, and once there is room.
+func crowd([]string) int {
+	const most = 64
+	err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most})
+	fds, pairErr := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err = errors.Join(err, pairErr); err != nil {
+		return complain(err)
+	}
+	for err == nil {
+		err = unix.Sendmsg(fds[0], []byte{0}, unix.UnixRights(make([]int, most)...), nil, 0)
+	}
+	fmt.Println(err)
+	h := NewHost(Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	say := func() {
+		exit, err := h.Run(ctx, Spec{Path: "/bin/true"})
+		fmt.Println(exit.Code, err)
+	}
+	say()
+	closeFD(fds[0])
+	closeFD(fds[1])
+	say()
+	if err := h.Close(); err != nil {
+		return complain(err)
+	}
+	return 0
+}
+
+// TestCrowd: a tool whose guard cannot get its descriptors fails at once. Any process of the user can
+// use up what may be under way, a confined tool as well.
+func TestCrowd(t *testing.T) {
+	env, entry := mark(t)
+	cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-crowd"}, Env: env, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Credential: nobody(t)}}
+	const refused = "too many references: cannot splice\n"
+	if out, err := cmd.Output(); err != nil || string(out) != refused+"-1 /bin/true: guard: sendmsg: "+refused+"0 <nil>\n" {
+		t.Errorf("said %q, %v", out, err)
+	}
+	waitGone(t, nil, entry)
+}
+
 // squat is a program that becomes root for good and stays.
 func squat([]string) int {
 	if err := syscall.Setuid(0); err != nil {

@@ -38,6 +38,7 @@ var programs = map[string]func(args []string) int{
 	"parent": parent,
 	"poor":   poor,
 	"narrow": narrow,
+	"crowd":  crowd,
 	"squat":  squat,
 	"settle": settle,
 	"probe":  probe,

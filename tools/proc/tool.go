@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -122,6 +123,12 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	if err != nil {
 		return nil, errors.Join(err, removeTmp(tmp))
 	}
+	rest, err := g.send(message, io, spec.Socket)
+	if err != nil && err != syscall.EPIPE { // a guard that is gone has said why
+		g.ctl.Close()
+		_, _, _ = family.wait(g.c)
+		return nil, errors.Join(fmt.Errorf("guard: %w", os.NewSyscallError("sendmsg", err)), removeTmp(tmp))
+	}
 	asks := make(chan byte, 2) // one of each kind at most
 	swept := make(chan struct{})
 	hurry := make(chan struct{}, 2)
@@ -140,7 +147,7 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		err := g.send(message, io, spec.Socket)
+		_, err := g.ctl.Write(rest)
 		io.handed()
 		for err == nil {
 			select {
@@ -187,19 +194,19 @@ func (g *guarded) removed(tmp string, hurry <-chan struct{}) error {
 	}
 }
 
-// send writes the order, the program's descriptors with its first bytes. socket may be nil.
-func (g *guarded) send(message []byte, io *stdio, socket *os.File) error {
+// send writes the first bytes of the order, with the program's descriptors and socket, which may be
+// nil. It returns the rest.
+func (g *guarded) send(message []byte, io *stdio, socket *os.File) (rest []byte, err error) {
 	raw, err := g.ctl.SyscallConn()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fds := []int{int(io.fds[0]), int(io.fds[1]), int(io.fds[2])}
 	if socket != nil {
 		fds = append(fds, int(socket.Fd()))
 	}
 	rights := syscall.UnixRights(fds...)
-	var n int
-	var sendErr error
+	n, sendErr := 0, error(nil)
 	err = raw.Write(func(fd uintptr) bool {
 		for {
 			n, sendErr = syscall.SendmsgN(int(fd), message, rights, nil, sendFlags|syscall.MSG_DONTWAIT)
@@ -210,13 +217,7 @@ func (g *guarded) send(message []byte, io *stdio, socket *os.File) error {
 	})
 	runtime.KeepAlive(io.files)
 	runtime.KeepAlive(socket)
-	if err = errors.Join(err, sendErr); err != nil {
-		return err
-	}
-	if n < len(message) {
-		_, err = g.ctl.Write(message[n:])
-	}
-	return err
+	return message[n:], cmp.Or(err, sendErr)
 }
 
 // follow reads the reports of the guard until nothing is left below it or it is gone, and then ends
