@@ -2,6 +2,9 @@ package fs
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +16,10 @@ import (
 
 // maxDepth bounds how many folders below its start a walk goes: each needs a descriptor.
 const maxDepth = 100
+
+// maxEntries bounds the entries of a folder on a walk, which are in memory at once: a tool that writes
+// the folder can make millions.
+const maxEntries = 200_000
 
 // A walk goes through a folder in the order of the paths, without .git, .jp and what .gitignore
 // files exclude. It follows no links.
@@ -74,7 +81,7 @@ func (w *walk) entries(at folder) ([]fs.DirEntry, *ignores, error) {
 		return nil, nil, files.Reason(err)
 	}
 	defer self.Close()
-	list, err := self.ReadDir(-1)
+	list, err := readEntries(self, maxEntries)
 	if err != nil {
 		return nil, nil, files.Reason(err)
 	}
@@ -89,6 +96,18 @@ func (w *walk) entries(at folder) ([]fs.DirEntry, *ignores, error) {
 	}
 	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(orderKey(a), orderKey(b)) })
 	return list, ig, nil
+}
+
+// readEntries lists dir, which may have so many entries.
+func readEntries(dir *os.File, most int) ([]fs.DirEntry, error) {
+	list, err := dir.ReadDir(most + 1)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case len(list) > most:
+		return nil, fmt.Errorf("holds more than %d entries", most)
+	}
+	return list, err
 }
 
 func orderKey(e fs.DirEntry) string {

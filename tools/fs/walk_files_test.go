@@ -2,6 +2,7 @@ package fs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -53,5 +54,24 @@ func TestWalkFiles(t *testing.T) {
 	stop := errors.New("stop")
 	if err := WalkFiles(t.Context(), top, top, func(string, *os.File) error { return stop }); err != stop {
 		t.Errorf("the error of visit = %v, want %v", err, stop)
+	}
+}
+
+// A folder may have no more entries than fit in memory.
+func TestReadEntries(t *testing.T) {
+	dir := t.TempDir()
+	for i, want := range []string{"0 <nil>", "1 <nil>", "2 <nil>", "0 holds more than 2 entries"} {
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := readEntries(f, 2)
+		if got := fmt.Sprint(len(list), " ", err); got != want {
+			t.Errorf("%d entries: %s, want %s", i, got, want)
+		}
+		f.Close()
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
