@@ -37,8 +37,10 @@ type Item struct {
 	Mark          string          // name for all that is asked: letters and digits, part of the call's id; "" = none
 	Done          bool            // whether it has an answer already: it is reported in its turn, and not run
 	// id of the call of an earlier batch that reserved it and ran nothing; "" = it gets one
-	Call    string
-	Resume  bool // whether ID was asked the query already, and goes on where it stopped
+	Call string
+	// the turn of ID that was asked the query, and goes on where it stopped; 0 = none. If others have
+	// asked more there when it runs, it is asked the query again.
+	Resume  int
 	Earlier Used // use of earlier runs for it, which its row counts too
 }
 
@@ -234,30 +236,28 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 					Schema: it.Schema, Overrides: it.Overrides, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Label: it.Label,
 				}
-				if it.Resume {
-					args.Context = ""
-				}
 				a.request, a.err = d.catalog.request(run, cmp.Or(it.Call, personCall(call, it)), tool, args)
-				if it.Resume {
-					a.query = agent.Continue
-				}
 				a.Want, put = w.Purse.take(w.Most.Min(a.Want))
 				a.Default, a.Batch, a.ofPerson, a.place = w.Default, new(rule.Batch), w.tool == "", index+1 // rows are reported in this order
 				a.Among, a.Tool = w.Among, cmp.Or(w.tool, a.Tool)
-				if a.Refs = it.Attach; it.Reuse && !it.Resume {
+				if a.Refs = it.Attach; it.Reuse && it.Resume == 0 {
 					a.Reuse = d.readable
 				}
 				a.line(last)
 			}
 			go func() {
-				e := end{index: index, item: it, held: held, outcome: outcome{ending: unstarted()}}
-				if a.Call != "" && a.err == nil && len(it.Attach) > 0 && !it.Resume {
+				e := end{index: index, held: held, outcome: outcome{ending: unstarted()}}
+				if it.Resume != 0 && a.Call != "" && a.err == nil {
+					it.Resume = d.goesOn(run, &a, it.Resume)
+				}
+				if a.Call != "" && a.err == nil && len(it.Attach) > 0 && it.Resume == 0 {
 					a.err = a.attach(run, it.Attach, w.Attach)
 				}
 				if a.Call != "" {
 					e.outcome, e.tries, e.err = d.try(run, a, w.Retry)
 				}
 				put(e.Total)
+				e.item = it
 				if e.count(it.Earlier); e.child == 0 {
 					e.child = a.ID // it is still the one to continue
 				}
@@ -289,7 +289,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		e.item.Context, e.item.Schema = "", nil
 		if e.index != next && e.err == nil {
 			e.Text = "" // it is in the store, and so is the query
-			if e.turn != 0 && !e.item.Resume && len(e.item.Query) > 1<<10 {
+			if e.turn != 0 && e.item.Resume == 0 && len(e.item.Query) > 1<<10 {
 				e.item.Query = ""
 			}
 		}
@@ -324,6 +324,19 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		}
 	}
 	return cmp.Or(failed, broken, context.Cause(ctx), unread)
+}
+
+// goesOn makes a call go on with a turn of its child, unless others have asked more there since. It
+// returns the turn; 0 = it does not go on.
+func (d *Delegator) goesOn(ctx context.Context, a *admission, turn int) int {
+	if a.wait(ctx) != nil {
+		return turn // it does not run
+	}
+	if now, err := d.scope.Get(ctx, a.ID); err == nil && now.Turns > turn { // else the rule says what is wrong
+		return 0
+	}
+	a.query, a.context, a.Asked, a.Turn = agent.Continue, "", rule.Asked{}, turn
+	return turn
 }
 
 // maxAttached bounds the attachments of a task as JSON, in bytes. A jp reads 16 MiB from stdin.
@@ -372,6 +385,9 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 			return o, tries, err
 		}
 		a.Call, a.Want, a.after = fmt.Sprintf("%s.%d", call, tries+1), left, nil
+		if a.Turn != 0 {
+			a.Turn = max(a.Turn, o.turn)
+		}
 	}
 }
 

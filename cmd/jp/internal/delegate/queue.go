@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"context"
 	"sync"
 
 	"jp/cmd/jp/internal/rule"
@@ -67,6 +68,19 @@ func (a *admission) line(last map[string]chan struct{}) {
 		a.after = last[queue]
 		a.done = make(chan struct{})
 		last[queue] = a.done
+	}
+}
+
+// wait waits until the call before it to the same child has ended. The error is the cause of ctx.
+func (a *admission) wait(ctx context.Context) error {
+	if a.after == nil {
+		return nil
+	}
+	select {
+	case <-a.after:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -54,12 +54,8 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 	if a.done != nil {
 		defer close(a.done)
 	}
-	if a.after != nil {
-		select {
-		case <-a.after:
-		case <-ctx.Done():
-			return outcome{ending: unstarted()}, context.Cause(ctx)
-		}
+	if err := a.wait(ctx); err != nil {
+		return outcome{ending: unstarted()}, err
 	}
 	if a.err == nil && a.res == nil {
 		a.res, a.err = d.reserveAlone(ctx, a.request)

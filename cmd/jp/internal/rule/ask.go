@@ -75,6 +75,8 @@ type Ask struct {
 	Refs   attach.Refs     // what it attaches, before that is read
 	Reuse  *convstore.View // view in which its answer may be, from before; nil = it is asked anew
 
+	Turn int // the turn of ID that it goes on with, which must be the last one; 0 = none
+
 	// whether a person continues the sub-conversation ID, whatever its caller may start by itself
 	Person bool
 	Fixed  bool   // whether the tool has one profile, which a person fixed; its children are leaves

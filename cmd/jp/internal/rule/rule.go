@@ -153,7 +153,9 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		if child, err = s.Lookup(a.ID); err != nil {
 			return convstore.Child{}, err
 		}
-		depth = child.Depth
+		if depth = child.Depth; a.Turn != 0 && child.Turns > a.Turn {
+			return convstore.Child{}, &convstore.BusyError{ID: a.ID}
+		}
 	}
 
 	// 1. Depth. A grant holds the deepest level that is allowed below it.

@@ -257,3 +257,19 @@ func TestDecideTreeLimit(t *testing.T) {
 		t.Errorf("Decide = %v, want a refusal for the children of the tree", err)
 	}
 }
+
+func TestDecideGoesOn(t *testing.T) {
+	s := standing(0, 0, nil)
+	lookup := s.Lookup
+	s.Lookup = func(id convstore.ID) (convstore.Conversation, error) {
+		c, err := lookup(id)
+		c.Turns = 2
+		return c, err
+	}
+	for turn, busy := range map[int]bool{0: false, 1: true, 2: false, 3: false} {
+		v := Decide(s, caller(toolQuery), []Ask{{Call: "c", Tool: toolQuery, ID: child, Profile: researcher(0), Turn: turn}})[0]
+		if errors.As(v.Err, new(*convstore.BusyError)) != busy || !busy && v.Err != nil {
+			t.Errorf("turn %d: %v", turn, v.Err)
+		}
+	}
+}

@@ -240,7 +240,9 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		return it, err
 	}
 	if it.ID != "" { // others may have asked it more since
-		it.Resume = turns[conv.ID] != nil && conv.Turns == last.ChildTurn
+		if turns[conv.ID][conv.Turns] && conv.Turns == last.ChildTurn {
+			it.Resume = conv.Turns
+		}
 		return it, nil
 	}
 	if imported { // it has no grant: another one begins
@@ -251,7 +253,9 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 			return it, err
 		}
 	}
-	it.ID, it.Resume = conv.ID.String(), turns[conv.ID][conv.Turns]
+	if it.ID = conv.ID.String(); turns[conv.ID][conv.Turns] {
+		it.Resume = conv.Turns
+	}
 	return it, nil
 }
 

@@ -59,7 +59,7 @@ func (b *batch) write(it delegate.Item, r delegate.Row) error {
 		return b.out.Flush()
 	}
 	var err error
-	if it.Resume && r.Text == "" && limited(r) {
+	if it.Resume != 0 && r.Text == "" && limited(r) {
 		r, err = b.kept(it, r)
 	}
 	if err = cmp.Or(err, b.add(it, r)); err != nil {
