@@ -270,16 +270,19 @@ func delegationsBelow(t *convstore.Tx, id convstore.ID, r *convstore.Record, amo
 		return nil, err
 	}
 	all, err := t.Delegations(ledger)
+	made := make(map[convstore.ID]bool)
 	for _, d := range all {
 		if !among(d.Caller) {
 			continue
 		}
 		below, err := isBelow(t, d.Caller, id)
-		if err != nil {
+		if gone := errors.As(err, new(*convstore.NotFoundError)); gone {
+			below = made[d.Caller] // it is being imported again
+		} else if err != nil {
 			return nil, err
 		}
 		if below {
-			ds = append(ds, d)
+			ds, made[d.Child] = append(ds, d), true
 		}
 	}
 	return ds, err

@@ -172,15 +172,17 @@ type arrival struct {
 	parent   convstore.ID // id that it came with
 	pos      string
 	hidden   bool
-	here     bool // the store had it before the import
-	differs  bool // and its content is another
+	here     bool            // the store had it before the import
+	differs  bool            // and its content is another
+	state    convstore.State // its RunState, which events that came before it leave nothing of
+	reason   string
 	seq      uint64
 	new      *convstore.Staged      // set while a transaction adds events to it
 	ledger   []convstore.Delegation // ledger of one that is here; read when needed
 	index    map[made][]uint64      // indexes into ledger of what has not come yet; read with it, as the next two
 	own      map[made]bool          // those in ledger that a removed conversation made here; see storeLedger
 	turns    int
-	places   []uint64 // where in ledger the delegations are that came, both counted from 1
+	places   []uint64 // where in ledger the delegations are that came, both counted from 1; 0 = not there, or own
 }
 
 // add adds a piece to the batch, and writes the batch if it is large enough.
@@ -307,7 +309,7 @@ func (im *importer) arrive(t *convstore.Tx, p Piece) (*arrival, error) {
 	if first := im.at[x.ID]; first != nil {
 		return nil, unfitf("conversation %s: is there twice, first at %s", x.ID, first.pos)
 	}
-	a := &arrival{from: x.ID, id: x.ID, parent: x.Parent, pos: p.Pos, hidden: x.Hidden}
+	a := &arrival{from: x.ID, id: x.ID, parent: x.Parent, pos: p.Pos, hidden: x.Hidden, state: x.RunState, reason: x.RunReason}
 	im.at[a.from] = a
 	im.order = append(im.order, a)
 	if im.o.NewIDs {
@@ -368,7 +370,6 @@ func (x *Exported) record() *convstore.Record {
 		Depth: x.Depth, Title: x.Title, Hidden: x.Hidden, Pinned: x.Pinned,
 		ArchivedAt: x.ArchivedAt, ExpiresAt: x.ExpiresAt, Labels: x.Labels,
 		CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, Model: x.Model,
-		RunState: x.RunState, RunReason: x.RunReason,
 	}
 	if r.UpdatedAt.IsZero() {
 		r.UpdatedAt = r.CreatedAt
@@ -496,7 +497,11 @@ func (im *importer) compareDelegation(t *convstore.Tx, root *arrival, d convstor
 		root.differs, root.places = true, append(root.places, 0)
 		return nil
 	}
-	root.index[key], root.places = at[1:], append(root.places, at[0]+1)
+	place := at[0] + 1
+	if root.own[key] {
+		place = 0
+	}
+	root.index[key], root.places = at[1:], append(root.places, place)
 	k := root.ledger[at[0]]
 	d.Session, d.Within, d.Total = min(d.Session, root.turns), root.places[d.Within], k.Total // as storeLedger does
 	k.Imported = !root.own[key]

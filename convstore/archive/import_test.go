@@ -264,13 +264,22 @@ func TestImportOfRunning(t *testing.T) {
 func TestImportOlder(t *testing.T) {
 	tokens := func(t *testing.T, n int64, top convstore.ID, archives ...string) {
 		t.Helper()
-		to := storetest.Open(t)
+		to, most := storetest.Open(t), int64(0)
 		for i, lines := range slices.Concat(archives, archives, archives[:1]) {
 			importAll(t, to, lines, ImportOptions{})
 			if res := importAll(t, to, lines, ImportOptions{}); len(res.Made) != 0 {
 				t.Errorf("archive %d again: made %v", i, res.Made)
 			}
-			_, err := to.Remove(t.Context(), top, convstore.RemoveOptions{Cascade: true})
+			spent, err := usage.Spent(t.Context(), to.View, top)
+			storetest.NoError(t, err)
+			used := int64(0)
+			for _, c := range spent.Charges {
+				used += c.Usage.Input
+			}
+			if most = max(most, used); used != most {
+				t.Errorf("archive %d: its root has used %d tokens, and %d before", i, used, most)
+			}
+			_, err = to.Remove(t.Context(), top, convstore.RemoveOptions{Cascade: true})
 			storetest.NoError(t, err)
 			storetest.NoError(t, to.Check(t.Context()))
 		}
@@ -299,12 +308,93 @@ func TestImportOlder(t *testing.T) {
 	t.Run("one delegation twice", func(t *testing.T) {
 		tokens(t, 7, 5, importFile(importLine("5", "")+importEvents(1)+importDelegation+second+third))
 	})
+	t.Run("within one that was made here", func(t *testing.T) {
+		s := storetest.Open(t)
+		root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+		storetest.Append(t, root, convstore.TurnStart{})
+		rs, err := root.Below().Reserve(t.Context(), storetest.Admit(convstore.Child{Call: "a"}))
+		storetest.NoError(t, err)
+		child, err := root.Below().Log(t.Context(), rs[0])
+		storetest.NoError(t, err)
+		storetest.Append(t, child, convstore.TurnStart{})
+		storetest.Delegate(t, child, "b", 0, 10, nil)
+		storetest.NoError(t, child.Close())
+		_, err = root.Below().Settle(t.Context(), rs[0], convstore.Outcome{State: convstore.StateOK})
+		storetest.NoError(t, err)
+		storetest.NoError(t, root.Close())
+		storetest.NoError(t, s.Edit(t.Context(), child.ID(), func(c *convstore.Conversation) error { c.Parent = 0; return nil }))
+		lines := exportSome(t, s, true, root.ID())
+		_, err = s.Remove(t.Context(), root.ID(), convstore.RemoveOptions{Cascade: true})
+		storetest.NoError(t, err)
+		last := lines[strings.LastIndex(lines, `{"delegation":`):strings.LastIndex(lines, `{"end":`)]
+		forged := strings.NewReplacer(`"call":"b"`, `"call":"c"`, `"within":1`, `"within":2`).Replace(last)
+		lines = strings.Replace(lines, last, last+forged, 1)
+		importAll(t, s, lines, ImportOptions{})
+		if res := importAll(t, s, lines, ImportOptions{}); len(res.Made) != 0 {
+			t.Errorf("imported again: made %v", res.Made)
+		}
+	})
+	t.Run("before a run", func(t *testing.T) {
+		s := storetest.Open(t)
+		root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+		storetest.Append(t, root, convstore.TurnStart{})
+		child := storetest.Delegate(t, root, "a", 0, 100, nil)
+		early := exportSome(t, s, true, root.ID())
+		storetest.Delegate(t, root, "b", child, 1000, nil)
+		storetest.NoError(t, root.Close())
+		_, err := s.Remove(t.Context(), root.ID(), convstore.RemoveOptions{Cascade: true})
+		storetest.NoError(t, err)
+		importAll(t, s, early, ImportOptions{})
+		if got := totalInput(t, s); got != 1100 {
+			t.Errorf("%d tokens are known to be used, want 1100", got)
+		}
+	})
 	open := strings.NewReplacer(`"state":"ok","reason":""`, `"state":"lost","reason":"`+reasonOpen+`"`, `_tokens":7`, `_tokens":0`).Replace(importDelegation)
 	t.Run("while it ran", func(t *testing.T) {
 		one, two := importLine("5", "")+importEvents(1), strings.Replace(importDelegation, `"call":"`, `"call":"x`, 1)
 		two = strings.Replace(two, "jp-c6", "jp-c7", 1)
 		tokens(t, 14, 5, importFile(one+importDelegation+two), importFile(one+open), importFile(one+two+importDelegation))
 	})
+}
+
+// TestImportParts imports what was removed of the tree of a sub-agent, which is here still.
+func TestImportParts(t *testing.T) {
+	s := storetest.Open(t)
+	root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+	storetest.Append(t, root, convstore.TurnStart{})
+	at, ids := root, []convstore.ID(nil)
+	for _, call := range []string{"a", "b", "c", "d"} {
+		ids = append(ids, storetest.Delegate(t, at, call, 0, 1, nil))
+		storetest.NoError(t, at.Close())
+		at = storetest.Lock(t, s, ids[len(ids)-1])
+	}
+	storetest.NoError(t, at.Close())
+	lines := exportSome(t, s, true, ids[0])
+	_, err := s.Remove(t.Context(), ids[1], convstore.RemoveOptions{Cascade: true})
+	storetest.NoError(t, err)
+	if res := importAll(t, s, lines, ImportOptions{}); len(res.Made) != 3 || len(res.Same) != 1 {
+		t.Errorf("made %v, the same %v; want three and one", res.Made, res.Same)
+	}
+}
+
+// TestImportUnbegun imports a conversation whose last run ended before its turn began.
+func TestImportUnbegun(t *testing.T) {
+	s, to := storetest.Open(t), storetest.Open(t)
+	root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+	storetest.Append(t, root, convstore.TurnStart{})
+	child := storetest.Delegate(t, root, "a", 0, 1, nil)
+	rs, err := root.Below().Reserve(t.Context(), storetest.Admit(convstore.Child{Call: "b", ID: child}))
+	storetest.NoError(t, err)
+	_, err = root.Below().Settle(t.Context(), rs[0], convstore.Outcome{State: convstore.StateTimeout, Reason: "waited"})
+	storetest.NoError(t, err)
+	lines := exportSome(t, s, true, root.ID())
+	importAll(t, to, lines, ImportOptions{})
+	if res := importAll(t, to, lines, ImportOptions{}); len(res.Made) != 0 {
+		t.Errorf("imported again: made %v", res.Made)
+	}
+	if got := storetest.Get(t, to.View, child); string(got.Status) != string(convstore.StateTimeout) || got.Reason != "waited" {
+		t.Errorf("status %q, %q; want that of the run that never began", got.Status, got.Reason)
+	}
 }
 
 // totalInput adds up what the whole store says was used.

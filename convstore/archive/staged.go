@@ -138,6 +138,7 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	r.Children, r.HiddenChildren = n.children, n.hidden
 	r.Limits, r.Call = nil, nil // these are not imported
 	r.After, r.Foreign, r.Imported = t.Bucket(db.Delegations).Sequence(), r.LastSeq, true
+	r.RunState, r.RunReason = a.state, a.reason // of a run after the turns that were appended
 	if !st.UpdatedAt.IsZero() {
 		r.UpdatedAt = st.UpdatedAt
 	}
@@ -183,7 +184,8 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 // storeLedger stores the n delegations of an arrival's ledger. The ledger may have some already,
 // from conversations of the same ids that were removed. What was imported before gets new numbers:
 // first what comes again, as it comes, and then what does not. So each is behind the one that it is
-// within, in whatever order archives come.
+// within, in whatever order archives come. None is within one that the store made: what that one
+// has used is known, and accounts that are here hold it.
 func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 	r, err := t.Load(root.id)
 	if err != nil {
@@ -216,7 +218,7 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 		d.ID, d.Imported = convstore.DelegationID(d.Number), true
 		return t.SaveDelegation(*d)
 	}
-	stored := make([]uint64, n+1) // number of each delegation that came, by its index from 1
+	stored := make([]uint64, n+1) // number of each delegation that was stored, by its index from 1
 	came := make(map[made]uint64, n)
 	for i := range n {
 		key := db.PairKey(root.id, uint64(i)+1)
@@ -232,7 +234,6 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 		within := stored[d.Within]
 		if k, is := known[madeOf(d)]; is && knows(k, d) {
 			if d = k; !k.Imported {
-				stored[i+1] = k.Number
 				continue
 			}
 		}
@@ -251,9 +252,7 @@ func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
 		if moved[was] = came[madeOf(d)]; moved[was] != 0 {
 			continue
 		}
-		if within, is := moved[d.Within]; is {
-			d.Within = within
-		}
+		d.Within = moved[d.Within]
 		if err := save(&d); err != nil {
 			return err
 		}
