@@ -89,7 +89,7 @@ func (a *adder) total(c convstore.Conversation) (convstore.Spend, error) {
 	if len(runs) == 0 {
 		return sum, err
 	}
-	for _, r := range recordedCharges(madeBelow(runs, here), func(id convstore.ID) bool { return here[id] }) {
+	for _, r := range recordedCharges(madeBelow(runs, here), func(r Run) bool { return here[r.Child] }) {
 		sum = sum.Add(r.spend())
 	}
 	return sum, err

@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,14 +44,15 @@ type Charge struct {
 
 // Run is the part of a convstore.Delegation that concerns usage.
 type Run struct {
-	Caller  convstore.ID    `json:"caller_id"`
-	Child   convstore.ID    `json:"child_id"`
-	Turn    int             `json:"child_turn"` // of the child
-	Session int             `json:"session"`
-	Profile string          `json:"profile"`
-	Model   string          `json:"model"`
-	Ended   time.Time       `json:"ended_at,omitzero"` // zero = not settled yet
-	Own     convstore.Spend `json:"own"`
+	Caller   convstore.ID    `json:"caller_id"`
+	Child    convstore.ID    `json:"child_id"`
+	Turn     int             `json:"child_turn"` // of the child
+	Session  int             `json:"session"`
+	Profile  string          `json:"profile"`
+	Model    string          `json:"model"`
+	Reserved time.Time       `json:"reserved_at"`
+	Ended    time.Time       `json:"ended_at,omitzero"` // zero = not settled yet
+	Own      convstore.Spend `json:"own"`
 
 	Replayed bool `json:"replayed,omitzero"` // as in convstore.Delegation
 
@@ -148,7 +150,7 @@ func Spent(ctx context.Context, v convstore.View, id convstore.ID) (s Spending, 
 				}
 			}
 		}
-		s.Charges = append(s.Charges, recordedCharges(s.Runs, func(id convstore.ID) bool { return here[id] })...)
+		s.Charges = append(s.Charges, recordedCharges(s.Runs, func(r Run) bool { return here[r.Child] })...)
 		return nil
 	})
 	return s, err
@@ -178,14 +180,16 @@ func runsOf(t *convstore.Tx, ledger convstore.ID) (runs []Run, err error) {
 }
 
 // madeBelow returns the runs of a ledger that were made by one of the conversations or below one,
-// also by removed ones. All is in order: a run comes after the run that made its caller.
-func madeBelow(all []Run, here map[convstore.ID]bool) []Run {
+// also by removed ones. Of imported runs, one can come before the run that made its caller.
+func madeBelow(all []Run, here map[convstore.ID]bool) (made []Run) {
 	within := maps.Clone(here)
-	var made []Run
-	for _, r := range all {
-		if within[r.Caller] {
-			within[r.Child] = true
-			made = append(made, r)
+	for n := -1; n < len(made); {
+		n, made = len(made), nil
+		for _, r := range all {
+			if within[r.Caller] {
+				within[r.Child] = true
+				made = append(made, r)
+			}
 		}
 	}
 	return made
@@ -231,9 +235,9 @@ func chargeOf(id convstore.ID, profile string, turn int, at time.Time, m convsto
 	}
 }
 
-// recordedCharges returns a charge for each run of a child that is not here any more. If two
+// recordedCharges returns a charge for each run whose model calls are not here any more. If two
 // ledgers have a record of one run, because one was imported, it counts once.
-func recordedCharges(runs []Run, here func(convstore.ID) bool) []Charge {
+func recordedCharges(runs []Run, here func(Run) bool) []Charge {
 	type run struct {
 		turnOf
 		caller convstore.ID
@@ -242,7 +246,7 @@ func recordedCharges(runs []Run, here func(convstore.ID) bool) []Charge {
 	var list []Charge
 	counted := make(map[run]bool)
 	for _, r := range runs {
-		if here(r.Child) || r.Ended.IsZero() {
+		if r.Ended.IsZero() || here(r) {
 			continue
 		}
 		key := run{turnOf{r.Child, r.Turn}, r.Caller, r.Ended.UnixNano()}
@@ -327,11 +331,20 @@ func Charges(ctx context.Context, s *convstore.Store, since time.Time) iter.Seq2
 			if err != nil {
 				return err
 			}
-			gone = recordedCharges(runs, func(id convstore.ID) bool {
-				_, there := slices.BinarySearch(todo, id)
-				return there
+			gone = recordedCharges(runs, func(r Run) bool {
+				_, there := slices.BinarySearch(todo, r.Child)
+				if !there || t.Bucket(db.Imported).Get(db.Key(uint64(r.Child))) == nil {
+					return there
+				}
+				// An export from before the run can have been imported after its child was removed.
+				rec, failed := t.Load(r.Child)
+				if err = cmp.Or(err, failed); err != nil {
+					return true
+				}
+				last, failed := stored.Parse(t.Bucket(db.Events).Get(db.PairKey(r.Child, cmp.Or(rec.Foreign, rec.LastSeq))))
+				return failed == nil && last.Nano >= r.Reserved.UnixNano()
 			})
-			return nil
+			return err
 		})
 		for len(todo) > 0 && err == nil {
 			var charges []Charge
