@@ -136,7 +136,8 @@ const (
 	metaSize   = 64
 )
 
-// stateOf returns the state of a locked file.
+// stateOf returns the state of a locked file. It reads nothing that is mapped: what a session has
+// done counts also where the file cannot be read any more.
 func stateOf(h *Handle) (s state, err error) {
 	var info os.FileInfo
 	if info, err = h.File.Stat(); err != nil {
@@ -144,7 +145,7 @@ func stateOf(h *Handle) (s state, err error) {
 	}
 	s.size, s.modified = info.Size(), info.ModTime().UnixNano()
 	for i := range s.metas {
-		if _, err = h.File.ReadAt(s.metas[i][:], int64(i*h.db.Info().PageSize)); err != nil {
+		if _, err = h.File.ReadAt(s.metas[i][:], int64(i*h.page)); err != nil {
 			return s, err
 		}
 	}

@@ -171,6 +171,19 @@ func TestKeptOfOlderCopy(t *testing.T) {
 	}
 }
 
+// TestKeptOfNothing: a session that has done its work succeeds, also if the file cannot be read
+// afterwards.
+func TestKeptOfNothing(t *testing.T) {
+	f := openBase(t, filepath.Join(t.TempDir(), "store"))
+	lastMark(t, &f, "1")
+	if err := f.Session(t.Context(), false, func(*Handle) error { return os.Truncate(f.StorePath(), 0) }); err != nil {
+		t.Error(err)
+	}
+	if f.slot.kept != nil {
+		t.Error("the file is kept")
+	}
+}
+
 // TestKeptIsClosed: the file is closed when it is not used.
 func TestKeptIsClosed(t *testing.T) {
 	f := openBase(t, filepath.Join(t.TempDir(), "store"))

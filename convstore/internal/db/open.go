@@ -74,6 +74,7 @@ type Handle struct {
 	File  *os.File // bbolt's own descriptor
 	write bool
 	from  *slot // slot that lent it, or in whose turn it was opened; nil = it is not kept
+	page  int   // size of a page
 	state state // of a kept handle: when it was unlocked
 }
 
@@ -143,7 +144,7 @@ func (f *Base) open(wait *file.Wait, write bool, h *Handle) error {
 	if err != nil {
 		return f.openError(err)
 	}
-	h.db, h.write = db, write
+	h.db, h.write, h.page = db, write, db.Info().PageSize
 	return nil
 }
 
