@@ -9,7 +9,7 @@ import (
 )
 
 // schemaVersion is the version of the drawing in the package comment.
-const schemaVersion = 5
+const schemaVersion = 6
 
 // migration migrates a store from one schema version to the next.
 type migration struct {
@@ -18,14 +18,14 @@ type migration struct {
 	run   func(*tx) error   // nil = there is nothing else to do
 }
 
-// migrations are all migrations, oldest first, one for each step from version 1 to schemaVersion. A
-// change of the drawing adds one, together with a test that begins with a store of the version
-// before.
+// migrations are all migrations, oldest first, one for each step from version 1 on. A change of the
+// drawing adds one, together with a test that begins with a store of the version before.
 var migrations = []migration{
 	{1, []db.BucketNumber{db.Listing}, fillListing},
 	{2, []db.BucketNumber{db.Imported, db.Imports}, nil},
 	{3, nil, markImported},
 	{4, []db.BucketNumber{db.Answers}, nil}, // turns of before have no digest and answer nothing
+	{5, nil, nil},                           // some programs that write 5 drop until, foreign and imported of a conversation
 }
 
 // fillListing adds an entry of the listing for every conversation.

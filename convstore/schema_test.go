@@ -422,6 +422,18 @@ func TestMigrateAnswers(t *testing.T) {
 	}
 }
 
+// TestMigrateMembers: programs that write version 5 can drop members of a conversation, and so they
+// refuse the store from now on.
+func TestMigrateMembers(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	mustCreate(t, s, New{})
+	setSchema(t, s.Path(), 5)
+	mustCreate(t, s, New{})
+	if got := schemaOf(t, s); got <= 5 {
+		t.Errorf("schema %d, want a later one than 5", got)
+	}
+}
+
 // TestMigrateImported brings a store of version 3 to the present one, in which a conversation that
 // was imported again has lost which delegations it has not made.
 func TestMigrateImported(t *testing.T) {
