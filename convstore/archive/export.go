@@ -154,6 +154,15 @@ func exported(t *convstore.Tx, id convstore.ID, r *convstore.Record) (Exported, 
 	x := *exportedRecord(id, r)
 	setConfig(&x.Void, config)
 	x.bring(im)
+	if r.Parent == 0 && x.Parent != 0 {
+		below, err := isBelow(t, x.Parent, id)
+		if below { // it was moved there: nobody could import the two as each other's ancestors
+			x.Parent, x.Link = 0, convstore.NoLink
+		}
+		if !errors.As(err, new(*convstore.NotFoundError)) {
+			return x, err
+		}
+	}
 	return x, nil
 }
 

@@ -377,6 +377,27 @@ func TestImportParts(t *testing.T) {
 	}
 }
 
+// TestImportAbove imports what was below another conversation when it was exported, and is above that
+// one now.
+func TestImportAbove(t *testing.T) {
+	s := storetest.Open(t)
+	parent := storetest.Create(t, s, convstore.New{}).ID
+	child, err := s.Fork(t.Context(), parent, convstore.Fork{})
+	storetest.NoError(t, err)
+	id := importAll(t, s, exportSome(t, s, true, child.ID), ImportOptions{NewIDs: true}).Made[0].ID
+	storetest.NoError(t, s.Edit(t.Context(), parent, func(c *convstore.Conversation) error { c.Parent = id; return nil }))
+	lines := exportSome(t, s, true, id)
+	if res := importAll(t, s, lines, ImportOptions{}); len(res.Made) != 0 {
+		t.Errorf("imported again: made %v", res.Made)
+	}
+	_, err = s.Remove(t.Context(), id, convstore.RemoveOptions{Cascade: true})
+	storetest.NoError(t, err)
+	importAll(t, s, lines, ImportOptions{})
+	if got := exportSome(t, s, true, id); got != lines {
+		t.Errorf("exported again: %s", firstDifference(got, lines))
+	}
+}
+
 // TestImportUnbegun imports a conversation whose last run ended before its turn began.
 func TestImportUnbegun(t *testing.T) {
 	s, to := storetest.Open(t), storetest.Open(t)
