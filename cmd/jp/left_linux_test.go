@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,8 +48,8 @@ func (s *site) leave(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// waits starts jp and returns when it says that it waits for a sub-agent, or has begun a second
-// one, with a function that waits for its end.
+// waits starts jp and returns when it says that it waits for a sub-agent, or has begun another one,
+// with a function that waits for its end.
 func (s *site) waits(argv ...string) (cmd *exec.Cmd, end func() (out string, status int)) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "out")
@@ -69,7 +70,8 @@ func (s *site) waits(argv ...string) (cmd *exec.Cmd, end func() (out string, sta
 		}
 		return string(text)
 	}
-	s.eventually("the wait", func() bool { return strings.Contains(read(), "waiting for jp-c") || len(s.subAgents()) > 1 })
+	had := len(s.subAgents())
+	s.eventually("the wait", func() bool { return strings.Contains(read(), "waiting for jp-c") || len(s.subAgents()) > had })
 	return cmd, func() (string, int) {
 		_ = cmd.Wait()
 		return read(), cmd.ProcessState.ExitCode()
@@ -219,5 +221,51 @@ func TestBatchOfARootResumedWhileItRuns(t *testing.T) {
 		if n := len(s.subAgents()); n != 2 {
 			t.Errorf("%d sub-agents, want 2", n)
 		}
+	}
+}
+
+// TestBatchCountsAPartThatEndsLater: what a sub-agent of another part has used counts, where it ends
+// while the batch waits for one of its own.
+func TestBatchCountsAPartThatEndsLater(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": treeConfig, ".jp/config/agent/child.toml": childProfile, "main.toml": "[[rule]]\ntext = \"x\"\n",
+		"child.toml": "[[rule]]\ntext = \"fine\"\nusage = { input = 40000, output = 0 }\n",
+	})
+	end := s.linger()
+	s.stdin = "\"a\"\n\"b\"\n"
+	var parts strings.Builder
+	for n, shard := range []string{"1/2", "2/2"} {
+		cmd, _ := s.start(nil, "jp", "batch", "-q", "-c", "agent/child", "--shard", shard)
+		s.eventually("the end of a turn", func() bool {
+			ended := 0
+			for _, c := range s.subAgents() {
+				for _, ev := range s.events(c.ID) {
+					if _, ok := ev.Body.(convstore.TurnEnd); ok {
+						ended++
+					}
+				}
+			}
+			return ended > n
+		})
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+	}
+	for _, c := range s.subAgents() {
+		fmt.Fprintf(&parts, "{\"conversation_id\":%q,\"status\":\"lost\"}\n", c.ID)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "parts"), []byte(parts.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.stdin += "\"c\"\n"
+	_, over := s.waits("batch", "-c", "agent/child", "--total-budget", "80000", "--resume", "parts")
+	end()
+	out, code := over()
+	if list := rows(t, out); code != 7 || len(list) != 3 || list[0].Status != "ok" || list[1].Status != "ok" || list[2].Status != "refused" {
+		t.Errorf("resumed: %d %s", code, out)
+	}
+	if n := len(s.subAgents()); n != 2 {
+		t.Errorf("%d sub-agents were paid, want 2", n)
 	}
 }

@@ -17,12 +17,14 @@ import (
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+	"time"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/rule"
+	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 )
 
@@ -200,6 +202,9 @@ func TestCollectSpent(t *testing.T) {
 	n := uint64(0)
 	del := func(call string, caller convstore.ID, within uint64, state convstore.State, granted, used int64) convstore.Delegation {
 		d := convstore.Delegation{Call: call, Caller: caller, Child: convstore.ID(100 + n), Within: within, State: state, Number: n + 1}
+		if state != "" {
+			d.Ended = time.Unix(1, 0)
+		}
 		n++
 		d.Grant.Budget = convstore.Budget{Tokens: &granted, CostNano: new(granted)}
 		d.Total.Input, d.Total.CostNano = used, used
@@ -218,11 +223,59 @@ func TestCollectSpent(t *testing.T) {
 		del("hand-1", root, 0, convstore.StateOK, 1000, 50_000),
 		del("hand-2", root, 0, "", 600_000, 0),
 		del("hand-3", root, 0, "", 1, 0),
+		del("batch-s-line#2", root, 0, convstore.StateOK, 7_000_000, 0),
 	}
+	list[11].Ended = time.Time{}                                // nobody has settled it
 	list[8].Child, list[9].Child = list[0].Child, list[0].Child // and of the third of others
-	b := &batch{earlier: &earlier{spent: convstore.Spend{}.Budget(), runs: map[string][]convstore.Delegation{}, under: map[int]convstore.ID{}, byHand: map[convstore.ID][]convstore.Delegation{}, marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}}}
+	b := &batch{earlier: newEarlier()}
 	b.collect(list, root, func(d convstore.Delegation) (int, bool) { return delegate.NumberOf(d, "batch-"), b.mine(d.Call) })
-	if got := b.earlier.spent; *got.Tokens != 654_321 || *got.CostNano != 654_321 {
-		t.Errorf("spent %d tokens and %d, want 654321", *got.Tokens, *got.CostNano)
+	if got := b.earlier.spent; *got.Tokens != 7_654_321 || *got.CostNano != 7_654_321 {
+		t.Errorf("spent %d tokens and %d, want 7654321", *got.Tokens, *got.CostNano)
 	}
+}
+
+// TestSpentLater: what a part that ran apart has used counts, where the last process that could have
+// settled it ends only after the command began.
+func TestSpentLater(t *testing.T) {
+	store, err := convstore.Open(filepath.Join(t.TempDir(), "store"), convstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := store.Create(t.Context(), convstore.New{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by, err := store.Below(t.Context(), part.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := func(tokens int64) convstore.Grant { return convstore.Grant{Budget: convstore.Budget{Tokens: &tokens}} }
+	runs, err := by.Reserve(t.Context(), func(convstore.Standing) ([]convstore.Child, error) {
+		return []convstore.Child{{Call: "batch-s-line#1", Grant: grant(1000)}, {Call: "batch-s-line#2", Grant: grant(200)}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := by.Log(t.Context(), runs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(t.Context(), run.At(convstore.TurnStart{}), run.At(convstore.ModelCall{Usage: convstore.Usage{Input: 7}}), run.At(convstore.TurnEnd{State: convstore.StateOK})); err != nil {
+		t.Fatal(err)
+	}
+	_ = log.Close()
+	b := &batch{session: &run.Session{}, earlier: newEarlier()}
+	b.session.Store, b.earlier.apart[part.ID] = store, nil
+	var noted []convstore.Delegation
+	for _, want := range []struct{ spent, total int64 }{{1200, 0}, {207, 7}} {
+		noted = nil
+		if err := b.spentApart(t.Context(), func(del convstore.Delegation) { noted = append(noted, del) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := *b.earlier.spent.Tokens; got != want.spent || noted[0].Total.Tokens() != want.total {
+			t.Errorf("spent %d tokens, %d of them in the first line, want %+v", got, noted[0].Total.Tokens(), want)
+		}
+		_ = runs[0].Release()
+	}
+	_ = runs[1].Release()
 }

@@ -50,6 +50,16 @@ type earlier struct {
 	why     error // why the first of them is another one
 }
 
+func newEarlier() *earlier {
+	return &earlier{
+		spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[string][]convstore.Delegation{},
+		under: map[int]convstore.ID{}, byHand: map[convstore.ID][]convstore.Delegation{}, marks: map[convstore.ID][]string{},
+		beside: map[string][]convstore.Delegation{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{},
+		answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{},
+		instead: map[string]string{}, has: map[string]bool{},
+	}
+}
+
 // answered returns the number of queries that are known to be answered.
 func (e *earlier) answered() (n int) {
 	for _, it := range e.planned {
@@ -69,10 +79,8 @@ func (e *earlier) close() {
 // resume finds what earlier runs of the batch have left: those of the conversation that value
 // names, or those whose output is the file of this name.
 func (b *batch) resume(ctx context.Context, value string) error {
-	b.earlier = &earlier{
-		path: value, flags: convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}, spent: convstore.Spend{}.Budget(), rows: map[int]earlierRow{}, named: map[convstore.ID]bool{}, runs: map[string][]convstore.Delegation{}, under: map[int]convstore.ID{}, byHand: map[convstore.ID][]convstore.Delegation{},
-		marks: map[convstore.ID][]string{}, beside: map[string][]convstore.Delegation{}, planned: map[int]delegate.Item{}, apart: map[convstore.ID][]string{}, answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{}, instead: map[string]string{}, has: map[string]bool{},
-	}
+	b.earlier = newEarlier()
+	b.earlier.path, b.earlier.flags = value, convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}
 	var parents []convstore.ID // of the conversations that rows name, below which the batch ran
 	id, err := convstore.ParseID(value)
 	if err == nil {

@@ -103,7 +103,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	if err := b.claimApart(ctx, parents); err != nil {
 		return err
 	}
-	list, err := b.session.Store.Delegations(ctx, e.below)
+	list, err := b.delegations(ctx, e.below)
 	if err == nil {
 		for _, del := range list {
 			e.seen = max(e.seen, del.Number)
@@ -224,7 +224,7 @@ func (b *batch) claimApart(ctx context.Context, parents []convstore.ID) error {
 func (b *batch) spentApart(ctx context.Context, note func(convstore.Delegation)) error {
 	b.earlier.spent = convstore.Spend{}.Budget()
 	for _, id := range slices.Sorted(maps.Keys(b.earlier.apart)) {
-		list, err := b.session.Store.Delegations(ctx, id)
+		list, err := b.delegations(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 	if err := b.spentApart(ctx, func(convstore.Delegation) {}); err != nil {
 		return err
 	}
-	list, err := b.session.Store.Delegations(ctx, conv.ID)
+	list, err := b.delegations(ctx, conv.ID)
 	if err != nil {
 		return err
 	}
@@ -346,10 +346,24 @@ func (b *batch) findFor(ctx context.Context) error {
 	return err
 }
 
+// delegations lists the ledger of a conversation. What nobody can settle any more it settles first,
+// as what sub-agents used that have outlived a killed part of the batch, and end while it goes on:
+// in a list they have ended without use before that.
+func (b *batch) delegations(ctx context.Context, root convstore.ID) ([]convstore.Delegation, error) {
+	list, err := b.session.Store.Delegations(ctx, root)
+	if err != nil || !slices.ContainsFunc(list, func(del convstore.Delegation) bool { return del.State != "" && del.Ended.IsZero() }) {
+		return list, err
+	}
+	if err := b.session.Store.Reconcile(ctx); err != nil {
+		return nil, err
+	}
+	return b.session.Store.Delegations(ctx, root)
+}
+
 // ledger lists the delegations of the ledgers of a conversation and of those above it.
 func (b *batch) ledger(ctx context.Context, at convstore.ID) (all []convstore.Delegation, err error) {
 	for {
-		list, err := b.session.Store.Delegations(ctx, at)
+		list, err := b.delegations(ctx, at)
 		if err != nil {
 			return nil, err
 		}
@@ -450,11 +464,12 @@ func (e *earlier) noteRun(del convstore.Delegation, number int) {
 }
 
 // spend counts what those of list have used that a caller made for a batch, as mine says of them,
-// or a person in a conversation of one of these. An open one uses its whole grant, and so does one
-// made in an ended one, which it outlives. spend calls note with each, but for the latter.
+// or a person in a conversation of one of these. One that nobody has settled uses its whole grant,
+// and so does one made in an ended one, which it outlives. spend calls note with each, but for the
+// latter.
 func (e *earlier) spend(list []convstore.Delegation, caller convstore.ID, mine func(convstore.Delegation) bool, note func(convstore.Delegation)) {
 	ours := map[convstore.ID]bool{} // conversations
-	of := map[uint64]bool{}         // numbers of those that have ended, and of what has ended in them
+	of := map[uint64]bool{}         // numbers of those that are settled, and of what is settled in them
 	e.mark(list)
 	for _, del := range list {
 		within := of[del.Within]
@@ -466,7 +481,7 @@ func (e *earlier) spend(list []convstore.Delegation, caller convstore.ID, mine f
 			note(del)
 		}
 		switch {
-		case del.State == "":
+		case del.Ended.IsZero():
 			e.spent = e.spent.Plus(del.Grant.Budget)
 			continue
 		case !within: // else it is in the total of the one above
