@@ -134,7 +134,9 @@ func (b *batch) verdict(caller convstore.ID) error {
 		return nil
 	case b.queued > 0:
 		f.Code, f.Status = "provider", exit.Provider
-		f.Hint = "to continue, give the same queries to: " + b.again(caller)
+		if b.session != nil { // no --resume in a tool
+			f.Hint = "to continue, give the same queries to: " + b.again(caller)
+		}
 	case b.refused == b.in.read:
 		f.Code, f.Status = "refused", exit.Refused
 	case b.failed+b.refused+b.stopped > 0 || b.unreduced():
