@@ -23,6 +23,9 @@ func (o *options) part(all int) (from, to int, err error) {
 	if !ok || err != nil || wrong != nil || i < 1 || i > n || n > maxShards {
 		return 0, 0, exit.Usagef("--shard %q: want I/N with I from 1 to N, such as 2/8", o.shard.Value)
 	}
+	if all == 0 {
+		return 0, 0, nil
+	}
 	from, to = int(share(int64(all), int64(i-1), int64(n))), int(share(int64(all), int64(i), int64(n)))
 	for _, limit := range []**int64{&o.tokens.Value, &o.cost.Value} {
 		if *limit != nil {
