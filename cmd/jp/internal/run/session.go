@@ -21,6 +21,7 @@ type Session struct {
 	Conv     convstore.Conversation // conversation that Begin made or Reopen took; zero before that
 	Log      *convstore.Log         // nil before that
 
+	turn bool              // whether its turn is open
 	stop func(cause error) // ends the command
 	off  func()            // see onStop; nil before Begin
 	end  func() error      // ends a stand, see StandFor; nil without one
@@ -136,7 +137,9 @@ func (s *Session) EndTurn(ctx context.Context, end convstore.TurnEnd) error {
 
 // Again begins another turn in the conversation that Reopen took, within the limits of session.
 func (s *Session) Again(ctx context.Context, about string, session convstore.Limits) error {
-	return s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
+	err := s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
+	s.turn = err == nil
+	return err
 }
 
 // begin makes a conversation with these events. If it fails, there is none.
@@ -157,7 +160,9 @@ func (s *Session) begin(ctx context.Context, n convstore.New, events ...convstor
 		return err
 	}
 	s.off = onStop(s.env, s.Log, s.stop)
-	return s.Log.Append(ctx, events...)
+	err = s.Log.Append(ctx, events...)
+	s.turn = err == nil
+	return err
 }
 
 // EndOf returns how that turn ended: end, unless it was stopped or failed.
@@ -171,11 +176,12 @@ func EndOf(ctx context.Context, failed error, end convstore.TurnEnd) convstore.T
 	return end
 }
 
-// Conclude ends that turn. Without a turn it does nothing.
+// Conclude ends the turn that Begin or Again began. Without one it does nothing.
 func (s *Session) Conclude(ctx context.Context, text string, end convstore.TurnEnd) error {
-	if s.Log == nil {
+	if !s.turn {
 		return nil
 	}
+	s.turn = false
 	return s.Log.Append(ctx, At(convstore.AssistantMessage{Text: text}), At(end))
 }
 

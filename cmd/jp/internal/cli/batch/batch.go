@@ -194,11 +194,12 @@ func start(ctx context.Context, env *run.Env, o options) error {
 			return b.finish(err)
 		}
 		d, err := b.open(ctx)
-		if err != nil {
-			return b.finish(err)
+		if err == nil {
+			err = env.Tape.Begin()
 		}
-		if err := env.Tape.Begin(); err != nil {
-			return b.finish(err)
+		if err != nil {
+			_, err = b.conclude(ctx, err)
+			return err
 		}
 		return env.Tape.End(ctx, b.run(ctx, d))
 	})

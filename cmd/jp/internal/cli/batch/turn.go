@@ -312,13 +312,8 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	b.tree.Close()
 	b.env.Con.IO = streams
 	failed = errors.Join(failed, b.retitle(ctx))
-	failed = b.finish(failed)
-	if cause := context.Cause(ctx); cause != nil && errors.Is(failed, term.ErrUnread) {
-		failed = fmt.Errorf("%w: %w", cause, term.ErrUnread) // one error for all rows that nobody read
-	}
-	came := run.EndOf(ctx, failed, b.cameTo())
+	came, failed := b.conclude(ctx, failed)
 	end(came)
-	failed = errors.Join(failed, b.session.Conclude(ctx, b.said(), came))
 	if ctx.Err() != nil {
 		b.env.Con.Note("stopped; to continue, give the same queries to: %s", b.again(d.Scope().Caller()))
 	}
@@ -326,6 +321,16 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		return failed
 	}
 	return b.verdict(d.Scope().Caller())
+}
+
+// conclude writes the end of the document, and ends the turn as came, if one has begun.
+func (b *batch) conclude(ctx context.Context, failed error) (came convstore.TurnEnd, err error) {
+	failed = b.finish(failed)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(failed, term.ErrUnread) {
+		failed = fmt.Errorf("%w: %w", cause, term.ErrUnread) // one error for all rows that nobody read
+	}
+	came = run.EndOf(ctx, failed, b.cameTo())
+	return came, errors.Join(failed, b.session.Conclude(ctx, b.said(), came))
 }
 
 // attach reads what a line attaches, as `jp query --attachment` does.
