@@ -164,7 +164,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestResumePipe: rows are repeated while further lines of a pipe are planned.
+// TestResumePipe: rows are repeated while further lines of a pipe are planned. What was asked is not
+// kept, and nothing is of a line whose row is written.
 func TestResumePipe(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "rows"))
 	if err != nil {
@@ -176,8 +177,11 @@ func TestResumePipe(t *testing.T) {
 	}
 	const lines = 2000
 	row := earlierRow{size: 2, reused: true} // any line can have it
-	e := &earlier{file: file, rows: map[int]earlierRow{0: row}, planned: map[int]delegate.Item{}, has: map[string]bool{}, marks: map[convstore.ID][]string{0: {"m"}}}
-	b := &batch{earlier: e, rows: console.List{W: bufio.NewWriter(io.Discard), Format: console.FormatStream}}
+	e := newEarlier()
+	e.file, e.rows[0], e.marks[0] = file, row, []string{"m"}
+	out := bufio.NewWriter(io.Discard)
+	b := &batch{env: &run.Env{}, earlier: e, out: out, rows: console.List{W: out, Format: console.FormatStream}}
+	b.env.Con = console.New(console.Env{Stdout: io.Discard})
 	repeated := make(chan error, lines)
 	go func() {
 		for range lines {
@@ -185,14 +189,31 @@ func TestResumePipe(t *testing.T) {
 		}
 	}()
 	for n := 2; n < lines; n++ {
-		if it, err := b.plan(t.Context(), delegate.Item{Number: n, Mark: "m"}); err != nil || !it.Done {
+		limit := int64(n)
+		asked := delegate.Item{Number: n, Mark: "m", Query: "asked", Context: "asked", Schema: json.RawMessage(`"asked"`), MaxTokens: &limit}
+		it, err := b.plan(t.Context(), asked)
+		if err != nil || !it.Done {
 			t.Fatalf("plan of line %d = %v, %v, want an answer", n, it.Done, err)
+		}
+		if again, err := b.plan(t.Context(), asked); err != nil || !reflect.DeepEqual(again, it) {
+			t.Fatalf("plan of line %d = %+v, %v, and before %+v", n, again, err, it)
 		}
 	}
 	for range lines {
 		if err := <-repeated; err != nil {
 			t.Fatal(err)
 		}
+	}
+	if e.done != lines-2 || strings.Contains(fmt.Sprintf("%+v", e.planned), "asked") {
+		t.Errorf("%d lines have an answer, want %d; kept: %+v", e.done, lines-2, e.planned)
+	}
+	for n := 2; n < lines; n++ {
+		if err := b.row(delegate.Item{Number: n, Done: true}, delegate.Row{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(e.planned) > 0 {
+		t.Errorf("%d lines are kept whose rows are written", len(e.planned))
 	}
 }
 

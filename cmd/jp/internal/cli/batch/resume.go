@@ -37,7 +37,8 @@ type earlier struct {
 	beside map[string][]convstore.Delegation       // as runs, of the parts that ran apart
 
 	mu      sync.Mutex                   // for the fields below: rows are repeated while further lines of a pipe are planned
-	planned map[int]delegate.Item        // queries with what is to be done, by their index
+	planned map[int]delegate.Item        // what is to be done about queries whose row is to come, by their index, without what they ask
+	done    int                          // number of those, and of those before, that have an answer
 	answers map[int]convstore.Delegation // runs with the answers that are in no row, likewise
 	parts   map[int]convstore.Delegation // the latest runs that came to a part of an answer, likewise
 	reused  map[string]earlierRow        // rows with an answer that was there before, by what all equal lines have in their marks; nil = not sought yet
@@ -58,16 +59,6 @@ func newEarlier() *earlier {
 		answers: map[int]convstore.Delegation{}, parts: map[int]convstore.Delegation{}, hashes: map[string]string{},
 		instead: map[string]string{}, has: map[string]bool{},
 	}
-}
-
-// answered returns the number of queries that are known to be answered.
-func (e *earlier) answered() (n int) {
-	for _, it := range e.planned {
-		if it.Done {
-			n++
-		}
-	}
-	return n
 }
 
 func (e *earlier) close() {

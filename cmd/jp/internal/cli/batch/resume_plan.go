@@ -15,6 +15,26 @@ import (
 	"jp/convstore"
 )
 
+// asking returns what plan has decided about a query, with what of asks.
+func asking(decided, of delegate.Item) delegate.Item {
+	decided.Config, decided.Query, decided.Label, decided.Context, decided.Schema = of.Config, of.Query, of.Label, of.Context, of.Schema
+	decided.Overrides, decided.Timeout, decided.Attach = of.Overrides, of.Timeout, of.Attach
+	return decided
+}
+
+// forget forgets what is to be done about a query, when its row is written.
+func (e *earlier) forget(it delegate.Item) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	index := it.Number - 1
+	delete(e.planned, index)
+	delete(e.answers, index)
+	delete(e.parts, index)
+}
+
 // plan returns a query with what is to be done: nothing where it has an answer, else to continue
 // the sub-conversation that was cut off, or to begin one. If other queries ran under the numbers of
 // all, that is an error.
@@ -25,14 +45,17 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if it, ok := e.planned[index]; ok {
-		return it, nil
+	if decided, ok := e.planned[index]; ok {
+		return asking(decided, it), nil
 	}
 	it, ran, why, err := b.findQuery(ctx, it)
 	if err != nil {
 		return it, err
 	}
-	e.planned[index] = it
+	e.planned[index] = asking(it, delegate.Item{}) // stdin has what it asks, and that may be long
+	if it.Done {
+		e.done++
+	}
 	switch {
 	case ran:
 		e.same++

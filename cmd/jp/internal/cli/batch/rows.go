@@ -34,7 +34,7 @@ func (b *batch) finish(failed error) error {
 		return failed
 	}
 	if b.earlier != nil && b.in.total < 0 {
-		b.env.Con.Note("%d of %d queries were answered before", b.earlier.answered(), b.in.read)
+		b.env.Con.Note("%d of %d queries were answered before", b.earlier.done, b.in.read)
 	}
 	if failed == nil && b.earlier != nil {
 		failed = b.surplus()
@@ -52,6 +52,7 @@ func (b *batch) row(it delegate.Item, r delegate.Row) (err error) {
 }
 
 func (b *batch) write(it delegate.Item, r delegate.Row) error {
+	defer b.earlier.forget(it)
 	if it.Done {
 		if err := b.repeat(it); err != nil {
 			return err
