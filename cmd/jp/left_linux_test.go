@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"jp/convstore"
 )
@@ -221,6 +222,43 @@ func TestBatchOfARootResumedWhileItRuns(t *testing.T) {
 		if n := len(s.subAgents()); n != 2 {
 			t.Errorf("%d sub-agents, want 2", n)
 		}
+	}
+}
+
+// TestBatchOfARootStoppedWhileItWaits: `jp stop` ends a batch on behalf of a conversation also
+// before it has begun a sub-agent there.
+func TestBatchOfARootStoppedWhileItWaits(t *testing.T) {
+	s := killSite(t)
+	if out, code := s.jp("query", "--new", "hello"); code != 0 {
+		t.Fatal(out)
+	}
+	root := s.conversations()[0].ID.String()
+	batch := []string{"batch", "-c", "agent/child", "--root-id", root}
+	s.stdin = "\"quick one\"\n\"quick two\"\n"
+	end := s.linger()
+	cmd, _ := s.start(nil, append([]string{"jp", "batch", "--parallel", "1"}, batch[1:]...)...)
+	s.leave(cmd)
+	_, over := s.waits(append(batch, "--resume", root)...)
+	stop, said := s.start(nil, "jp", "stop", root)
+	ended := make(chan struct{})
+	var out string
+	var code int
+	go func() {
+		defer close(ended)
+		out, code = over()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the batch goes on waiting")
+	}
+	end()
+	<-ended
+	if err := stop.Wait(); err != nil {
+		t.Errorf("jp stop: %v %s", err, said)
+	}
+	if n := len(s.subAgents()); code == 0 || !strings.Contains(out, "stopped") || n != 1 {
+		t.Errorf("stopped while it waited: %d %s, %d sub-agents, want 1", code, out, n)
 	}
 }
 

@@ -24,7 +24,7 @@ type Session struct {
 	turn bool              // whether its turn is open
 	stop func(cause error) // ends the command
 	off  func()            // see onStop; nil before Begin
-	end  func() error      // ends a stand, see StandFor; nil without one
+	end  func() error      // ends a stand, see Stand; nil without one
 }
 
 // Delegating runs f with a session whose config is that of the implicit layers. Signals end ctx.
@@ -76,12 +76,26 @@ func (s *Session) Delegation(scope convstore.Scope) delegate.Options {
 	})
 }
 
-// StandFor returns what a person can use who delegates on behalf of a conversation. It holds a
-// stand for the conversation until the session ends, so that `jp stop` of it ends the command.
+// Stand says that the command works on behalf of a conversation until the session ends, so that
+// `jp stop` of it ends the command. A command calls it before it waits for anything of the
+// conversation, and else StandFor does. A session stands for one conversation.
+func (s *Session) Stand(ctx context.Context, id convstore.ID) error {
+	if s.end != nil {
+		return nil
+	}
+	scope, err := s.Store.Below(ctx, id)
+	if err == nil {
+		s.end, err = scope.Stand(func() { s.stop(convstore.ErrStopped) })
+	}
+	return err
+}
+
+// StandFor returns what a person can use who delegates on behalf of a conversation, for which the
+// session then stands.
 func (s *Session) StandFor(ctx context.Context, id convstore.ID) (Stand, error) {
 	st, err := s.env.standFor(ctx, id, nil, nil)
 	if err == nil {
-		s.end, err = st.Scope.Stand(func() { s.stop(convstore.ErrStopped) })
+		err = s.Stand(ctx, id)
 	}
 	return st, err
 }

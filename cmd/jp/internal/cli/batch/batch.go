@@ -176,6 +176,14 @@ func start(ctx context.Context, env *run.Env, o options) error {
 				_ = c.Close()
 			}
 		}()
+		if o.rootID.Set {
+			if b.root, err = env.WS.Target(ctx, o.rootID.Value); err == nil {
+				err = s.Stand(ctx, b.root)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		if o.resume.Set {
 			defer func() { b.earlier.close() }()
 			if err := b.resume(ctx, o.resume.Value); err != nil {

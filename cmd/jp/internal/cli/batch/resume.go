@@ -99,11 +99,10 @@ func (b *batch) choose(ctx context.Context, id convstore.ID) error {
 		return err
 	}
 	if b.o.rootID.Set {
-		root, err := b.env.WS.Target(ctx, b.o.rootID.Value)
-		if err == nil && root != id {
-			err = exit.Usagef("--resume %s: is not %s, on whose behalf the batch runs", id, root)
+		if b.root != id {
+			return exit.Usagef("--resume %s: is not %s, on whose behalf the batch runs", id, b.root)
 		}
-		return err
+		return nil
 	}
 	ran, err := b.ran(ctx, conv)
 	if err != nil {

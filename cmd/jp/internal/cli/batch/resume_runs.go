@@ -271,10 +271,7 @@ func ranFor(caller convstore.ID, del convstore.Delegation) bool {
 // findFor does the same for a batch on behalf of an existing conversation: the runs that the rows
 // name, else the latest ones with the same sum.
 func (b *batch) findFor(ctx context.Context) error {
-	caller, err := b.env.WS.Target(ctx, b.o.rootID.Value)
-	if err != nil {
-		return err
-	}
+	caller := b.root
 	if err := b.claim(ctx, caller, "--resume of batch "+b.sum); err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type batch struct {
 	env     *run.Env
 	session *run.Session   // nil inside a tool
 	view    convstore.View // where the answers are
+	root    convstore.ID   // of --root-id; 0 = none
 	tree    *term.Tree
 	done    progress
 	o       options
@@ -134,19 +135,14 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		return nil, exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	scope, caller := convstore.Scope{}, rule.Caller{Tools: []string{"jp_batch_query"}, Limits: rule.LimitsOf(cfg, b.env.WaitLimit)}
-	var err error
 	if b.o.rootID.Set {
-		var root convstore.ID
-		if root, err = b.env.WS.Target(ctx, b.o.rootID.Value); err != nil {
-			return nil, err
-		}
-		st, err := b.session.StandFor(ctx, root)
+		st, err := b.session.StandFor(ctx, b.root)
 		if err != nil {
 			return nil, err
 		}
 		scope, caller = st.Scope, st.Caller
 		if b.earlier == nil || b.earlier.line == "" {
-			err = b.claimLine(ctx, root, b.line)
+			err = b.claimLine(ctx, b.root, b.line)
 		} else if err = b.join(ctx, b.earlier.line); err == nil {
 			err = b.earlier.again()
 		}
