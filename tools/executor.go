@@ -275,18 +275,13 @@ func (b *batch) do(ctx context.Context, j job, ended func()) {
 // report sends a result to the consumer; there is room for one of every call.
 func (b *batch) report(c Call, r Result) { b.done <- finished{c, r} }
 
-// call runs the tool within its time.
+// call runs the tool within its time, which begins when it is ready.
 func (b *batch) call(ctx context.Context, j job) (r Result) {
 	if b.Started != nil {
 		b.Started(j.orig)
 	}
 	if within := b.around[j.orig.ID].ctx; within != nil {
 		ctx = within
-	}
-	if j.tool.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, j.tool.Timeout, &TimeoutError{Tool: j.tool.Name, After: j.tool.Timeout})
-		defer cancel()
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -297,6 +292,19 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 			r.Text = errorText(r.Text)
 		}
 	}()
+	if j.tool.Ready != nil {
+		switch err := j.tool.Ready(ctx); {
+		case ctx.Err() != nil:
+			return *neverRan(ctx)
+		case err != nil:
+			return Result{Text: err.Error(), IsError: true}
+		}
+	}
+	if j.tool.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, j.tool.Timeout, &TimeoutError{Tool: j.tool.Name, After: j.tool.Timeout})
+		defer cancel()
+	}
 	r, err := j.tool.Func(ctx, j.call)
 	var timeout *TimeoutError
 	switch {

@@ -292,12 +292,17 @@ func TestExecutorSubAgentsTakeNoPlace(t *testing.T) {
 
 func TestExecutorTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := Executor{Set: setOf(t,
+		starts := tool("starts", func(ctx context.Context, _ Call) (Result, error) { return Result{Text: "started"}, ctx.Err() },
+			func(d *Definition) { d.Timeout = time.Second })
+		starts.Ready = func(context.Context) error { time.Sleep(time.Hour); return nil }
+		fails := tool("fails", say(""))
+		fails.Ready = func(context.Context) error { return errors.New("no start") }
+		e := Executor{Set: setOf(t, starts, fails,
 			tool("slow", func(ctx context.Context, _ Call) (Result, error) {
 				<-ctx.Done()
 				return Result{Text: "so far"}, ctx.Err()
 			}, func(d *Definition) { d.Timeout = time.Minute }),
-			// Waiting for leave does not count.
+			// Waiting for leave does not count, nor for what makes the tool ready.
 			tool("waits", func(ctx context.Context, _ Call) (Result, error) { return Result{Text: "ran"}, ctx.Err() },
 				func(d *Definition) { d.Timeout = time.Second }),
 		)}
@@ -308,12 +313,18 @@ func TestExecutorTimeout(t *testing.T) {
 			return Decision{Allow: true}, nil
 		}
 		begin := time.Now()
-		got := runAll(t, e, t.Context(), Call{ID: "1", Name: "slow"}, Call{ID: "2", Name: "waits"})
+		got := runAll(t, e, t.Context(), Call{ID: "1", Name: "slow"}, Call{ID: "3", Name: "starts"}, Call{ID: "4", Name: "fails"}, Call{ID: "2", Name: "waits"})
 		if want := (Result{Text: "error: stopped after 1m0s (timeout)\nso far", IsError: true}); got["1"] != want {
 			t.Errorf("slow = %+v, want %+v", got["1"], want)
 		}
 		if want := (Result{Text: "ran"}); got["2"] != want {
 			t.Errorf("waits = %+v, want %+v", got["2"], want)
+		}
+		if want := (Result{Text: "started"}); got["3"] != want {
+			t.Errorf("starts = %+v, want %+v", got["3"], want)
+		}
+		if want := (Result{Text: "error: no start", IsError: true}); got["4"] != want {
+			t.Errorf("fails = %+v, want %+v", got["4"], want)
 		}
 		if d := time.Since(begin); d != time.Hour {
 			t.Errorf("took %v, want the hour of the answer", d)

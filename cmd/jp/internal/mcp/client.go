@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,11 +56,27 @@ type Client struct {
 	server  Server
 	options Options
 
-	turn  chan struct{} // one token; who takes it may change the fields below
-	live  *session      // nil = none
+	life context.Context // ends when the client is closed
+	stop context.CancelCauseFunc
+
+	mu   sync.Mutex // of the fields below
+	live *session   // nil = none
+	now  *readying  // nil = none is under way
+
+	// Only the readying that is under way uses these.
 	begun int
 	last  string // how the session before live ended
 }
+
+// readying is a start of the server, or another look at its tools. It goes on when the call that
+// began it is given up: other calls wait for it too.
+type readying struct {
+	done    chan struct{} // closed when it has ended; the fields below are set then
+	session *session
+	err     error
+}
+
+var errClosed = errors.New("closed")
 
 // session is a connection to a server.
 type session struct {
@@ -70,6 +86,8 @@ type session struct {
 	stale   atomic.Bool
 	bounds  *bounds
 	gone    chan struct{} // closed when the connection has ended
+	ending  sync.Once
+	failed  atomic.Pointer[error] // why it is not to be used any more; nil = it may be
 }
 
 // offer is what a server listed.
@@ -83,9 +101,16 @@ func NewClient(s Server, o Options) *Client {
 	if o.Patience == 0 {
 		o.Patience = time.Minute
 	}
-	c := &Client{server: s, options: o, turn: make(chan struct{}, 1)}
-	c.turn <- struct{}{}
+	c := &Client{server: s, options: o}
+	c.life, c.stop = context.WithCancelCause(context.Background())
 	return c
+}
+
+// Ready starts the server, or looks at its tools again, if the next call would have to wait for
+// that. It returns when ctx ends, or when the server takes longer than Patience.
+func (c *Client) Ready(ctx context.Context) error {
+	_, err := c.session(ctx)
+	return err
 }
 
 // List returns the tools of the server, sorted by name, and why others cannot be used.
@@ -143,7 +168,7 @@ func (c *Client) call(ctx context.Context, want Tool, args json.RawMessage, agai
 		select {
 		case a = <-done: // it got the message
 		case <-time.After(closeGrace): // it does not read
-			c.drop(s, context.Cause(ctx))
+			s.drop(context.Cause(ctx))
 			return tools.Result{}, context.Cause(ctx)
 		}
 	}
@@ -154,7 +179,7 @@ func (c *Client) call(ctx context.Context, want Tool, args json.RawMessage, agai
 	case ctx.Err() != nil:
 		return tools.Result{}, context.Cause(ctx)
 	case a.err != nil && untaken.Load() && !again:
-		c.drop(s, a.err)
+		s.drop(a.err)
 		return c.call(ctx, want, args, true)
 	case errors.As(a.err, &said) && s.bounds.err() == nil:
 		text := said.Message
@@ -166,7 +191,7 @@ func (c *Client) call(ctx context.Context, want Tool, args json.RawMessage, agai
 		c.report("an answer cannot be read: " + a.err.Error())
 		return tools.Result{Text: fmt.Sprintf("MCP server %s: its answer is no result of a tool", c.server.Name), IsError: true}, nil
 	}
-	why := c.drop(s, a.err)
+	why := s.drop(a.err)
 	end := "died"
 	if s.bounds.why() != "" {
 		end = "was ended"
@@ -186,48 +211,50 @@ func find(list []Tool, name string) (Tool, bool) { return Record{Tools: list}.To
 
 // Close stops the server and returns when it has ended. No server is started after it.
 func (c *Client) Close() {
-	<-c.turn
-	c.begun = starts
-	if s := c.live; s != nil {
-		c.live, c.last = nil, "closed"
+	c.mu.Lock()
+	c.stop(errClosed)
+	now := c.now
+	c.mu.Unlock()
+	if now != nil {
+		<-now.done
+	}
+	c.mu.Lock()
+	s := c.live
+	c.live = nil
+	c.mu.Unlock()
+	if s != nil {
 		s.end()
 	}
-	c.turn <- struct{}{}
 }
 
-// take waits for the turn.
-func (c *Client) take(ctx context.Context) error {
-	select {
-	case <-c.turn:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// drop removes a session that failed with err and returns how it ended.
-func (c *Client) drop(s *session, err error) string {
-	<-c.turn
-	defer func() { c.turn <- struct{}{} }()
-	if c.live == s {
-		c.forget()
-	}
+// drop ends a session that failed with err and returns how it ended. No other call gets it.
+func (s *session) drop(err error) string {
+	s.failed.CompareAndSwap(nil, &err)
 	if s.process == nil {
 		s.end()
 	} else {
 		s.process.kill()
 	}
-	c.last = cmp.Or(s.left(), cleanText(err.Error()))
-	return c.last
+	return s.reason()
 }
 
-// forget removes the live session. One that a server at an address has ended in order is no death.
-// The caller has the turn.
-func (c *Client) forget() {
-	if c.live.bounds.missing.Load() {
-		c.begun--
+// over reports whether the session cannot be used any more.
+func (s *session) over() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return s.failed.Load() != nil
 	}
-	c.live = nil
+}
+
+// reason returns why a session that is over has ended.
+func (s *session) reason() string {
+	why := s.left()
+	if err := s.failed.Load(); why == "" && err != nil {
+		why = cleanText((*err).Error())
+	}
+	return why
 }
 
 // report passes a line to Tell, as short as one of stderr.
@@ -260,24 +287,57 @@ func (s *session) left() string {
 
 // session returns the live one, or starts the server.
 func (c *Client) session(ctx context.Context) (*session, error) {
-	if err := c.take(ctx); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	defer func() { c.turn <- struct{}{} }()
-	if s := c.live; s != nil {
-		select {
-		case <-s.gone:
-			s.end()
-			c.forget()
-			c.last = s.left()
-		default:
-			if !s.stale.Swap(false) {
-				return s, nil
-			}
-			if err := c.within(ctx, s, func(ctx context.Context) error { return s.list(ctx) }); err != nil {
-				return nil, err
-			}
+	c.mu.Lock()
+	now, s := c.now, c.live
+	switch {
+	case now != nil:
+	case c.life.Err() != nil:
+		c.mu.Unlock()
+		return nil, c.failure(errClosed)
+	case s != nil && !s.over() && !s.stale.Swap(false):
+		c.mu.Unlock()
+		return s, nil
+	default:
+		now = &readying{done: make(chan struct{})}
+		c.now = now
+		go func() {
+			alive, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+			defer context.AfterFunc(c.life, func() { cancel(errClosed) })()
+			now.session, now.err = c.ready(alive, s)
+			cancel(nil)
+			c.mu.Lock()
+			c.now, c.live = nil, now.session
+			c.mu.Unlock()
+			close(now.done)
+		}()
+	}
+	c.mu.Unlock()
+	select {
+	case <-now.done:
+		return now.session, now.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ready looks at the tools of s again, or starts the server if s is over or nil.
+func (c *Client) ready(ctx context.Context, s *session) (*session, error) {
+	if s != nil && !s.over() {
+		err := c.within(ctx, s, func(ctx context.Context) error { return s.list(ctx) })
+		if err == nil {
 			return s, nil
+		}
+		s.failed.CompareAndSwap(nil, &err)
+		return s, c.failure(err)
+	}
+	if s != nil {
+		s.end()
+		c.last = s.reason()
+		if s.bounds.missing.Load() { // a server at an address has ended it in order: that is no death
+			c.begun--
 		}
 	}
 	if c.begun++; c.begun > starts {
@@ -286,11 +346,12 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	s, err := c.connect(ctx)
 	if err != nil {
 		c.last = err.Error()
-		return nil, fmt.Errorf("MCP server %s: %w", c.server.Name, err)
+		return nil, c.failure(err)
 	}
-	c.live = s
 	return s, nil
 }
+
+func (c *Client) failure(err error) error { return fmt.Errorf("MCP server %s: %w", c.server.Name, err) }
 
 // within runs f, which uses s, for at most Patience. It ends s if f fails. With a server at an
 // address the goroutine of f does that, because f may still be connecting.
@@ -487,16 +548,18 @@ func (s *session) list(ctx context.Context) error {
 // end ends the connection, and the program of the server. It does not wait for a server that does
 // not answer.
 func (s *session) end() {
-	if s.process != nil {
-		s.process.end()
-	}
-	closed := make(chan struct{})
-	go func() {
-		_ = s.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(closeGrace):
-	}
+	s.ending.Do(func() {
+		if s.process != nil {
+			s.process.end()
+		}
+		closed := make(chan struct{})
+		go func() {
+			_ = s.Close()
+			close(closed)
+		}()
+		select {
+		case <-closed:
+		case <-time.After(closeGrace):
+		}
+	})
 }

@@ -12,10 +12,12 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -332,6 +334,74 @@ func TestGiveUp(t *testing.T) {
 	}
 	if got, _ := call(t, c, "echo", "still here"); got != "still here" || c.begun != 1 {
 		t.Errorf("echo = %q after %d starts", got, c.begun)
+	}
+}
+
+// TestGiveUpWaiting: a call that does not wait for the start of its server, or for its new list of
+// tools, leaves both to others.
+func TestGiveUpWaiting(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := self("raw-gated")
+	s.Env = map[string]string{"GATE": gate}
+	c := open(t, s, Options{})
+	// reached waits until the server is about to list its tools. It goes on when the pipe is closed.
+	reached := func() *os.File {
+		t.Helper()
+		f, err := os.OpenFile(gate, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	enough := errors.New("enough")
+	giveUp := func(when string) (pipe *os.File) {
+		t.Helper()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Call(ctx, Tool{Name: "echo"}, nil)
+			done <- err
+		}()
+		pipe = reached()
+		cancel(enough)
+		if err := <-done; !errors.Is(err, enough) {
+			t.Errorf("%s: %v", when, err)
+		}
+		for range starts { // these come to nothing that is new
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, enough)
+			if _, err := c.Call(ctx, Tool{Name: "echo"}, nil); !errors.Is(err, enough) {
+				t.Errorf("%s, again: %v", when, err)
+			}
+			cancel()
+		}
+		return pipe
+	}
+	pipe := giveUp("a call during the start")
+	var first *session
+	for range 2 {
+		if err := pipe.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, isError := call(t, c, "echo", "x"); got != "right" || isError || c.begun != 1 || first != nil && c.live != first {
+			t.Errorf("echo = %q, %v, %d starts, another server: %v", got, isError, c.begun, c.live != first)
+		}
+		first = c.live
+		pipe = giveUp("a call while it lists its tools again")
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := c.List(t.Context())
+		done <- err
+	}()
+	c.Close() // does not wait for the server
+	if err := <-done; err == nil || err.Error() != "MCP server s: closed" {
+		t.Errorf("List while it is closed: %v", err)
+	}
+	if err := pipe.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

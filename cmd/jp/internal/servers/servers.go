@@ -341,7 +341,7 @@ func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) 
 		return tools.Tool{}, exit.Refusedf("tool %s: MCP server %s was approved again meanwhile", d.Name, server)
 	}
 	client := u.Client(s)
-	return tools.Tool{Definition: d, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {
+	return tools.Tool{Definition: d, Ready: client.Ready, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {
 		r, err := client.Call(ctx, want, c.Arguments)
 		if r.Refused && s.Origin == OfEditor && !u.ws.Gate.ByEnv() { // `jp mcp approve` does not know it
 			r.Text = fmt.Sprintf("MCP server %s of the editor: its tools are not as they were approved; jp asks about them before the next prompt", server)

@@ -37,6 +37,8 @@ import (
 //	version   speaks a protocol of its own
 //	nothing   answers the handshake with nothing
 //	old       ignores what it does not know
+//	gated     lists its tools when somebody has opened the named pipe GATE for writing, and closed it;
+//	          it says with each answer to a call that its list has changed
 func raw(way string) {
 	in := bufio.NewReader(os.Stdin)
 	out := bufio.NewWriter(os.Stdout)
@@ -84,6 +86,9 @@ func raw(way string) {
 				result(m.ID, `{"tools":[`+echo+`,`+echo+`]}`)
 			case "pages":
 				result(m.ID, `{"tools":[],"nextCursor":"again"}`)
+			case "gated":
+				_, _ = os.ReadFile(os.Getenv("GATE"))
+				fallthrough
 			default:
 				result(m.ID, `{"tools":[`+echo+`]}`)
 			}
@@ -157,6 +162,9 @@ func raw(way string) {
 					}
 				}
 			case "old":
+				text(m.ID, "right")
+			case "gated":
+				say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 				text(m.ID, "right")
 			case "after":
 				text(m.ID, "right")
