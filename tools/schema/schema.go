@@ -120,6 +120,14 @@ func readSchema(m map[string]any, more *bool) (*Schema, error) {
 			return nil, fmt.Errorf("%s: %w", k, err)
 		}
 	}
+	// Beside these, other properties are allowed too, and items holds for the rest of a list. Only the
+	// full validator knows what is left.
+	if _, ok := m["patternProperties"]; ok {
+		s.closed = false
+	}
+	if _, ok := m["prefixItems"]; ok {
+		s.items = nil
+	}
 	return s, nil
 }
 
@@ -147,7 +155,7 @@ func (s *Schema) keyword(k string, v any, more *bool) (err error) {
 			if s.properties[name], err = subSchema(props[name], more); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			if s.properties[name].hasDefault {
+			if sub := s.properties[name]; sub.hasDefault && sub.ofType(sub.fallback) { // null often means that there is none
 				s.defaults = append(s.defaults, name)
 			}
 		}
@@ -208,14 +216,20 @@ func (s *Schema) keyword(k string, v any, more *bool) (err error) {
 	return err
 }
 
-// oneOf allows these values and no others.
+// oneOf allows these values and no others, of those that were allowed before.
 func (s *Schema) oneOf(list []any) {
-	s.enum, s.valid = append([]any{}, list...), make(map[string]bool, len(list))
+	before, valid := s.enum, make(map[string]bool, len(list))
+	s.enum = []any{}
 	for _, v := range list {
+		if before != nil && !s.hasValue(v) {
+			continue
+		}
+		s.enum = append(s.enum, v)
 		if key, ok := keyOf(v); ok {
-			s.valid[key] = true
+			valid[key] = true
 		}
 	}
+	s.valid = valid
 }
 
 // subSchema reads a schema in a schema, which may be a boolean.

@@ -113,6 +113,22 @@ func TestValidateErrors(t *testing.T) {
 	}
 }
 
+// TestDefaultsThatDoNotFit: a default is no reason to refuse arguments that fit without it.
+func TestDefaultsThatDoNotFit(t *testing.T) {
+	for _, tt := range []struct{ schema, in, want string }{
+		{`{"properties":{"a":{"type":"string","default":null},"b":{"default":1}}}`, `{}`, `{"b":1}`}, // as pydantic writes a: str = None
+		{`{"properties":{"a":{"type":["string","null"],"default":null}}}`, `null`, `{"a":null}`},
+		{`{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}],"default":null}}}`, `{}`, `{"a":null}`},
+		{`{"properties":{"a":{"enum":["x","y"],"default":""},"b":{"type":"integer"}}}`, `{"b":"1"}`, `{"b":1}`},
+		{`{"properties":{"a":{"default":1},"b":{}},"oneOf":[{"required":["a"]},{"required":["b"]}]}`, `{"b":1}`, `{"b":1}`},
+		{`{"properties":{"a":{"default":1},"b":{}},"oneOf":[{"required":["a"]},{"required":["b"]}]}`, `null`, `{"a":1}`},
+	} {
+		if got, err := withSchema(tt.schema).Validate(json.RawMessage(tt.in)); err != nil || string(got) != tt.want {
+			t.Errorf("Validate(%s) by %s = %s, %v, want %s", tt.in, tt.schema, got, err, tt.want)
+		}
+	}
+}
+
 // Schemas of MCP servers may say anything; nothing is fetched, nothing hangs.
 func TestValidateFullSchemas(t *testing.T) {
 	for _, tt := range []struct {
@@ -133,6 +149,14 @@ func TestValidateFullSchemas(t *testing.T) {
 		{`{"dependentScHemas":{"a":{"$ref":"#"}}}`, `{"a":1}`, true}, // no keyword, nor for the full validator
 		{`{"dependencies":{"a":["b"]}}`, `{"a":1}`, false},
 		{`{"properties":{"a":{"items":[{"type":"string"}],"additionalItems":false}}}`, `{"a":["x"]}`, true},
+		{`{"patternProperties":{"^X-":{"type":"string"}},"additionalProperties":false}`, `{"X-a":"1"}`, true},
+		{`{"patternProperties":{"^X-":{"type":"string"}},"additionalProperties":false}`, `{"X-a":1}`, false},
+		{`{"patternProperties":{"^X-":{"type":"string"}},"additionalProperties":false}`, `{"a":"1"}`, false},
+		{`{"properties":{"a":{"prefixItems":[{"type":"integer"}],"items":{"type":"string"}}}}`, `{"a":[1,"a"]}`, true},
+		{`{"properties":{"a":{"prefixItems":[{"type":"string"}],"items":{"type":"integer"}}}}`, `{"a":["1",2]}`, true},
+		{`{"properties":{"a":{"prefixItems":[{"type":"integer"}],"items":{"type":"string"}}}}`, `{"a":[1,2]}`, false},
+		{`{"properties":{"a":{"const":"a","enum":["a","b"]}}}`, `{"a":"a"}`, true},
+		{`{"properties":{"a":{"const":"a","enum":["a","b"]}}}`, `{"a":"b"}`, false},
 		{`{"properties":{"a":{"items":[{"type":"string"}],"additionalItems":false}}}`, `{"a":["x",1]}`, false},
 		{`{"properties":{"a":{"$ref":"#/definitions/s"}},"definitions":{"s":{"type":"string"}}}`, `{"a":1}`, false},
 		{`{"x-vendor":{"$ref":"#"},"propertyNames":{"pattern":"^a"}}`, `{"a":1}`, true},

@@ -17,7 +17,8 @@ import (
 
 // Arguments checks the arguments of a call and returns them as one JSON object with sorted keys, or
 // what is wrong. Strings that hold JSON are coerced if the schema declares another type, null for
-// an optional argument counts as not given, defaults are filled in. Empty args are no arguments.
+// an optional argument counts as not given, defaults are filled in: those that are of the right
+// type, and all of them or none where arguments fit only without. Empty args are no arguments.
 func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("{}")
@@ -27,7 +28,7 @@ func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 		return nil, []string{err.Error()}
 	}
 	if v == nil {
-		v = map[string]any{}
+		args, v = json.RawMessage("{}"), map[string]any{}
 	}
 	if _, ok := v.(map[string]any); !ok {
 		return nil, []string{"want a JSON object, not " + jsonTypeName(v)}
@@ -37,7 +38,15 @@ func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	if room < 0 {
 		return nil, []string{"with its defaults it is larger than " + brief.Size(maxFilled) + ": make it shorter"}
 	}
-	return s.accept(v)
+	out, wrong := s.accept(v)
+	if len(wrong) > 0 && room < maxFilled { // a default may be wrong, or not go with another argument
+		if v, err = jsondoc.Decode(args); err == nil {
+			if plain, none := s.accept(s.coerce(v)); len(none) == 0 {
+				return plain, nil
+			}
+		}
+	}
+	return out, wrong
 }
 
 // maxFilled bounds what defaults add to arguments, in bytes: a list may get one in each element.
@@ -224,7 +233,7 @@ func (s *Schema) check(at string, v any, p *problems) {
 	if p.full() {
 		return
 	}
-	if len(s.types) > 0 && !s.hasType(v) {
+	if !s.ofType(v) {
 		p.add(at, "must be %s, not %s", brief.Or(s.types), jsonTypeName(v))
 		return
 	}
@@ -352,6 +361,9 @@ func (s *Schema) hasValue(v any) bool {
 	key, ok := keyOf(v)
 	return ok && s.valid[key]
 }
+
+// ofType reports whether s allows the type of v.
+func (s *Schema) ofType(v any) bool { return len(s.types) == 0 || s.hasType(v) }
 
 // hasType reports whether v is of one of the types that s allows.
 func (s *Schema) hasType(v any) bool {
