@@ -164,9 +164,13 @@ func (c *conn) begin(ctx context.Context, m message) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	key := string(m.ID)
 	c.mu.Lock()
+	most, room := maxRequests, maxUnderWay
+	if m.Method == "session/cancel" || m.Method == "session/close" { // what ends others has as much again for itself
+		most, room = 2*most, 2*room
+	}
 	_, taken := c.running[key]
-	full := len(c.running) >= maxRequests
-	large := len(c.running) > 0 && c.underWay+len(m.Params) > maxUnderWay
+	full := len(c.running) >= most
+	large := len(c.running) > 0 && c.underWay+len(m.Params) > room
 	if !taken && !full && !large && !c.ended {
 		c.running[key] = cancel
 		c.underWay += len(m.Params)

@@ -153,6 +153,20 @@ func (p *peer) expect(want ...string) {
 	}
 }
 
+// expectAll reads lines in any order.
+func (p *peer) expectAll(want ...string) {
+	p.t.Helper()
+	var got []string
+	for range want {
+		got = append(got, strings.TrimPrefix(p.line(), `{"jsonrpc":"2.0",`))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		p.t.Errorf("lines = %q, want %q", got, want)
+	}
+}
+
 func prompt(id int, word string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":{"sessionId":"s/a","prompt":[{"type":"text","text":%q}]}}`, id, word)
 }
@@ -330,6 +344,13 @@ func TestMany(t *testing.T) {
 	p.expect(`"id":1000,"error":{"code":-32600,"message":"64 requests are under way; wait for one of them"}}`)
 	p.say(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s/7"}}`)
 	p.expect(`"id":7,"result":{"stopReason":"cancelled"}}`)
+	p.say(strings.Replace(prompt(7, "wait"), "s/a", "s/7", 1))
+	// What ends others always has a place.
+	p.say(`{"jsonrpc":"2.0","id":1001,"method":"session/cancel","params":{"sessionId":"s/8"}}`)
+	p.expectAll(`"id":8,"result":{"stopReason":"cancelled"}}`, `"id":1001,"result":{}}`)
+	p.say(strings.Replace(prompt(8, "wait"), "s/a", "s/8", 1))
+	p.say(`{"jsonrpc":"2.0","id":1002,"method":"session/close","params":{"sessionId":"s/9"}}`)
+	p.expectAll(`"id":9,"result":{"stopReason":"cancelled"}}`, `"id":1002,"result":{}}`)
 	p.end() // cancels the rest
 }
 

@@ -162,17 +162,17 @@ func (c *boundedClient) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 			continue
 		}
-		id, refused := c.begin(r)
-		if refused == nil {
+		answer := c.begin(r)
+		if answer == nil {
 			return r, nil
 		}
-		if err := c.refuse(context.WithoutCancel(ctx), &jsonrpc.Response{ID: id, Error: refused}); err != nil {
+		if err := c.refuse(context.WithoutCancel(ctx), answer); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// refuse has a refusal written. It does not wait, because only reading further shows that the
+// refuse has a refusal written, or the answer to a ping. It does not wait, because only reading further shows that the
 // client has gone.
 func (c *boundedClient) refuse(ctx context.Context, r *jsonrpc.Response) error {
 	c.mu.Lock()
@@ -218,26 +218,33 @@ func (c *boundedClient) Close() error {
 	return c.Connection.Close()
 }
 
-// begin notes a call, or returns why it is refused, and the id of the answer that says so.
-func (c *boundedClient) begin(r *jsonrpc.Request) (jsonrpc.ID, error) {
+// begin notes a call, or returns the answer that it gets at once: why it is refused, or that jp is
+// there, however much is under way.
+func (c *boundedClient) begin(r *jsonrpc.Request) *jsonrpc.Response {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, twice := c.calls[r.ID]; twice {
 		// With its own id, the client would take this for the answer to the other request.
-		return jsonrpc.ID{}, invalidf("id %v: a request with this id is under way", r.ID.Raw())
+		return &jsonrpc.Response{Error: invalidf("id %v: a request with this id is under way", r.ID.Raw())}
 	}
 	switch {
+	case r.Method == methodPing:
+		return &jsonrpc.Response{ID: r.ID, Result: json.RawMessage("{}")}
 	case len(c.calls) >= maxRequests:
-		return r.ID, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are under way; wait for one of them", maxRequests)}
+		return busy(r, "%d requests are under way; wait for one of them", maxRequests)
 	case len(c.calls) > 0 && c.underWay+len(r.Params) > maxUnderWay:
-		return r.ID, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("requests of %d MB are under way; wait for one of them", maxUnderWay>>20)}
+		return busy(r, "requests of %d MB are under way; wait for one of them", maxUnderWay>>20)
 	}
 	c.calls[r.ID] = asking{size: len(r.Params)}
 	c.underWay += len(r.Params)
-	return r.ID, nil
+	return nil
 }
 
-// codeBusy is the error code of a request that may be sent again later.
+// busy refuses a request that may be sent again later.
+func busy(r *jsonrpc.Request, format string, args ...any) *jsonrpc.Response {
+	return &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf(format, args...)}}
+}
+
 const codeBusy = -32000
 
 // notified notes a notification, and reports whether the server knows it.

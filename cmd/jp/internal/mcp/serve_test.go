@@ -242,6 +242,10 @@ func TestServeFlood(t *testing.T) {
 					t.Errorf("answer to %d: %q, want a refusal of %d", got, refused, id)
 				}
 			}
+			go func() { _, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":500,"method":"ping"}`+"\n") }()
+			if id, refused := next(); id != 500 || refused != "" {
+				t.Errorf("answer to %d: %q, want that jp is there", id, refused)
+			}
 			close(release)
 			for range test.most {
 				if id, refused := next(); id > test.most || refused != "" {
