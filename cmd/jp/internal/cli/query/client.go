@@ -349,20 +349,27 @@ func (c *client) start(r stream.Control) error {
 // interrupt stops the present run, if any; c.mu is held. The result of the run comes when it has
 // ended.
 func (c *client) interrupt(queued bool) stream.Interrupted {
-	ids := []string{}
-	for _, in := range c.queue {
-		if in.UUID != "" {
-			ids = append(ids, in.UUID)
-		}
-	}
 	switch {
 	case c.cancel != nil:
 		c.cancel(errInterrupted)
 	case !c.taken && len(c.queue) > 0 && !queued:
 		c.early = true // it came with the first message, whose run is about to begin
 	}
+	begins := 0 // messages in the queue that have a run already
+	if c.early {
+		begins = 1
+	}
+	ids := []string{}
+	for _, in := range c.queue[begins:] {
+		if in.UUID != "" {
+			ids = append(ids, in.UUID)
+		}
+		if queued {
+			c.waits -= weight(in)
+		}
+	}
 	if queued {
-		c.queue, c.waits = nil, 0
+		c.queue = c.queue[:begins:begins]
 		return stream.Interrupted{StillQueued: []string{}, Cancelled: ids}
 	}
 	return stream.Interrupted{StillQueued: ids}

@@ -1,6 +1,8 @@
 package query
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -43,5 +45,62 @@ func TestClientAhead(t *testing.T) {
 	}
 	if n < 20_000 || n > 1<<16 {
 		t.Errorf("%d small messages wait", n)
+	}
+}
+
+// TestClientInterruptsEarly: an interrupt that comes before the first message is taken is for that
+// message, and for no other.
+func TestClientInterruptsEarly(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		does           string // a message m1 ...; i: interrupt, c: interrupt with cancel_queued, t: takes the next message
+		said           string // for each interrupt what still waits and what was removed
+		interrupted    string
+		notInterrupted string
+	}{
+		{"one", "1 i t", "[]/[]", "m1", ""},
+		{"others wait", "1 2 i t t", "[m2]/[]", "m1", "m2"},
+		{"then the others removed", "1 2 i c 3 t t", "[m2]/[] []/[m2]", "m1", "m3"},
+		{"all removed at once", "1 2 c 3 t", "[]/[m1 m2]", "", "m3"},
+		{"twice", "1 i i 2 t t", "[]/[] []/[]", "m1", "m2"},
+		{"while it runs", "1 t 2 i t", "[m2]/[]", "m1", "m2"},
+		{"nothing waits", "i 1 t", "[]/[]", "", "m1"},
+	} {
+		c := &client{news: make(chan struct{}, 1)}
+		runs := map[string]context.Context{}
+		var said []string
+		for step := range strings.FieldsSeq(tt.does) {
+			switch step {
+			case "i", "c":
+				r := c.interrupt(step == "c")
+				said = append(said, fmt.Sprintf("%v/%v", r.StillQueued, r.Cancelled))
+			case "t":
+				c.over()
+				ctx, in, err := c.first(t.Context())
+				if err != nil || ctx == nil {
+					t.Fatalf("%s: no message: %v", tt.name, err)
+				}
+				runs[in.UUID] = ctx
+			default:
+				line := fmt.Sprintf(`{"type":"user","uuid":"m%s","message":{"role":"user","content":"x"}}`, step)
+				if err := c.take([]byte(line)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var stopped, others []string
+		for id, ctx := range runs {
+			if context.Cause(ctx) == errInterrupted {
+				stopped = append(stopped, id)
+			} else {
+				others = append(others, id)
+			}
+		}
+		if got := strings.Join(said, " "); got != tt.said || strings.Join(stopped, " ") != tt.interrupted || strings.Join(others, " ") != tt.notInterrupted {
+			t.Errorf("%s: %q; interrupted %v and not %v; want %q; %s and not %s", tt.name, got, stopped, others, tt.said, tt.interrupted, tt.notInterrupted)
+		}
+		if len(c.queue) != 0 || c.waits != 0 {
+			t.Errorf("%s: %d messages of %d bytes wait", tt.name, len(c.queue), c.waits)
+		}
 	}
 }
