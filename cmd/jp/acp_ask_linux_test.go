@@ -190,6 +190,14 @@ query = "choose"
 round = 1
 tool_calls = [{ name = "ask_user", arguments = { question = "Which one?", options = ["red", "blue"] } }]
 [[rule]]
+query = "hidden"
+round = 1
+tool_calls = [{ name = "ask_user", arguments = { question = "Which one?", options = ["red\u202e", "blue\n"] } }]
+[[rule]]
+query = "same"
+round = 1
+tool_calls = [{ name = "ask_user", arguments = { question = "Which one?", options = ["red", "re\u200bd"] } }]
+[[rule]]
 query = "ask"
 round = 1
 tool_calls = [{ name = "ask_user", arguments = { question = "Which one?" } }]
@@ -209,8 +217,10 @@ text = "done"
 		asked  string
 		want   string
 	}{
-		{"choice", forms, "choose", accept("choice", "blue"), "Which one? [answer choice] []", "completed: blue"},
-		{"own words", forms, "choose", accept("answer", "green"), "Which one? [answer choice] []", "completed: green"},
+		{"choice", forms, "choose", accept("choice", "blue"), "Which one? [answer choice] [] [\"red\" \"blue\"]", "completed: blue"},
+		{"choice of what is shown", forms, "hidden", accept("choice", "blue"), "Which one? [answer choice] [] [\"red\" \"blue\"]", "completed: blue\n"},
+		{"choice of the same", forms, "same", accept("choice", "2) red"), "Which one? [answer choice] [] [\"1) red\" \"2) red\"]", "completed: re\u200bd"},
+		{"own words", forms, "choose", accept("answer", "green"), "Which one? [answer choice] [] [\"red\" \"blue\"]", "completed: green"},
 		{"open", forms, "ask", accept("answer", "green"), "Which one? [answer] [answer]", "completed: green"},
 		{"declined", forms, "ask", acp.UnstableCreateElicitationResponse{Decline: &acp.UnstableCreateElicitationDecline{Action: "decline"}},
 			"Which one? [answer] [answer]", "failed: error: the user gave no answer"},
@@ -226,6 +236,9 @@ text = "done"
 				}
 				slices.Sort(keys)
 				asked = fmt.Sprintf("%s %v %v", f.Message, keys, f.RequestedSchema.Required)
+				if choice, ok := f.RequestedSchema.Properties["choice"].(map[string]any); ok {
+					asked += fmt.Sprintf(" %q", choice["enum"])
+				}
 				return tt.answer
 			}
 			if got := e.say(e.open(s.dir), tt.query); got != "end_turn" {

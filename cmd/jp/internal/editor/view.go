@@ -322,7 +322,11 @@ func besideDiff(q tools.Question) string {
 
 // Question asks the editor's user a question of the model. Its errors are those of run.Asker.
 func (v *view) Question(ctx context.Context, call, question string, options []string) (string, error) {
-	answer, err := v.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), options)
+	shown := optionsShown(options)
+	answer, err := v.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), shown)
+	if i := slices.Index(shown, answer); i >= 0 {
+		answer = options[i]
+	}
 	switch {
 	case errors.Is(err, acp.ErrUnable), errors.Is(err, acp.ErrAnswer):
 		return "", fmt.Errorf("%w: %w", term.ErrNobody, err)
@@ -330,4 +334,20 @@ func (v *view) Question(ctx context.Context, call, question string, options []st
 		return "", io.EOF
 	}
 	return answer, err
+}
+
+// optionsShown returns the options of a question as they can be seen. They have numbers if some
+// look the same, or like nothing.
+func optionsShown(options []string) []string {
+	shown, seen := make([]string, len(options)), map[string]bool{"": true}
+	for i, o := range options {
+		shown[i] = strings.TrimSpace(term.Line(o))
+		seen[shown[i]] = true
+	}
+	if len(seen) <= len(options) {
+		for i := range shown {
+			shown[i] = fmt.Sprintf("%d) %s", i+1, shown[i])
+		}
+	}
+	return shown
 }
