@@ -93,4 +93,17 @@ func TestLease(t *testing.T) {
 	if err != nil || r.Existed || r.Child.ID == unstarted {
 		t.Errorf("a call whose child had not begun: %+v, %v", r, err)
 	}
+	_ = r.Release()
+	moved := begin("moved", time.Hour, true)
+	if r, err = reserve(Child{Call: "settles it", Config: Config{JSON: []byte("{}")}}); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Release()
+	if err := st.Edit(ctx, moved, func(c *Conversation) error { c.Parent = 0; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var busy *BusyError
+	if _, err := st.Lock(ctx, moved); !errors.As(err, &busy) || busy.Away <= 59*time.Minute {
+		t.Errorf("Lock of one that was moved away: %v", err)
+	}
 }

@@ -201,7 +201,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if made && !d.Unstarted {
 		return t.existed(r, d)
 	}
-	number, fresh := d.Number, c.ID == 0
+	fresh := c.ID == 0
 	if made {
 		// The child is used again, unless somebody moved or removed it.
 		child, err := s.within(t, d.Child)
@@ -211,7 +211,12 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		if err == nil && !(d.Fresh && t.away(d.Child, child) != nil) {
 			c.ID, fresh = d.Child, d.Fresh
 		}
-	} else if number, err = t.NextNumber(db.Delegations, ledger.key()); err != nil {
+		if err := t.Drop(db.Delegations, db.PairKey(d.Root, d.Number)); err != nil {
+			return err
+		}
+	}
+	number, err := t.NextNumber(db.Delegations, ledger.key()) // behind the run that it is within
+	if err != nil {
 		return err
 	}
 	id, rec, err := s.child(t, r, caller, c)

@@ -595,6 +595,72 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
+// TestWithdrawAbove: a child that is withdrawn stays where somebody has made a conversation below it.
+func TestWithdrawAbove(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, TurnStart{})
+	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "c"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := rs[0].Child.ID
+	fork, err := s.Fork(t.Context(), child, Fork{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Below().Withdraw(t.Context(), rs[0], Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, mustLock(t, s, fork.ID), TurnStart{})
+	if got := mustGet(t, s.View, fork.ID); got.Parent != child {
+		t.Errorf("the parent of the fork is %s, want %s", got.Parent, child)
+	}
+	if ds := mustDelegations(t, s, l.ID()); len(ds) > 0 {
+		t.Errorf("delegations %+v, want none", ds)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReservedAgainLater: a delegation that is reserved again comes behind the run that its caller
+// has begun meanwhile.
+func TestReservedAgainLater(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, TurnStart{})
+	mid := delegate(t, l, "mid", 0, 10, nil)
+	below, err := s.Below(t.Context(), mid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := Child{Call: "part", Person: true}
+	rs, err := below.Reserve(t.Context(), admit(part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rs[0].Release(); err != nil { // as when its process dies
+		t.Fatal(err)
+	}
+	if _, err := below.Reserve(t.Context(), admit()); err != nil {
+		t.Fatal(err)
+	}
+	delegate(t, l, "mid again", mid, 10, nil)
+	if rs, err = below.Reserve(t.Context(), admit(part)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := below.Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
+	}
+	if ds := mustDelegations(t, s, l.ID()); len(ds) != 3 || ds[2].Call != "part" || ds[2].Within != ds[1].Number {
+		t.Errorf("delegations %+v, want that within the second run at the end", ds)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func mustDelegations(t *testing.T, s *Store, root ID) []Delegation {
 	t.Helper()
 	ds, err := s.Delegations(t.Context(), root)

@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -102,7 +103,7 @@ func (s *Store) newLog(ctx context.Context, id ID, lock *file.RunLock, shared bo
 		l.blank.Store(r.Events == 0 && r.Call == nil)
 		l.foreign = r.Foreign
 		if l.taken, err = t.Config(id); err != nil || !shared {
-			return err
+			return cmp.Or(err, t.away(id, r))
 		}
 		if l.account, err = t.account(id, r); !r.TurnOpen {
 			l.account.Left = l.account.Limit

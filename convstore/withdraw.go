@@ -1,13 +1,15 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
 
 	"jp/convstore/internal/db"
 )
 
 // Withdraw removes a reservation whose child began no turn and called no model. It also removes the
-// conversation that was made for it. If the child has begun, Withdraw settles, as Settle does.
+// conversation that was made for it, if nothing is below that. If the child has begun, Withdraw
+// settles, as Settle does.
 func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
 	withdrawn := false
 	err := s.f.write(ctx, func(t *tx) error {
@@ -40,24 +42,15 @@ func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
 }
 
 func (t *tx) withdraw(d Delegation, rec *record) error {
-	if err := t.tally(d, -1); err != nil {
-		return err
-	}
 	k := db.PairKey(d.Root, d.Number)
-	if err := t.Drop(db.OpenDelegations, k); err != nil {
-		return err
-	}
-	if err := t.Drop(db.Delegations, k); err != nil {
-		return err
-	}
-	if err := t.Drop(db.Calls, db.TextKey(d.Caller, d.Call)); err != nil {
+	if err := cmp.Or(t.tally(d, -1), t.Drop(db.OpenDelegations, k), t.Drop(db.Delegations, k), t.Drop(db.Calls, db.TextKey(d.Caller, d.Call))); err != nil {
 		return err
 	}
 	rec.Run = nil
 	if err := t.Save(d.Child, rec); err != nil {
 		return err
 	}
-	if d.Fresh && rec.LastSeq == 0 {
+	if d.Fresh && rec.LastSeq == 0 && rec.Children == 0 {
 		return t.remove([]ID{d.Child})
 	}
 	return nil

@@ -187,14 +187,13 @@ func (o RetryOptions) end(ctx context.Context) {
 }
 
 // limited reports to the gate that attempt n met a limit. It returns whether the gate does the
-// waiting.
+// waiting: it holds for no longer than usualLimit.
 func (o RetryOptions) limited(p Pass, n int, err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || !e.Temporary() || e.Kind != KindRateLimit && e.Kind != KindOverloaded {
 		return false
 	}
-	wait := o.wait(n, e)
-	return o.Gate.Limited(p, wait) && wait <= usualLimit+usualLimit/10
+	return o.Gate.Limited(p, o.wait(n, e)) && e.RetryAfter <= usualLimit
 }
 
 // noGate is a gate that is always open.

@@ -39,7 +39,7 @@ func (j *journal) Limited(p Pass, wait time.Duration) bool {
 
 func TestRetryThroughGate(t *testing.T) {
 	limit, long := &Error{Kind: KindRateLimit, Status: 429, RetryAfter: time.Minute}, &Error{Kind: KindRateLimit, Status: 429, RetryAfter: time.Hour}
-	broken := &Error{Kind: KindNetwork}
+	more, broken := &Error{Kind: KindRateLimit, Status: 429, RetryAfter: 130 * time.Second}, &Error{Kind: KindNetwork}
 	closed := &Error{Kind: KindRateLimit, Final: true, Message: "closed"}
 	for _, tt := range []struct {
 		name   string
@@ -55,6 +55,8 @@ func TestRetryThroughGate(t *testing.T) {
 			[]string{"enter 1", "limited 1 1m0s", "waits 1 1m0s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
 		{"a limit that no gate holds for", journal{usable: true}, []step{fails(long)},
 			[]string{"enter 1", "limited 1 1h0m0s", "waits 1 1h0m0s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
+		{"a limit of a little more than a gate holds for", journal{usable: true}, []step{fails(more)},
+			[]string{"enter 1", "limited 1 2m10s", "waits 1 2m10s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
 		{"no limit", journal{usable: true}, []step{fails(broken)},
 			[]string{"enter 1", "waits 1 500ms network", "goes", "enter 2", "heard 2"}, 1, nil},
 		{"held back", journal{usable: true, refuse: closed}, []step{fails(limit)}, []string{"enter 1", "limited 1 1m0s"}, 0, closed},

@@ -112,9 +112,12 @@ func (o *opening) take(ctx context.Context, scope convstore.Scope, res *convstor
 		return err
 	}
 	o.Log = log
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer onStop(o.env, log, stop)()
 	most := res.Delegation.Grant.MaxParallel
 	o.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
-		o.env.Con.Note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
+		o.env.Con.Note("waiting for a slot: %s at work in this tree", wording.Plural(most, "sub-agent"))
 	})
 	return err
 }

@@ -114,6 +114,13 @@ func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.I
 		var failed error
 		for i, err := range stopAll(ctx, st, top) {
 			c, absent := st.Get(ctx, top[i])
+			if err == nil && errors.As(absent, new(*convstore.NotFoundError)) {
+				g.Con.Note("%s: stopped before it began, and removed", top[i])
+				if top[i] == id {
+					return list, anything, nil
+				}
+				continue
+			}
 			if err = cmp.Or(err, absent); err != nil {
 				failed = errors.Join(failed, err)
 				continue
