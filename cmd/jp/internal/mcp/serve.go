@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -75,7 +74,9 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			asked, stop := context.WithCancelCause(asked)
 			defer stop(nil)
 			defer context.AfterFunc(left, func() { stop(context.Cause(left)) })()
-			result := s.Call(asked, r.Params.Name, r.Params.Arguments, progress(asked, r))
+			tell, told := progress(asked, r)
+			result := s.Call(asked, r.Params.Name, r.Params.Arguments, tell)
+			told()
 			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: result.Text}}, IsError: result.IsError}, nil
 		})
 	}
@@ -334,15 +335,43 @@ func (s Service) list(ctx context.Context, cursor string) (sdk.Result, error) {
 	return r, nil
 }
 
-// progress sends the progress of a call to the client, if the client asked for it.
-func progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
+// maxTold is how many reports of progress of a call wait for a client that does not read. What comes
+// beyond that is left out.
+const maxTold = 1000
+
+// progress returns what sends the progress of a call to the client, if the client asked for it, and
+// what returns when everything was sent. tell never waits: who tells holds a slot, and other calls
+// need that.
+func progress(ctx context.Context, r *sdk.CallToolRequest) (tell func(string), told func()) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
-		return func(string) {}
+		return func(string) {}, func() {}
 	}
-	var n atomic.Int64
-	return func(text string) {
-		// The call continues even if the client does not read.
-		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n.Add(1)), Message: text})
+	texts, over, sent := make(chan string, maxTold), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(sent)
+		for n := 1.0; ; n++ {
+			var text string
+			select {
+			case text = <-texts:
+			default:
+				select {
+				case text = <-texts:
+				case <-over:
+					return
+				}
+			}
+			_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: text})
+		}
+	}()
+	tell = func(text string) {
+		select {
+		case texts <- text:
+		default:
+		}
+	}
+	return tell, func() {
+		close(over)
+		<-sent
 	}
 }

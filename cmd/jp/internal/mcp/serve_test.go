@@ -336,3 +336,51 @@ func TestServeCancelled(t *testing.T) {
 		t.Errorf("answers to %v, want none to 2", ids)
 	}
 }
+
+// A client that asked for progress and reads nothing holds up no call: each has slots that others
+// wait for. What it then reads is in order, and before the answer.
+func TestServeProgressUnread(t *testing.T) {
+	const many = 5000 // more than a pipe holds
+	said := make(chan struct{})
+	s := listing(t, nil)
+	s.Call = func(_ context.Context, _ string, _ json.RawMessage, tell func(string)) tools.Result {
+		for range many {
+			tell(strings.Repeat("x", 100))
+		}
+		close(said)
+		return tools.Result{Text: "done"}
+	}
+	in, out, ended := run(t, s)
+	dec := json.NewDecoder(out)
+	var m struct {
+		ID     int
+		Method string
+		Params struct{ Progress int }
+	}
+	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`+"\n")
+	if err := dec.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"jp_conversation_list","arguments":{},"_meta":{"progressToken":"p"}}}`+"\n")
+	<-said
+	n := 0
+	for m.ID != 7 {
+		m.Method = ""
+		if err := dec.Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Method != "" {
+			if n++; m.Params.Progress != n {
+				t.Fatalf("progress %d, want %d", m.Params.Progress, n)
+			}
+		}
+	}
+	if n < maxTold || n >= many {
+		t.Errorf("%d reports, want at least %d and not all %d", n, maxTold, many)
+	}
+	_ = in.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
