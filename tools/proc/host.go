@@ -343,7 +343,7 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 	kill := func() {
 		done, killed, late = nil, nil, nil
 		r.kill()
-		giveUp = time.After(spec.killWait() + 2*sweepLimit)
+		giveUp = time.After(spec.killLimit())
 	}
 	started := func(pid int) {
 		if spec.Started != nil {

@@ -41,6 +41,15 @@ func (s *Spec) killWait() time.Duration {
 	return killWait
 }
 
+// killLimit is how long a kill may take until what is left is given up: that of the guard and that of jp.
+func (s *Spec) killLimit() time.Duration { return s.killWait() + 2*sweepLimit }
+
+// StopLimit is how long after the end of its context Run returns at the latest, of an Agent with this
+// grace.
+func StopLimit(grace time.Duration) time.Duration {
+	return grace + (&Spec{}).killLimit() + 2*stuckWait + readerWait
+}
+
 // A StopError says what went wrong with Spec.Stop.
 type StopError struct {
 	Code   int            // exit status; -1 when a signal ended it, or it did not run

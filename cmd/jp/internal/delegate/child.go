@@ -164,7 +164,8 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	said := &subprocess.Messages{}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	end.exit, end.err = runner.Run(served.ctx, subprocess.Job{
-		Args: p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)), Depth: del.Depth, Parallel: max(del.Grant.MaxParallel, 1), Environ: environ,
+		Args:  func() []string { return p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)) },
+		Depth: del.Depth, Parallel: max(del.Grant.MaxParallel, 1), Environ: environ,
 		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile, Wire: served.theirs,
 		Idle: func() func(context.Context) error { return own.idle(p.slots.pause(del)) },
 		Away: func(host string, lease time.Duration) error {

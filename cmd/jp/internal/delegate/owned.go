@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools"
@@ -123,7 +124,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 	}()
 	return serving{ctx: ctx, theirs: theirs, end: func() error {
 		theirs.Close()
-		_ = ours.SetDeadline(time.Now().Add(drain))
+		_ = ours.SetDeadline(time.Now().Add(subprocess.Drain))
 		go closeMCP()
 		err := <-ended
 		stop(nil)
@@ -135,9 +136,6 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		return err
 	}}, nil
 }
-
-// drain is how long what a sub-agent has said may take to be read after its process has ended.
-const drain = 10 * time.Second
 
 // change is wire.Owner.Change.
 func (o *owned) change(ctx context.Context) (*convstore.ConfigDelta, error) {

@@ -30,9 +30,9 @@ type Runner interface {
 
 // Job is the process of a sub-agent: this program with these arguments, in the workspace.
 type Job struct {
-	Args           []string // the first is "jp"
-	Depth          int      // of the sub-agent; one waits only for those that are deeper
-	Parallel       int      // most sub-agents of the tree that work at once
+	Args           func() []string // called when it begins, since they say how much time is left; the first is "jp"
+	Depth          int             // of the sub-agent; one waits only for those that are deeper
+	Parallel       int             // most sub-agents of the tree that work at once
 	Environ        []string
 	Stdin          []byte
 	Stdout, Stderr io.Writer
@@ -77,7 +77,7 @@ type Here struct {
 func (h Here) Run(ctx context.Context, job Job) (proc.Exit, error) {
 	defer job.Wire.Close() // where it does not start
 	return h.Host.Run(ctx, proc.Spec{
-		Path: proc.Self(), Args: job.Args, Dir: h.Dir, Env: job.Environ,
+		Path: proc.Self(), Args: job.Args(), Dir: h.Dir, Env: job.Environ,
 		Stdin: bytes.NewReader(job.Stdin), Stdout: job.Stdout, Stderr: job.Stderr,
 		Lock: job.Lock, Wire: job.Wire, Kind: proc.Agent, Grace: Grace,
 		Started: func(pid int) {
@@ -91,3 +91,6 @@ func (h Here) Run(ctx context.Context, job Job) (proc.Exit, error) {
 // own tools and once for itself. Its sub-agents are processes of this one, which are asked to stop
 // at the same time.
 const Grace = 4 * time.Second
+
+// Drain is how long what a child has said may take to be read after its process has ended.
+const Drain = 10 * time.Second

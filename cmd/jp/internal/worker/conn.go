@@ -19,13 +19,13 @@ import (
 // conn is a connection to a node: a launcher that runs, and the lines to and from what it has
 // started. One goroutine reads and never waits for anything but lines.
 type conn struct {
-	pool   *Pool
-	load   int           // jobs that use it; guarded by pool.mu
-	depths map[int]int   // those of each depth; guarded by pool.mu
-	begun  time.Duration // when its first launch began, by pool.clock
-	made   bool          // whether it can have jobs; guarded by pool.mu
-	used   bool          // whether one has begun; likewise
-	unfit  time.Duration // until when others are better, by pool.clock: a process could not be run there or said nothing, and none did since; 0 = none; likewise
+	pool       *Pool
+	load       int           // jobs that use it; guarded by pool.mu
+	depths     map[int]int   // those of each depth; guarded by pool.mu
+	begun      time.Duration // when its first launch began, by pool.clock
+	made       bool          // whether it can have jobs; guarded by pool.mu
+	used       bool          // whether one has begun; likewise
+	doubtUntil time.Duration // until when others are better, by pool.clock: a process could not be run there or said nothing, and none did since; 0 = none; likewise
 
 	ready chan struct{} // closed when the next three are set
 	err   error         // why there is no connection; nil = there is one
@@ -42,13 +42,12 @@ type conn struct {
 	said   *words        // of the launcher
 	exited chan struct{} // closed when the launcher has ended
 	how    error         // how it has ended; set when exited is closed
-	ended  chan struct{} // closed when no launcher of the connection is left
 
 	over chan struct{}        // closed when nothing more is read or written
 	why  *subprocess.EndError // of the jobs that have not ended then
 	gone chan struct{}        // closed when nothing that the node has started can still run, or with killed
 
-	leaving atomic.Bool // whether its node has begun to end, and runs nothing more
+	leaving atomic.Bool // whether its node begins nothing more; set while mu is held
 
 	killed chan struct{} // closed when the launcher was killed because everything was
 
@@ -67,7 +66,7 @@ type conn struct {
 
 func newConn(p *Pool) *conn {
 	return &conn{
-		pool: p, ready: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{}), killed: make(chan struct{}),
+		pool: p, ready: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{}), killed: make(chan struct{}),
 		depths: map[int]int{}, channels: map[uint64]*channel{}, wake: make(chan struct{}, 1), trip: make(chan time.Duration, 1),
 	}
 }
@@ -155,9 +154,7 @@ func (c *conn) obey(m message) error {
 		}
 		return nil
 	case verbBye:
-		c.pool.Log.Info("worker has ended", "launcher", c.pool.Name, "host", c.host, "why", plain(string(m.text), maxText))
-		c.end(fmt.Sprintf("the worker on %s has ended: %s", c.host, plain(string(m.text), maxText)))
-		return io.EOF
+		return c.parts(m.channel, plain(string(m.text), maxText))
 	}
 	c.mu.Lock()
 	ch, last := c.channels[m.channel], c.last
@@ -167,6 +164,9 @@ func (c *conn) obey(m message) error {
 	}
 	if ch == nil {
 		return broken("%s for channel %d, which is not open", quoted([]byte(m.verb)), m.channel)
+	}
+	if !ch.begun.Swap(true) {
+		c.pool.begun(c)
 	}
 	fits := true
 	switch m.verb {
@@ -197,17 +197,51 @@ func (c *conn) obey(m message) error {
 	case verbExit:
 		var e exited
 		if fits = json.Unmarshal(m.text, &e) == nil; fits {
-			c.mu.Lock()
-			delete(c.channels, m.channel)
-			c.mu.Unlock()
-			ch.end(false)
+			ch.end()
 			ch.exit <- e
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.channels, m.channel)
+			return c.parted()
 		}
 	default:
 		return broken("%s: not for an owner", quoted([]byte(m.verb)))
 	}
 	if !fits {
 		return broken("%s of channel %d: not allowed now", quoted([]byte(m.verb)), m.channel)
+	}
+	return nil
+}
+
+// parts obeys a node that begins no channel after one, because of why. Those after it are for other
+// nodes. A node cannot take back one of which it has said anything.
+func (c *conn) parts(last uint64, why string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaving.Swap(true) || last > c.last {
+		return broken("bye after channel %d", last)
+	}
+	for n, ch := range c.channels {
+		switch {
+		case n <= last:
+		case ch.begun.Load():
+			return broken("bye after channel %d, and channel %d had begun", last, n)
+		default:
+			delete(c.channels, n)
+			close(ch.passed)
+		}
+	}
+	c.pool.Log.Info("worker ends", "launcher", c.pool.Name, "host", c.host, "why", why)
+	if c.cut == "" {
+		c.cut = fmt.Sprintf("the worker on %s has ended: %s", c.host, why)
+	}
+	return c.parted()
+}
+
+// parted returns io.EOF when a node has said all that it will. c.mu is held.
+func (c *conn) parted() error {
+	if c.leaving.Load() && len(c.channels) == 0 {
+		return io.EOF
 	}
 	return nil
 }
@@ -258,7 +292,7 @@ func (c *conn) finish(why *subprocess.EndError) {
 	c.mu.Unlock()
 	c.stdin.Close() // the node ends what it has, if it can hear that
 	for _, ch := range left {
-		ch.end(true)
+		ch.cut()
 	}
 	close(c.over)
 	if len(left) == 0 {

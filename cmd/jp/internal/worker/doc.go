@@ -16,6 +16,7 @@
 //	                            ◄──────── 6 alive 0 1, three times in a lease
 //	7 heard 0 1 ──────────────────────────────────────►
 //	8 bye ────────────────────────────────────────────►
+//	                            ◄──────── or 7 bye 1: why; it begins no channel after 1
 //
 // A launcher such as ssh or srun starts the node and carries these lines over its stdin and stdout.
 // All lines but the first of each side have numbers without a gap; see message. A number that comes
@@ -27,6 +28,12 @@
 // window: so much may be on its way that nobody has read. Who reads a connection never writes to it
 // and never waits, so a sub-agent or an owner that does not read stops only its own stream, and
 // what is held is bounded.
+//
+// # End of a node
+//
+// A node that is to end says bye at once, with the last channel that it has begun, then how each of
+// those has ended. Channels after it were on their way: the owner has them run on another node, but
+// for one of which this node has said anything already. That is a lie, which ends the connection.
 //
 // # Lease
 //

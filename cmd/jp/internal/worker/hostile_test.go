@@ -97,8 +97,11 @@ func init() {
 			}
 			_, _ = io.WriteString(os.Stdout, "1 exit 2 {\"code\":0,\"duration\":1}\n2 credit 2 wire 1\n3 exit 1 {\"code\":0,\"duration\":1}\n")
 		}),
-		"wordy": raw("1 err 1 " + strings.Repeat("x", maxChunk) + "\n2 err 1 the end\n3 exit 1 {\"code\":1,\"duration\":1}\n"),
-		"bye":   raw("1 bye 0 terminated\n"),
+		"wordy":       raw("1 err 1 " + strings.Repeat("x", maxChunk) + "\n2 err 1 the end\n3 exit 1 {\"code\":1,\"duration\":1}\n"),
+		"bye":         raw("1 bye 1 terminated\n"),
+		"bye-twice":   raw("1 bye 1 terminated\n2 bye 1 terminated\n"),
+		"bye-later":   raw("1 bye 2 terminated\n"),
+		"bye-started": raw("1 started 1 {\"pid\":1}\n2 bye 0 terminated\n"),
 		"dead": fake(nil, func(*lines) {
 			fmt.Fprintln(os.Stderr, "no route")
 			os.Exit(3)
@@ -163,7 +166,7 @@ func init() {
 			return fake(nil, func(l *lines) {
 				for m, err := (message{verb: verbOpen, channel: 1}), error(nil); err == nil; m, err = l.next() {
 					if m.verb == verbOpen {
-						_ = l.write(says(verbExit, m.channel, exited{Code: 130, Stopped: "ended by SIGTERM"}))
+						_ = l.write(message{verb: verbBye, channel: m.channel, text: []byte("ended by SIGTERM")}, says(verbExit, m.channel, exited{Code: 130, Stopped: "ended by SIGTERM"}))
 					}
 				}
 			})()
@@ -214,7 +217,7 @@ func TestNodeBreaksRules(t *testing.T) {
 		state    convstore.State
 		want     string // reason; "" = the job ends with 0
 	}{
-		{"old", convstore.StateError, "launcher gpu: the worker on gpu1 speaks protocol 7, and this jp 1"},
+		{"old", convstore.StateError, "launcher gpu: the worker on gpu1 speaks protocol 7, and this jp 2"},
 		{"old-wire", convstore.StateError, "launcher gpu: the sub-agents on gpu1 speak protocol 7, and this jp 4"},
 		{"nonce", convstore.StateError, "launcher gpu: the worker on gpu1 answers another jp"},
 		{"lacks", convstore.StateRefused, `launcher gpu: gpu1: its sandbox cannot enforce a sandbox\x1b[2J`},
@@ -237,6 +240,9 @@ func TestNodeBreaksRules(t *testing.T) {
 		{"long", convstore.StateError, "a line of more than 262144 bytes"},
 		{"overrun", convstore.StateError, `"wire" of channel 1: not allowed now`},
 		{"bye", convstore.StateLost, "the worker on gpu1 has ended: terminated"},
+		{"bye-twice", convstore.StateError, "bye after channel 1"},
+		{"bye-later", convstore.StateError, "bye after channel 2"},
+		{"bye-started", convstore.StateError, "bye after channel 0, and channel 1 had begun"},
 		{"dead", convstore.StateLost, "launcher gpu: it ended (exit 3), and with it the connection to gpu1: no route"},
 		{"closes", convstore.StateLost, "the worker on gpu1 has ended without a word"},
 		{"mute", convstore.StateLost, "no word for 300ms from gpu1"},
@@ -432,7 +438,7 @@ func TestFitAgain(t *testing.T) {
 	for i, unfit := range []time.Duration{0, 1} { // the second time since long ago
 		p.mu.Lock()
 		for _, c := range p.conns {
-			c.unfit = unfit
+			c.doubtUntil = unfit
 		}
 		p.mu.Unlock()
 		if exit, err := p.Run(t.Context(), newJob(t, "environ").Job); err != nil || exit.Code != 0 {
@@ -441,7 +447,7 @@ func TestFitAgain(t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conns[0].unfit != 0 {
+	if p.conns[0].doubtUntil != 0 {
 		t.Error("a node where a job has said something is unfit")
 	}
 }
@@ -465,7 +471,7 @@ func testUnfit(t *testing.T, launcher, first string) {
 	p.conns[1].depths[0] = 0
 
 	// In a while it is tried with one job, and has others once a process of that one says something.
-	now := p.conns[0].unfit
+	now := p.conns[0].doubtUntil
 	p.clock = func() time.Duration { return now }
 	taken := func() (list []int) {
 		for range 4 {
@@ -759,7 +765,7 @@ func TestOwnerGone(t *testing.T) {
 	}
 }
 
-// TestNodeEnds ends a node. In order: the owner is told how the child has ended, and then bye. By
+// TestNodeEnds ends a node. In order: the owner is told bye, and how the child has ended. By
 // its lease, because nothing of the owner comes there any more: what happens to the child then is
 // no news of the child, and the owner is told nothing but why.
 func TestNodeEnds(t *testing.T) {
@@ -768,8 +774,8 @@ func TestNodeEnds(t *testing.T) {
 		name, want string
 		end        error
 	}{
-		{"in order", "out 1 waits\nexit 1 {\"code\":130\nbye 0 terminated", why},
-		{"by its lease", "out 1 waits\nbye 0 no word for 500ms from the jp that started this worker", nil},
+		{"in order", "out 1 waits\nbye 1 terminated\nexit 1 {\"code\":130", why},
+		{"by its lease", "out 1 waits\nbye 1 no word for 500ms from the jp that started this worker", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

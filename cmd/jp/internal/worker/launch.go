@@ -32,7 +32,6 @@ const (
 
 // make starts launchers until one leads to a node. Then it serves the connection to its end.
 func (c *conn) make() {
-	defer close(c.ended)
 	var done func()
 	for attempt := 1; ; attempt++ {
 		var again bool

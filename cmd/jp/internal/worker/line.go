@@ -19,7 +19,7 @@ import (
 )
 
 // Protocol is the version of the lines. Both sides must have the same.
-const Protocol = 1
+const Protocol = 2
 
 // Bounds.
 const (
@@ -100,7 +100,7 @@ const (
 	verbExit    verb = "exit"    // it has ended, and everything of it was said: exited
 	verbAlive   verb = "alive"   // a number
 	verbCredit  verb = "credit"  // so much of a stream was taken: its name, bytes
-	verbBye     verb = "bye"     // nothing follows: why
+	verbBye     verb = "bye"     // of an owner: nothing follows; of a node: it begins no channel after this one: why
 )
 
 // The streams of a channel. The name of one is the verb of its lines.
@@ -163,6 +163,13 @@ func newLines(in io.Reader, out io.Writer) *lines {
 	return &lines{in: bufio.NewReaderSize(in, 64<<10), out: out}
 }
 
+// endWith has nothing but bye be written when a lease is over.
+func (l *lines) endWith(lease *proc.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lease = lease
+}
+
 // write writes messages, all in one write.
 func (l *lines) write(list ...message) error { return l.writeAnd(nil, list...) }
 
@@ -221,6 +228,9 @@ func (l *lines) writeFirst(word string, v any) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.sent > 0 {
+		return errCut // it has said bye already
+	}
 	_, err = io.WriteString(l.out, line)
 	return err
 }

@@ -37,7 +37,7 @@ type Pool struct {
 	life     context.Context // of launches
 	end      context.CancelFunc
 	starting chan struct{} // one element for each launch that has not led to a node
-	stopWait time.Duration // from the word to stop to the end of a process
+	stopWait time.Duration // from the word to stop until a node must have said how a process has ended
 	patience time.Duration // how long a job waits for a connection of its own where another has a place
 	clock    func() time.Duration
 
@@ -48,7 +48,8 @@ type Pool struct {
 	fails int           // connections in a row on which no job has begun
 	again time.Duration // by clock
 
-	waiting int // jobs that wait for a place
+	waiting int            // jobs that wait for a place
+	making  sync.WaitGroup // connections, until their launchers have ended
 }
 
 var _ subprocess.Runner = (*Pool)(nil)
@@ -57,7 +58,7 @@ var _ subprocess.Runner = (*Pool)(nil)
 func NewPool(o Options) *Pool {
 	p := &Pool{
 		Options: o, freed: make(chan struct{}), starting: make(chan struct{}, o.Launcher.Starting),
-		stopWait: childGrace + drainWait, patience: patience, clock: proc.SinceBoot,
+		stopWait: proc.StopLimit(subprocess.Grace) + subprocess.Drain + slack, patience: patience, clock: proc.SinceBoot,
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
@@ -70,10 +71,12 @@ func (p *Pool) lease() time.Duration { return p.Launcher.Lease + slack }
 // as that can be known: as its node says, or when a node that says nothing must have ended it. The
 // error is then a *subprocess.EndError.
 func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
-	stopped := func() (proc.Exit, error) {
-		return proc.Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
+	w, err := newWireEnd(job.Wire)
+	if err != nil {
+		return proc.Exit{Code: -1}, err
 	}
-	for {
+	defer w.Close()
+	for ctx.Err() == nil {
 		again := func(context.Context) error { return nil }
 		c, err := p.take(ctx, job.Depth, job.Parallel, func() { again = job.Idle() })
 		if err == nil {
@@ -81,18 +84,16 @@ func (p *Pool) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 				p.leave(c, job.Depth)
 			}
 		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return stopped()
+		if err == nil {
+			exit, err := c.run(ctx, job, w)
+			if p.leave(c, job.Depth); err != errOver {
+				return exit, err
 			}
+		} else if ctx.Err() == nil {
 			return proc.Exit{Code: -1}, err
 		}
-		exit, err := c.run(ctx, job)
-		p.leave(c, job.Depth)
-		if err != errOver {
-			return exit, err
-		}
 	}
+	return proc.Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
 }
 
 // take returns the connection with the fewest jobs, or a new one while each has one and there may
@@ -151,14 +152,14 @@ func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err erro
 			again = after
 		}
 	}
-	unfit := func(at *conn) bool { return at.unfit > now }
-	fit := slices.ContainsFunc(p.conns, func(at *conn) bool { return at.made && !at.leaving.Load() && !unfit(at) })
+	doubted := func(at *conn) bool { return at.doubtUntil > now }
+	fit := slices.ContainsFunc(p.conns, func(at *conn) bool { return at.made && !at.leaving.Load() && !doubted(at) })
 	making, soon := 0, false
 	for _, at := range p.conns {
 		switch {
 		case at.leaving.Load():
-		case fit && unfit(at):
-			later(at.unfit - now)
+		case fit && doubted(at):
+			later(at.doubtUntil - now)
 		case !at.made:
 			making++
 			soon = soon || now-at.begun < p.patience
@@ -166,7 +167,7 @@ func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err erro
 			c = at
 		}
 	}
-	alone := c != nil && c.load == 0 && !unfit(c)
+	alone := c != nil && c.load == 0 && !doubted(c)
 	if !alone && making < p.waiting && len(p.conns) < min(p.Launcher.Workers, parallel) {
 		if pausing > 0 {
 			later(pausing)
@@ -175,7 +176,7 @@ func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err erro
 			at := newConn(p)
 			at.begun, soon = now, true
 			p.conns = append(p.conns, at)
-			go at.make()
+			p.making.Go(at.make)
 		}
 	}
 	if soon {
@@ -184,8 +185,8 @@ func (p *Pool) pick(depth, parallel int) (c *conn, again time.Duration, err erro
 	if c == nil || !alone && soon {
 		return nil, again, nil
 	}
-	if c.unfit > 0 {
-		c.unfit = now + maxPause // one is tried, until it runs
+	if c.doubtUntil > 0 {
+		c.doubtUntil = now + maxPause // one is tried, until it runs
 	}
 	c.load++
 	c.depths[depth]++
@@ -226,11 +227,11 @@ func (p *Pool) begun(c *conn) {
 	}
 }
 
-// unfit notes that a process could not be run on a connection, or ended without a word as where it has no memory.
-func (p *Pool) unfit(c *conn) {
+// doubt notes that a process could not be run on a connection, or ended without a word as where it has no memory.
+func (p *Pool) doubt(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.unfit = p.clock() + maxPause
+	c.doubtUntil = p.clock() + maxPause
 }
 
 // fit notes that one says something, of a job that came at a time. One that came before another said
@@ -238,8 +239,8 @@ func (p *Pool) unfit(c *conn) {
 func (p *Pool) fit(c *conn, came time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.unfit > 0 && came >= c.unfit-maxPause {
-		c.unfit = 0
+	if c.doubtUntil > 0 && came >= c.doubtUntil-maxPause {
+		c.doubtUntil = 0
 		p.free()
 	}
 }
@@ -270,21 +271,16 @@ func (p *Pool) drop(c *conn, err error) {
 func (p *Pool) Close() {
 	p.end()
 	p.mu.Lock()
-	conns := slices.Clone(p.conns)
-	p.mu.Unlock()
-	var all sync.WaitGroup
-	for _, c := range conns {
-		all.Go(func() {
-			c.bye()
-			<-c.ended
-		})
+	for _, c := range p.conns {
+		go c.bye()
 	}
-	all.Wait()
+	p.mu.Unlock()
+	p.making.Wait()
 }
 
 var (
 	errClosed = errors.New("the launcher is closed")
-	errOver   = errors.New("the connection was over before the job began")
+	errOver   = errors.New("the connection or its node was about to end before the job began")
 )
 
 // failed is the end of jobs for which there is no connection.

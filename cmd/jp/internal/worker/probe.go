@@ -87,13 +87,17 @@ func (p *Pool) Probe(ctx context.Context) (f Found) {
 	if err != nil {
 		return fail(StepProcess, err)
 	}
-	defer theirs.Close()
 	defer ours.Close()
+	w, err := newWireEnd(theirs)
+	if err != nil {
+		return fail(StepProcess, err)
+	}
+	defer w.Close()
 	begun = proc.SinceBoot()
 	limited, stop := context.WithTimeoutCause(ctx, p.Launcher.Lease, fmt.Errorf("a jp there did not end in %v", p.Launcher.Lease))
 	defer stop()
 	said := &subprocess.Messages{}
-	exit, err := c.run(limited, subprocess.Job{Args: []string{"jp", "query", "--help"}, Stdout: io.Discard, Stderr: said, Wire: theirs, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}})
+	exit, err := c.run(limited, subprocess.Job{Args: func() []string { return []string{"jp", "query", "--help"} }, Stdout: io.Discard, Stderr: said, Away: func(string, time.Duration) error { return nil }, Started: func(string, int) {}}, w)
 	words := strings.TrimSuffix(": "+plain(said.String(), maxText), ": ")
 	switch {
 	case err != nil:

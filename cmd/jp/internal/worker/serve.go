@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/vanishing"
 	"jp/cmd/jp/internal/wire"
 	"jp/tools/proc"
@@ -32,11 +33,9 @@ type Node struct {
 
 // Bounds of a node.
 const (
-	startWait  = time.Minute     // until the first line of the owner
-	endWait    = time.Second     // from the interrupt to the kill when the owner is gone
-	childGrace = 4 * time.Second // from the interrupt to the kill otherwise
-	drainWait  = 10 * time.Second
-	maxLive    = 5 << 10 // the most children that a launcher may have, at each depth
+	startWait = time.Minute // until the first line of the owner
+	endWait   = time.Second // from the interrupt to the kill when the owner is gone
+	maxLive   = 5 << 10     // the most children that a launcher may have, at each depth
 )
 
 // folderName begins the name of the folder of a worker.
@@ -52,7 +51,7 @@ var (
 // sub-agents are stopped and the owner is told how each has ended. The error is the cause of ctx,
 // or says how the owner went away; nil = it said so.
 func (n Node) Serve(ctx context.Context) error {
-	s := &serving{Node: n, lines: newLines(n.Stdin, n.Stdout), live: map[uint64]*process{}, over: make(chan farewell, 2)}
+	s := &serving{Node: n, lines: newLines(n.Stdin, n.Stdout), live: map[uint64]*process{}, over: make(chan farewell, 2), unable: make(chan error, 1)}
 	s.ctx, s.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer s.stop(nil)
 	vanishing.Sweep(os.TempDir(), folderName)
@@ -79,7 +78,19 @@ func (n Node) Serve(ctx context.Context) error {
 	defer late.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		cause := context.Cause(ctx)
+		told := s.part(cause)
+		select {
+		case <-begun:
+			defer s.lease.Close()
+			return s.handIn(cause, told)
+		default: // nothing has begun, and nothing will
+		}
+		select {
+		case <-told:
+		case <-time.After(endWait):
+		}
+		return cause
 	case f := <-s.over:
 		return f.err
 	case <-late.C:
@@ -94,13 +105,9 @@ func (n Node) Serve(ctx context.Context) error {
 		select {
 		case <-looked.C:
 			if s.lease.Over() {
-				told, late := make(chan struct{}), time.NewTimer(endWait)
-				go func() { // what the owner says may be lost, and not what it hears
-					defer close(told)
-					_ = s.lines.write(message{verb: verbBye, text: []byte(s.expired().Error())})
-				}()
-				s.leave(s.expired())
-				select {
+				told, late := s.part(s.expired()), time.NewTimer(endWait)
+				s.abandon(s.expired())
+				select { // what the owner says may be lost, and not what it hears
 				case <-told:
 				case <-late.C:
 				}
@@ -108,24 +115,30 @@ func (n Node) Serve(ctx context.Context) error {
 			}
 			continue
 		case f := <-s.over:
-			s.leave(f.err)
+			s.abandon(f.err)
 			if f.err == errBye {
 				return nil
 			}
 			return f.err
 		case <-ctx.Done():
-			s.stop(context.Cause(ctx))
-		case <-s.ctx.Done():
+			cause := context.Cause(ctx)
+			return s.handIn(cause, s.part(cause))
+		case cause := <-s.unable:
+			return s.handIn(cause, s.part(cause))
 		}
-		break
 	}
-	// The owner is there and hears how each sub-agent ends.
-	cause := context.Cause(s.ctx)
+}
+
+// handIn stops everything. The owner is there and hears how each sub-agent ends.
+func (s *serving) handIn(cause error, told <-chan struct{}) error {
+	s.stop(cause)
+	looked := time.NewTicker(tick(s.lease.length))
+	defer looked.Stop()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		<-told
 		s.telling.Wait()
-		_ = s.lines.write(message{verb: verbBye, text: []byte(plain(cause.Error(), maxText))})
 	}()
 	for {
 		select {
@@ -137,9 +150,23 @@ func (n Node) Serve(ctx context.Context) error {
 			}
 		case <-s.over:
 		}
-		s.leave(cause)
+		s.abandon(cause)
 		return cause
 	}
+}
+
+// part has nothing begin any more, and tells the owner. It returns what is closed when that is told.
+func (s *serving) part(cause error) <-chan struct{} {
+	s.mu.Lock()
+	s.done = true
+	m := message{verb: verbBye, channel: s.begun, text: []byte(plain(cause.Error(), maxText))}
+	s.mu.Unlock()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		_ = s.lines.write(m)
+	}()
+	return told
 }
 
 func (s *serving) expired() error {
@@ -157,16 +184,18 @@ type serving struct {
 	root    string          // workspace
 	environ []string        // variables for all sub-agents
 	dir     string          // folder that this worker made
+	unable  chan error      // why nothing can be run here any more
 	ctx     context.Context // of all sub-agents
 	stop    context.CancelCauseFunc
 	over    chan farewell
 	work    sync.WaitGroup // processes
 	telling sync.WaitGroup // the owner of them
 
-	mu   sync.Mutex
-	last uint64 // number of the latest channel
-	live map[uint64]*process
-	done bool // nothing is begun any more
+	mu    sync.Mutex
+	last  uint64 // number of the latest channel
+	begun uint64 // of the latest that was begun
+	live  map[uint64]*process
+	done  bool // nothing is begun any more
 }
 
 // process is a channel with its process.
@@ -199,7 +228,7 @@ func (s *serving) begin() error {
 	if s.lease, err = newLease(s.dir, first.Lease); err != nil {
 		return err
 	}
-	s.lines.lease = s.lease.Lease
+	s.lines.endWith(s.lease.Lease)
 	if err := s.lines.writeFirst(helloWord, h); err != nil {
 		return errOwnerGone
 	}
@@ -226,8 +255,8 @@ func (s *serving) ask() {
 	}
 }
 
-// leave ends everything because the owner is gone.
-func (s *serving) leave(cause error) {
+// abandon ends everything because the owner is gone.
+func (s *serving) abandon(cause error) {
 	s.mu.Lock()
 	s.done = true
 	for _, p := range s.live {
@@ -352,10 +381,16 @@ func (s *serving) open(m message) error {
 		return broken("channel %d after channel %d", m.channel, s.last)
 	case len(s.live) >= maxLive:
 		return broken("more than %d channels", maxLive)
-	case s.done:
-		return nil
 	}
 	s.last = m.channel
+	if _, err := os.Stat(s.dir); err != nil && !s.done { // nothing can run here any more; another worker makes another folder
+		s.done = true
+		s.unable <- fmt.Errorf("temporary folder: %w", err)
+	}
+	if s.done {
+		return nil
+	}
+	s.begun = m.channel
 	p := &process{
 		in: newInlet(s.lines, streamIn, m.channel), wireIn: newInlet(s.lines, streamWire, m.channel),
 		gone: make(chan struct{}), wire: newOutlet(s.lines, streamWire, m.channel), out: newOutlet(s.lines, streamOut, m.channel), eo: newOutlet(s.lines, streamErr, m.channel),
@@ -364,9 +399,6 @@ func (s *serving) open(m message) error {
 	var ctx context.Context
 	ctx, p.stop = context.WithCancelCause(s.ctx)
 	s.telling.Add(1)
-	if _, err := os.Stat(s.dir); err != nil { // nothing can run here any more; another worker makes another folder
-		s.stop(fmt.Errorf("temporary folder: %w", err))
-	}
 	s.work.Go(func() {
 		defer p.stop(nil)
 		e := s.run(ctx, m.channel, p, o)
@@ -409,7 +441,7 @@ func (s *serving) run(ctx context.Context, channel uint64, p *process, o opening
 		_, _ = io.Copy(p.wire, struct{ io.Reader }{ours})
 	}()
 	exit, err := s.Host.Run(ctx, proc.Spec{
-		Kind: proc.Agent, Args: o.Args, Env: s.environOf(o.Environ), Dir: s.root, Grace: childGrace,
+		Kind: proc.Agent, Args: o.Args, Env: s.environOf(o.Environ), Dir: s.root, Grace: subprocess.Grace,
 		Stdin: p.in, Stdout: p.out, Stderr: p.eo, Wire: theirs, Lease: s.lease.Lease,
 		Started: func(pid int) {
 			theirs.Close() // or the end of its side would not show
@@ -418,7 +450,7 @@ func (s *serving) run(ctx context.Context, channel uint64, p *process, o opening
 	})
 	theirs.Close()
 	p.in.close()
-	_ = ours.SetReadDeadline(time.Now().Add(drainWait))
+	_ = ours.SetReadDeadline(time.Now().Add(subprocess.Drain))
 	select {
 	case <-said:
 	case <-p.gone:

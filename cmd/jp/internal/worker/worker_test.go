@@ -212,7 +212,7 @@ func newJob(t testing.TB, args ...string) *job {
 	t.Cleanup(func() { conn.Close() })
 	j := &job{wire: conn, started: make(chan int, 1)}
 	j.Job = subprocess.Job{
-		Args: append([]string{"jp", "query"}, args...), Stdout: &j.stdout, Stderr: &j.stderr, Wire: theirs, Parallel: 2,
+		Args: func() []string { return append([]string{"jp", "query"}, args...) }, Stdout: &j.stdout, Stderr: &j.stderr, Wire: theirs, Parallel: 2,
 		Idle:    func() func(context.Context) error { return func(context.Context) error { return nil } },
 		Away:    func(host string, _ time.Duration) error { j.host = host; return nil },
 		Started: func(host string, pid int) { j.started <- pid },
@@ -331,12 +331,13 @@ func TestTooLong(t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conns[0].unfit != 0 {
+	if p.conns[0].doubtUntil != 0 {
 		t.Error("a node got no more jobs because of the arguments of one")
 	}
 }
 
-// TestFolderGone takes the temporary folder of a worker away: it ends, and jobs run on another one.
+// TestFolderGone takes the temporary folder of a worker away: it ends, and the next job runs on another
+// one.
 func TestFolderGone(t *testing.T) {
 	tmp := t.TempDir()
 	p := pool(t, "plain", func(o *Options) { o.Environ = append(o.Environ, "TMPDIR="+tmp) })
@@ -356,13 +357,12 @@ func TestFolderGone(t *testing.T) {
 	if err := os.RemoveAll(folders[0]); err != nil {
 		t.Fatal(err)
 	}
-	gone := "temporary folder: stat " + folders[0] + ": no such file or directory"
-	if got, want := run(), "-1 the worker on "+c.host+" was ended: "+gone+" "+c.host+": "+gone; got != want {
-		t.Errorf("without its folder: %s, want %s", got, want)
+	if got := run(); got != ok {
+		t.Errorf("without its folder: %s", got)
 	}
 	<-c.over
-	if got := run(); got != ok {
-		t.Errorf("afterwards: %s", got)
+	if want := "the worker on " + c.host + " has ended: temporary folder: stat " + folders[0] + ": no such file or directory"; c.why.Reason != want {
+		t.Errorf("its worker: %s, want %s", c.why.Reason, want)
 	}
 }
 
