@@ -446,7 +446,7 @@ func (t *turn) ask(ctx context.Context, next func() model.Request, closing bool)
 		if !t.fails(ctx, r, err) {
 			for i, c := range r.calls {
 				if tool, ok := t.tools.Set.Get(c.Name); ok {
-					r.calls[i].Source = tool.Source
+					r.calls[i].Source = tool.Declared() // a command that runs jp is no tool of jp
 				}
 			}
 			return r, stop, err

@@ -56,7 +56,7 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	if err != nil {
 		return err
 	}
-	c := convstore.ToolCall{ID: model.CallOfContext + convstore.NewEventID(), Name: tool.Name, Source: tool.Source, Arguments: args}
+	c := convstore.ToolCall{ID: model.CallOfContext + convstore.NewEventID(), Name: tool.Name, Source: tool.Declared(), Arguments: args}
 	if err := t.history.save(ctx, c); err != nil {
 		return err
 	}

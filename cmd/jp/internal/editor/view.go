@@ -173,7 +173,7 @@ func callShown(root string, c convstore.ToolCall) acp.ToolCall {
 	switch {
 	case own && c.Name == "fs_read_file":
 		t.ToolKind = acp.KindRead
-	case own && (c.Name == "fs_list_files" || c.Name == "fs_grep_files"), c.Name == "jp_conversation_grep":
+	case own && (c.Name == "fs_list_files" || c.Name == "fs_grep_files"), c.Source == tools.SourceConversation && c.Name == "jp_conversation_grep":
 		t.ToolKind = acp.KindSearch
 	case own && c.Name == "fs_create_file":
 		t.ToolKind = acp.KindEdit
@@ -263,7 +263,7 @@ const (
 
 // Ask asks for permission; it is a tools.Prompter.
 func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
-	call := callShown(v.run.Root, convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
+	call := callShown(v.run.Root, toolcall.Asked(q))
 	name := term.Line(q.Tool.Name)
 	yes, no := "Run", "Do not run"
 	once, turn := "it", name

@@ -277,7 +277,7 @@ func (s *Show) call(c convstore.ToolCall) {
 		s.write(&l)
 		return
 	}
-	if s.tree == nil || !s.run.Resolved.Config.Style.ShowToolCall || c.Source == "delegation" {
+	if s.tree == nil || !s.run.Resolved.Config.Style.ShowToolCall || c.Source == tools.SourceDelegation {
 		return
 	}
 	width := 100

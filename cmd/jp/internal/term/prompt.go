@@ -144,5 +144,5 @@ func heading(q tools.Question) string {
 	if q.Kind == tools.KindDeliver {
 		what = "give the model the result of"
 	}
-	return Line(fmt.Sprintf("jp: %s %s (%s)?", what, q.Tool.Name, q.Tool.Source))
+	return Line(fmt.Sprintf("jp: %s %s (%s)?", what, q.Tool.Name, q.Tool.Declared()))
 }

@@ -37,6 +37,11 @@ type Args struct {
 	Query  string `json:"query"`
 }
 
+// Asked returns the call that a question is about, with the source that the agent stores with it.
+func Asked(q tools.Question) convstore.ToolCall {
+	return convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Declared(), Arguments: q.Call.Arguments}
+}
+
 // ArgsOf reads the arguments of a call. It returns false for local tools, whose arguments can have
 // any meaning, for arguments that are too long to be shown, and for those that do not match.
 func ArgsOf(c convstore.ToolCall) (Args, bool) {

@@ -27,3 +27,20 @@ func TestTitle(t *testing.T) {
 		}
 	}
 }
+
+// The arguments of a command that runs jp have the meaning that its user gave them.
+func TestAskedOfACommandThatRunsJP(t *testing.T) {
+	table := map[string]any{"source": "local", "description": "Deploys.", "command": "true", "access": map[string]any{"jp": []any{"query"}}}
+	def, err := tools.Decode("deploy", table, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const args = `{"config":"agent/reader","query":"Summarise README","target":"prod"}`
+	c := Asked(tools.NewQuestion(tools.KindRun, def, tools.Call{ID: "c1", Name: "deploy", Arguments: []byte(args)}, ""))
+	if got, want := Title(c), "deploy "+args; got != want {
+		t.Errorf("Title = %q, want %q", got, want)
+	}
+	if c.Source != tools.SourceLocal {
+		t.Errorf("its source is %q: it is no command", c.Source)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/toolcall"
-	"jp/convstore"
 	"jp/tools"
 	"jp/tools/brief"
 	"jp/tools/unseen"
@@ -41,7 +40,7 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 		return no("the call is too long to be shown whole: %d KiB, more than %d", n>>10, toolcall.MaxShown>>10)
 	}
 	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: toolcall.Hidden(q.Call.Arguments), Always: q.Always}
-	p.Title = toolcall.Title(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
+	p.Title = toolcall.Title(toolcall.Asked(q))
 	if !json.Valid(p.Input) || !strings.HasPrefix(strings.TrimSpace(string(p.Input)), "{") {
 		return no("its arguments are not a JSON object")
 	}
