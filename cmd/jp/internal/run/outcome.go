@@ -35,8 +35,8 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 			return cause
 		}
 	}
-	if bad, ok := out.Err.(*agent.SchemaError); ok {
-		return schemaFailure(id, bad)
+	if _, ok := out.Err.(*agent.SchemaError); ok {
+		return fail("schema", exit.Failed, "%v", out.Err).(*exit.Error).WithHint("the answer is in the conversation: jp conversation print %s --last", id)
 	}
 	if e := (*model.Error)(nil); errors.As(out.Err, &e) && e.Temporary() && e.Hint == "" {
 		passing := *e
@@ -47,10 +47,4 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 		return fmt.Errorf("conversation %s: %w", id, out.Err)
 	}
 	return fail("error", exit.Failed, "%s", out.Reason)
-}
-
-// schemaFailure returns the error of a run whose answer does not match its schema.
-func schemaFailure(id convstore.ID, e *agent.SchemaError) error {
-	f := &exit.Error{Code: "schema", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: %v", id, e), Err: e}
-	return f.WithHint("the answer is in the conversation: jp conversation print %s --last", id)
 }
