@@ -88,7 +88,7 @@ func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 		if run == nil || def.Source != SourceBuiltin {
 			return nil, &DefinitionError{Tool: def.Name, Msg: "is no built-in tool"}
 		}
-		out[i] = Tool{Definition: def, Check: func(call Call) error { return checkAccess(env, def, mode, call) }, Func: func(ctx context.Context, call Call) (Result, error) {
+		out[i] = Tool{Definition: def, Check: func(ctx context.Context, call Call) error { return checkAccess(ctx, env, def, mode, call) }, Func: func(ctx context.Context, call Call) (Result, error) {
 			f, err := fs.Open(env, def.Reach())
 			if err != nil {
 				return Result{}, err
@@ -107,9 +107,9 @@ func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 }
 
 // checkAccess refuses a call that may not use its path before anybody is asked about it. What takes
-// too long to find out, the call does.
-func checkAccess(env fs.Env, def Definition, mode fs.Mode, call Call) error {
-	ctx, cancel := context.WithTimeout(context.Background(), leftAfter)
+// too long to find out, or has not been found out by the end of ctx, the call does.
+func checkAccess(ctx context.Context, env fs.Env, def Definition, mode fs.Mode, call Call) error {
+	ctx, cancel := context.WithTimeout(ctx, leftAfter)
 	defer cancel()
 	_, err := inTime(ctx, 0, func() (Result, error) {
 		f, err := fs.Open(env, def.Reach())

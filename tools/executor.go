@@ -202,7 +202,7 @@ func (b *batch) runTogether(ctx context.Context, calls []Call) {
 	}
 	var asking []job
 	for _, c := range calls {
-		j, refusal := b.prepare(c)
+		j, refusal := b.prepare(ctx, c)
 		switch {
 		case refusal != nil:
 			b.report(c, *refusal)
@@ -219,7 +219,10 @@ func (b *batch) runTogether(ctx context.Context, calls []Call) {
 
 // prepare finds the tool and validates the arguments, before anybody is asked for permission. If it
 // cannot, it says why.
-func (b *batch) prepare(c Call) (job, *Result) {
+func (b *batch) prepare(ctx context.Context, c Call) (job, *Result) {
+	if ctx.Err() != nil {
+		return job{}, neverRan(ctx)
+	}
 	t, ok := b.Set.Get(c.Name)
 	if !ok {
 		if b.Absent != nil {
@@ -235,7 +238,7 @@ func (b *batch) prepare(c Call) (job, *Result) {
 	}
 	j := job{call: Call{ID: c.ID, Name: c.Name, Arguments: args}, orig: c, tool: t}
 	if t.Check != nil {
-		if _, err := decide(func() (Decision, error) { return Decision{}, t.Check(j.call) }); err != nil {
+		if _, err := decide(func() (Decision, error) { return Decision{}, t.Check(ctx, j.call) }); err != nil {
 			return job{}, refused("%v", err)
 		}
 	}

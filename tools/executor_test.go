@@ -290,6 +290,28 @@ func TestExecutorSubAgentsTakeNoPlace(t *testing.T) {
 	})
 }
 
+// A batch that is cancelled while a call is checked checks no further calls: each check may wait for
+// a file system that does not answer.
+func TestExecutorCancelledWhileItChecks(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	checked := 0
+	read := tool("read", func(context.Context, Call) (Result, error) { return Result{Text: "read"}, nil })
+	read.Check = func(context.Context, Call) error {
+		checked++
+		cancel()
+		return nil
+	}
+	got := runAll(t, Executor{Set: setOf(t, read)}, ctx, Call{ID: "a", Name: "read"}, Call{ID: "b", Name: "read"}, Call{ID: "c", Name: "read"})
+	for id, r := range got {
+		if want := "error: cancelled before it ran: context canceled"; r.Text != want {
+			t.Errorf("result of %s = %q, want %q", id, r.Text, want)
+		}
+	}
+	if checked != 1 || len(got) != 3 {
+		t.Errorf("%d calls were checked, %d have a result, want 1 and 3", checked, len(got))
+	}
+}
+
 func TestExecutorTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts := tool("starts", func(ctx context.Context, _ Call) (Result, error) { return Result{Text: "started"}, ctx.Err() },

@@ -132,7 +132,7 @@ const (
 const usualPath = "/usr/local/bin:/usr/bin:/bin"
 
 // check is the Check of the tool: it says whether its program may be given these values.
-func (c command) check(call Call) error {
+func (c command) check(_ context.Context, call Call) error {
 	data, err := c.data(call)
 	if err != nil || c.def.Command.shell != nil { // the values of a shell text go into files
 		return err

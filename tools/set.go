@@ -36,8 +36,8 @@ type Func func(ctx context.Context, call Call) (Result, error)
 type Tool struct {
 	Definition
 	Func  Func
-	Ready func(context.Context) error // makes it ready to be called, outside of its time; nil = it is
-	Check func(Call) error            // reason why Func would refuse these arguments, before anybody is asked; nil = there is no such check
+	Ready func(context.Context) error       // makes it ready to be called, outside of its time; nil = it is
+	Check func(context.Context, Call) error // reason why Func would refuse these arguments, before anybody is asked; nil = there is no such check
 
 	schema *schema.Schema // schema as NewSet has read it; nil = not read yet
 }
