@@ -138,7 +138,7 @@ const attachTimeout = time.Minute
 
 var errOutputLarge = fmt.Errorf("prints more than %d KiB; narrow it", attach.MaxOne>>10)
 
-// bounded keeps the output of a command, up to a limit.
+// bounded keeps what is printed, up to a limit.
 type bounded struct{ b strings.Builder }
 
 func (w *bounded) Write(p []byte) (int, error) {
@@ -193,11 +193,15 @@ func (k *asking) attachTurns(ctx context.Context, r *attach.Reader, ref, rest st
 	if err != nil {
 		return none, fmt.Errorf("--attachment %s: %w", ref, err)
 	}
-	var b strings.Builder
-	if err := k.printTurns(ctx, &b, id, chosen); err != nil {
+	source := "jp:" + id.String() + wording.Either(ranged, ":"+span, "")
+	out := &bounded{}
+	switch err := k.printTurns(ctx, out, id, chosen); {
+	case errors.Is(err, errOutputLarge):
+		return none, fmt.Errorf("%s: %w", source, err)
+	case err != nil:
 		return none, err
 	}
-	return r.Text("jp:"+id.String()+wording.Either(ranged, ":"+span, ""), b.String())
+	return r.Text(source, out.b.String())
 }
 
 // printTurns writes the chosen turns as text, not for a terminal.
