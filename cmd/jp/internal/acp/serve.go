@@ -34,12 +34,16 @@ import (
 type Agent interface {
 	// New begins a session.
 	New(ctx context.Context, s Setup) (Session, error)
-	// Load opens a session that exists, maybe begun by another process.
-	Load(ctx context.Context, id string, s Setup) (Session, error)
+	// Load opens a session that exists, maybe begun by another process. replay sends the messages so
+	// far; it is called at most once, before any method of the session.
+	Load(ctx context.Context, id string, s Setup) (loaded Session, replay Replay, err error)
 	// List returns a page of the sessions of a folder; "" = the agent's own folder. cursor is the
 	// Next of the previous page; "" = the first page.
 	List(ctx context.Context, dir, cursor string) (Page, error)
 }
+
+// Replay sends the messages of a session. Nothing keeps it: it may hold what it took to load them.
+type Replay func(ctx context.Context, tell func(Update)) error
 
 // Session is one conversation with the client.
 type Session interface {
@@ -47,9 +51,6 @@ type Session interface {
 	ID() string
 	// Home returns where the session is stored. Its ID is unique there, and nowhere else.
 	Home() string
-	// Replay sends the messages so far. It is called at most once, for a session that was loaded,
-	// before any other method.
-	Replay(ctx context.Context, tell func(Update)) error
 	// Options returns what the client's user can choose. Options and Set are called at any time.
 	Options() []ConfigOption
 	// Set sets an option for the next prompt and those after it.

@@ -32,8 +32,11 @@ func (a scripted) New(_ context.Context, s Setup) (Session, error) {
 	return scriptedSession{a, "s" + s.Dir, "/a"}, nil
 }
 
-func (a scripted) Load(_ context.Context, id string, s Setup) (Session, error) {
-	return scriptedSession{a, id, s.Dir}, nil
+func (a scripted) Load(_ context.Context, id string, s Setup) (Session, Replay, error) {
+	return scriptedSession{a, id, s.Dir}, func(_ context.Context, tell func(Update)) error {
+		tell(Chunk{Kind: ByUser, Content: Text("before"), Message: "m"})
+		return nil
+	}, nil
 }
 
 func (a scripted) List(context.Context, string, string) (Page, error) { return Page{}, nil }
@@ -46,11 +49,6 @@ type scriptedSession struct {
 
 func (s scriptedSession) ID() string   { return s.id }
 func (s scriptedSession) Home() string { return s.home }
-
-func (s scriptedSession) Replay(_ context.Context, tell func(Update)) error {
-	tell(Chunk{Kind: ByUser, Content: Text("before"), Message: "m"})
-	return nil
-}
 
 func (s scriptedSession) Options() []ConfigOption {
 	return []ConfigOption{{ID: "o", Name: "O", Type: "select", Current: "a", Values: []ConfigValue{{Value: "a", Name: "A"}}}}

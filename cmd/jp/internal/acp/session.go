@@ -55,7 +55,7 @@ func (c *conn) newSession(ctx context.Context, raw json.RawMessage) (func() (any
 	}, nil
 }
 
-func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, replay bool) (func() (any, error), error) {
+func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, shown bool) (func() (any, error), error) {
 	var p struct {
 		ID string `json:"sessionId"`
 		Setup
@@ -70,12 +70,12 @@ func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, replay bool
 		if err := c.room(p.ID); err != nil {
 			return nil, err
 		}
-		s, err := c.agent.Load(ctx, p.ID, p.Setup)
+		s, replay, err := c.agent.Load(ctx, p.ID, p.Setup)
 		if err == nil {
 			err = c.vacant(s)
 		}
-		if err == nil && replay {
-			err = s.Replay(ctx, func(u Update) { c.tell(p.ID, u) })
+		if err == nil && shown {
+			err = replay(ctx, func(u Update) { c.tell(p.ID, u) })
 		}
 		if err := c.keep(s, err); err != nil {
 			return nil, err

@@ -104,9 +104,10 @@ func (s *server) New(ctx context.Context, setup acp.Setup) (acp.Session, error) 
 }
 
 // Load makes a session of a conversation that exists.
-func (s *server) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
+func (s *server) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, acp.Replay, error) {
 	n := &session{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
-	return n, wireError(n.load(ctx, id, setup))
+	replay, err := n.load(ctx, id, setup)
+	return n, replay, wireError(err)
 }
 
 // pageSize bounds the number of conversations on one page of a list.

@@ -21,7 +21,6 @@ type session struct {
 	id      convstore.ID
 	home    string // store of its workspace
 	fresh   bool   // whether the conversation has had no prompt yet
-	replay  func(context.Context, func(acp.Update)) error
 	title   string // title that the editor was sent last
 	notices *notices
 	servers map[string]servers.Server // servers that the editor has passed
@@ -44,11 +43,6 @@ func (s *session) ID() string { return s.id.String() }
 
 // Home returns the path of the conversation's store. An id is unique only in its store.
 func (s *session) Home() string { return s.home }
-
-// Replay sends the editor the conversation of a session that Load made.
-func (s *session) Replay(ctx context.Context, tell func(acp.Update)) error {
-	return wireError(s.replay(ctx, tell))
-}
 
 // open returns an Env in the session's workspace, after a check that the user trusts it. The caller
 // calls done.
@@ -105,28 +99,27 @@ func (s *session) begin(ctx context.Context, setup acp.Setup) error {
 	return nil
 }
 
-// load reads the conversation id.
-func (s *session) load(ctx context.Context, id string, setup acp.Setup) error {
+// load reads the conversation id. The session keeps no Env: an Env holds the files of its workspace.
+func (s *session) load(ctx context.Context, id string, setup acp.Setup) (acp.Replay, error) {
 	var err error
 	if s.id, err = convstore.ParseID(id); err != nil {
-		return err
+		return nil, err
 	}
 	own, done, err := s.open(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
 	if err := s.serversOf(ctx, own, setup); err != nil {
-		return err
+		return nil, err
 	}
 	conv, err := own.Stored(ctx, s.id, run.Request{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.title, s.fresh = conv.Conv.Title, untouched(conv.Conv)
 	s.options.learn(ctx, own, conv.Conv, conv.Resolved)
-	s.replay = func(ctx context.Context, tell func(acp.Update)) error { return replay(ctx, own, conv, tell) }
-	return nil
+	return func(ctx context.Context, tell func(acp.Update)) error { return wireError(replay(ctx, own, conv, tell)) }, nil
 }
 
 // Prompt runs one turn.
