@@ -293,7 +293,7 @@ func unquoted(s string) string {
 
 // take reads the keys that a profile has a setting for.
 func (f *Agent) take(keys map[string]any) error {
-	var denied []string
+	var denied, off []string
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		v := keys[key]
 		var err error
@@ -310,7 +310,7 @@ func (f *Agent) take(keys map[string]any) error {
 				f.Model = ""
 			}
 		case "tools":
-			f.Tools, f.Listed, err = f.tools(v)
+			f.Tools, off, f.Listed, err = f.tools(v)
 		case "skills":
 			f.Skills, err = namesOf(v)
 		case "disallowedTools":
@@ -351,7 +351,7 @@ func (f *Agent) take(keys map[string]any) error {
 	} else if len(f.Skills) > 0 {
 		f.Left = append(f.Left, "skills")
 	}
-	f.Tools = slices.DeleteFunc(f.Tools, func(name string) bool { return slices.Contains(denied, name) })
+	f.forbid(slices.Concat(denied, off))
 	if len(denied) > 0 && !f.Listed {
 		f.Left = append(f.Left, "disallowedTools") // all but these is still no list
 	}
@@ -359,38 +359,41 @@ func (f *Agent) take(keys map[string]any) error {
 }
 
 // tools reads a list of tools, or the switches of opencode. If all switches are off, they only
-// remove tools. If some are on, these and no others are the tools that the agent needs.
-func (f *Agent) tools(v any) (names []string, listed bool, err error) {
+// remove tools. If some are on, these and no others are the tools that the agent needs. off are the
+// names of the switches that are off.
+func (f *Agent) tools(v any) (names, off []string, listed bool, err error) {
 	switches, ok := v.(map[string]any)
 	if !ok {
 		if v == nil || v == "" {
-			return nil, false, nil
+			return nil, nil, false, nil
 		}
 		names, err = namesOf(v)
 		if slices.ContainsFunc(names, func(n string) bool { return slices.Contains([]string{"*", "all", "all tools"}, strings.ToLower(n)) }) {
-			return nil, false, err
+			return nil, nil, false, err
 		}
-		return names, err == nil, err
+		return names, nil, err == nil, err
 	}
 	all := false
 	for _, name := range slices.Sorted(maps.Keys(switches)) {
 		on, ok := switches[name].(bool)
 		switch {
 		case !ok:
-			return nil, false, fmt.Errorf("%s: is neither true nor false", tomldoc.QuotePart(name))
+			return nil, nil, false, fmt.Errorf("%s: is neither true nor false", tomldoc.QuotePart(name))
 		case name == "*":
 			all, listed = on, !on
 		case on:
 			names = append(names, name)
+		default:
+			off = append(off, name)
 		}
 	}
 	if all || !listed && len(names) == 0 {
-		return nil, false, nil
+		return nil, nil, false, nil
 	}
 	if !listed {
 		f.Notes = append(f.Notes, "tools that it does not name: elsewhere it has them too")
 	}
-	return names, true, nil
+	return names, off, true, nil
 }
 
 // namesOf reads a list, or a text with commas between names.

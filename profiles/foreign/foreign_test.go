@@ -3,6 +3,7 @@ package foreign
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,34 @@ func TestParse(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %s\nwant %s", test.name, got, test.want)
+		}
+	}
+}
+
+// What a file forbids, by any name or in part, is not held, and a note says what goes with it.
+func TestForbidden(t *testing.T) {
+	for _, test := range []struct{ format, tools, held, notes string }{
+		{"claude", "tools: Read, Edit, Skill\ndisallowedTools: Edit", "fs_read_file skill", ""},
+		{"claude", "tools: Read, Edit\ndisallowedTools: Read(**/.env), Edit(secrets/**)", "",
+			"the tool Read, because the file forbids Read(**/.env); the tool Edit, because the file forbids Edit(secrets/**)"},
+		{"claude", "tools: Read, Grep, Glob, LS, Write\ndisallowedTools: [Read(.env)]", "fs_create_file",
+			"the tool Read, because the file forbids Read(.env); the tool Grep, because the file forbids Read(.env); " +
+				"the tool Glob, because the file forbids Read(.env); the tool LS, because the file forbids Read(.env)"},
+		{"claude", "tools: Grep, Write\ndisallowedTools: Read, Edit(x)", "fs_grep_files", "the tool Write, because the file forbids Edit(x)"},
+		{"claude", "tools: Edit, MultiEdit\ndisallowedTools: Edit", "", "the tool MultiEdit, because the file forbids Edit"},
+		{"claude", "tools: Read, Write, Edit, Bash\ndisallowedTools: '*Edit, Bash(rm:*), WebFetch'", "fs_create_file fs_read_file", "the tool Edit, because the file forbids *Edit"},
+		{"claude", "tools: Read\ndisallowedTools: '*'", "", "the tool Read, because the file forbids *"},
+		{"opencode", "tools: {read: true, patch: true, edit: false}", "fs_read_file", "the tool patch, because the file forbids edit"},
+		{"opencode", "tools: {'*': false, read: true, 'gh_*': false}", "fs_read_file", ""},
+	} {
+		f, err := Parse(test.format, "file", []byte("---\n"+test.tools+"\n---\nDo it.\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Notes = slices.DeleteFunc(f.Notes, func(n string) bool { return strings.HasPrefix(n, "tools that it does not name") })
+		names, _ := f.MapTools()
+		if held, notes := strings.Join(names, " "), strings.Join(f.Notes, "; "); held != test.held || notes != test.notes || !f.Listed {
+			t.Errorf("%s: held %q, notes %q\nwant %q, %q", test.tools, held, notes, test.held, test.notes)
 		}
 	}
 }

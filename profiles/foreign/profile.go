@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -42,6 +43,39 @@ func (f Agent) MapTools() (names, unknown []string) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), unknown
+}
+
+// forbid removes the tools that a rule forbids. A tool of jp has several names there and no rules for
+// a part of what it does: a rule for one of the names, or for a part, removes it, and a note says so.
+func (f *Agent) forbid(rules []string) {
+	f.Tools = slices.DeleteFunc(f.Tools, func(tool string) bool {
+		if slices.Contains(rules, tool) {
+			return true
+		}
+		i := slices.IndexFunc(rules, func(rule string) bool { return f.forbids(rule, tool) })
+		if i >= 0 {
+			f.Notes = append(f.Notes, fmt.Sprintf("the tool %s, because the file forbids %s", tool, rules[i]))
+		}
+		return i >= 0
+	})
+}
+
+// forbids reports whether a rule such as Read, gh_* or Read(**/.env) forbids a tool that jp has, or a
+// part of it. In claude a rule for files of Read or Edit holds for all tools that read or write them.
+func (f *Agent) forbids(rule, tool string) bool {
+	named, _, part := strings.Cut(rule, "(")
+	here := toolNames[f.Format]
+	names := []string{named}
+	switch {
+	case part && named == "Read":
+		names = append(names, "Grep", "Glob")
+	case part && named == "Edit":
+		names = append(names, "Write")
+	}
+	return here[tool] != "" && slices.ContainsFunc(names, func(name string) bool {
+		match, _ := path.Match(name, tool)
+		return match || here[name] == here[tool]
+	})
 }
 
 // ProfileName makes a name that is valid for a profile and a file: lowercase letters, digits, - and
