@@ -16,15 +16,19 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"jp/tools/brief"
 	"jp/tools/files"
 )
 
 // Bounds of fs_grep_files.
 const (
-	maxSearched = 32 << 20 // bytes of a file that is searched
-	maxShown    = 400      // bytes of a line that are shown
-	maxSkipped  = 5        // skipped files that are named
+	maxSearched  = 32 << 20  // bytes of a file that is searched
+	maxSearching = 128 << 20 // bytes of all files that are searched at the same time, without small ones
+	smallFile    = 256 << 10 // bytes
+	maxShown     = 400       // bytes of a line that are shown
+	maxSkipped   = 5         // skipped files that are named
 )
 
 // grepFiles is fs_grep_files.
@@ -182,11 +186,12 @@ func (g *grep) file(dir *os.Root, name, path string) {
 	}
 	buf := g.buffers.Get().(*[]byte)
 	defer g.buffers.Put(buf)
-	data, err := readAll(dir, name, buf)
+	data, done, err := g.read(dir, name, buf)
 	if err != nil {
 		g.skip(path, err)
 		return
 	}
+	defer done()
 	hits := fileHits{path: path, binary: bytes.IndexByte(data[:min(len(data), binaryProbe)], 0) >= 0}
 	most := g.most + 1 // with one more than is shown it is known that there are more
 	if hits.binary {
@@ -237,38 +242,74 @@ func (g *grep) skip(path string, err error) {
 	}
 }
 
-// readAll reads a regular file into *buf, which grows as needed.
-func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
+// read reads a regular file: a small one into *buf, which grows as needed, another one when there is
+// room for it. The caller calls done when it needs the data no more.
+func (g *grep) read(dir *os.Root, name string, buf *[]byte) (data []byte, done func(), err error) {
 	info, err := dir.Lstat(name)
 	if err != nil {
-		return nil, files.Reason(err)
+		return nil, nil, files.Reason(err)
 	}
-	tooLarge := fmt.Errorf("larger than %s", brief.Size(maxSearched))
-	if info.Size() > maxSearched {
-		return nil, tooLarge
-	}
+	size := int(min(info.Size(), maxSearched+1))
 	file, err := openRegular(dir, name, info)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Close()
-	b := slices.Grow((*buf)[:0], int(info.Size())+bytes.MinRead)
-	for {
+	if size <= smallFile {
+		*buf, err = readUpTo(file, slices.Grow((*buf)[:0], size+bytes.MinRead), smallFile)
+		if err != nil || len(*buf) <= smallFile {
+			return *buf, func() {}, err
+		}
+		data, size = *buf, maxSearched // it grows, or has no size, as files of /proc
+	}
+	if size <= maxSearched {
+		if done, err = g.reserve(int64(size)); err != nil {
+			return nil, nil, err
+		}
+		data, err = readUpTo(file, append(make([]byte, 0, size+bytes.MinRead), data...), size)
+		if err == nil && len(data) <= maxSearched {
+			return data[:min(len(data), size)], done, nil // without what it has grown by meanwhile
+		}
+		done()
+	}
+	return nil, nil, cmp.Or(err, fmt.Errorf("larger than %s", brief.Size(maxSearched)))
+}
+
+// readUpTo appends what file has to b, up to its end or to more than most bytes.
+func readUpTo(file io.Reader, b []byte, most int) ([]byte, error) {
+	for len(b) <= most {
 		if len(b) == cap(b) {
 			b = slices.Grow(b, bytes.MinRead)
 		}
 		n, err := file.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		switch {
-		case len(b) > maxSearched:
-			return nil, tooLarge
 		case errors.Is(err, io.EOF):
-			*buf = b
 			return b, nil
 		case err != nil:
-			return nil, files.Reason(err)
+			return b, files.Reason(err)
 		}
 	}
+	return b, nil
+}
+
+// room is what the files take that all calls of the process search at the same time, without small
+// ones.
+var room = sync.OnceValue(func() *semaphore.Weighted { return semaphore.NewWeighted(maxSearching) })
+
+// reserve waits for room. It is given back with release, or when the call ends: a file system that
+// does not answer keeps none.
+func (g *grep) reserve(n int64) (release func(), err error) {
+	if err := room().Acquire(g.ctx, n); err != nil {
+		return nil, err
+	}
+	give := func() { room().Release(n) }
+	stop := context.AfterFunc(g.ctx, give)
+	return func() {
+		if stop() {
+			give()
+		}
+	}, nil
 }
 
 // showLine is a line as results show it: the part around the match at byte at.
