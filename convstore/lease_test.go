@@ -106,4 +106,16 @@ func TestLease(t *testing.T) {
 	if _, err := st.Lock(ctx, moved); !errors.As(err, &busy) || busy.Away <= 59*time.Minute {
 		t.Errorf("Lock of one that was moved away: %v", err)
 	}
+	now = now.Add(-1000 * time.Hour)
+	for range 2 {
+		if _, err := st.Lock(ctx, moved); !errors.As(err, &busy) || busy.Away != time.Hour {
+			t.Errorf("Lock with an earlier clock: %v", err)
+		}
+	}
+	now = now.Add(time.Hour)
+	if l, err := st.Lock(ctx, moved); err != nil {
+		t.Errorf("Lock a lease after the clock was set back: %v", err)
+	} else {
+		_ = l.Close()
+	}
 }

@@ -83,7 +83,8 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLog(ctx, id, lock, false)
+	l, err := s.newLog(ctx, id, lock, false)
+	return l, (Scope{View: s.View}).settleAway(ctx, err)
 }
 
 // Log returns the Log of a run that was reserved, in the process that reserved it. It shares the

@@ -73,7 +73,8 @@
 // ([LeftError]); one stuck in the kernel, reported the same way; and of a tool's tree all but its
 // first process when its guard and the jp above are killed at the same moment. Guards are called
 // "toolguard", so that killing everything called jp does not kill them. A guard that removes a large
-// folder goes on with it after a Run that was stopped. A tool runs as the same user as jp and can
+// folder goes on with it after a Run that was stopped, until its jp ends below another one, whose
+// sweep ends it: the rest of the folder stays. A tool runs as the same user as jp and can
 // kill or stop both unless it is confined.
 //
 // On systems other than Linux there is no subreaper and no list of children. A guard and the death

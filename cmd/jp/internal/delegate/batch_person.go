@@ -374,7 +374,7 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 	call, want := a.Call, a.Want
 	for {
 		next, err := d.carryOut(ctx, a)
-		if tries > 0 && next.child == 0 { // the tries before it say more
+		if tries > 0 && next.turn == 0 { // the tries before it say more
 			return o, tries, err
 		}
 		next.Total, next.Calls, next.Took = o.Total.Add(next.Total), o.Calls+next.Calls, o.Took+next.Took
@@ -386,7 +386,9 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 		}
 		a.Call, a.Want, a.after = fmt.Sprintf("%s.%d", call, tries+1), left, nil
 		if a.Turn != 0 {
-			a.Turn = max(a.Turn, o.turn)
+			if begun, err := turnOf(ctx, *d.readable, o.child, o.turn); err == nil && len(begun) > 0 { // else the next turn may be another's
+				a.Turn = max(a.Turn, o.turn)
+			}
 		}
 	}
 }

@@ -415,6 +415,9 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		if err != nil {
 			return nil, err
 		}
+		if ctx.Err() != nil { // Close came meanwhile
+			return nil, context.Cause(ctx)
+		}
 		s.process = start(c.options.Host, server, box, c.options.Environ, c.options.Tell)
 		transport = answering{s.process.transport(), s.bounds, s.stale.Load}
 	}

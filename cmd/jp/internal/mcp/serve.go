@@ -354,10 +354,10 @@ func progress(ctx context.Context, r *sdk.CallToolRequest) (tell func(string), t
 			var text string
 			select {
 			case text = <-texts:
-			default:
+			case <-over:
 				select {
-				case text = <-texts:
-				case <-over:
+				case text = <-texts: // told before the end
+				default:
 					return
 				}
 			}

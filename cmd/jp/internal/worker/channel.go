@@ -209,10 +209,16 @@ func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(ho
 			continue
 		case <-ch.passed:
 			return exit, errOver
-		case <-late: // whether the others there go on is seen by the lease
+		case <-late: // the others there go on, unless it does not say so for a lease more
 			ch.cut()
+			const reason = " does not say how a sub-agent that was stopped has ended"
+			time.AfterFunc(c.pool.lease(), func() {
+				if c.has(n) {
+					c.end("the worker on " + c.host + reason)
+				}
+			})
 			exit.Code = -1
-			return exit, &subprocess.EndError{State: convstore.StateLost, Hold: c.pool.lease(), Reason: "the worker on " + c.host + " does not say how a sub-agent that was stopped has ended"}
+			return exit, &subprocess.EndError{State: convstore.StateLost, Hold: 2 * c.pool.lease(), Reason: "the worker on " + c.host + reason}
 		case <-over:
 		}
 		select {
@@ -232,6 +238,13 @@ func (c *conn) await(ctx context.Context, n uint64, ch *channel, started func(ho
 		}
 		return exit, &end
 	}
+}
+
+// has reports whether a channel is open.
+func (c *conn) has(n uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.channels[n] != nil
 }
 
 // exit is how a process ended that the node has told about. cause is why it was stopped from here.

@@ -72,7 +72,7 @@ func TestSlowEnd(t *testing.T) {
 	all.Go(func() {
 		exit, err := p.Run(ctx, first.Job)
 		var end *subprocess.EndError
-		if !errors.As(err, &end) || end.State != convstore.StateLost || end.Hold != p.lease() || exit.Cause == nil {
+		if !errors.As(err, &end) || end.State != convstore.StateLost || end.Hold != 2*p.lease() || exit.Cause == nil {
 			t.Errorf("the first: Run = %+v, %v", exit, err)
 		}
 		if exit, err := p.Run(t.Context(), newJob(t, "echo").Job); err != nil || exit.Code != 0 {
@@ -99,6 +99,29 @@ func TestSlowEnd(t *testing.T) {
 	}
 	cancel(errors.New("jp stop"))
 	all.Wait()
+}
+
+// TestNoEnd stops a job of which its node, which lives, never says how it has ended: the connection is
+// ended a lease later, so that the node ends it when the one after that is over.
+func TestNoEnd(t *testing.T) {
+	p := pool(t, "slow", func(o *Options) { o.Launcher.Lease = time.Second })
+	p.stopWait = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	j := newJob(t, "echo")
+	var at *conn
+	j.Away = func(string, time.Duration) error { // the pool is not locked
+		p.mu.Lock()
+		at = p.conns[0]
+		p.mu.Unlock()
+		cancel()
+		return nil
+	}
+	_, err := p.Run(ctx, j.Job)
+	var end *subprocess.EndError
+	if !errors.As(err, &end) || end.State != convstore.StateLost || end.Hold != 2*p.lease() {
+		t.Fatalf("Run = %v", err)
+	}
+	<-at.over
 }
 
 // TestByeCrosses runs a job that is on its way when its node ends: it runs on another one, with all

@@ -76,7 +76,7 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 	return g.Env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
 		serving := &service{env: g.Env, session: s, telling: map[string]func(string){}}
 		if err := serving.open(ctx, o); err != nil {
-			return err
+			return errors.Join(err, serving.end(ctx, err))
 		}
 		failed := mcp.Service{
 			Version: version.Version, Instructions: delegate.Guidance, Tools: serving.d.Set(), ReadOnly: serving.readOnly(ctx), Call: serving.call, Texts: serving.texts, Read: serving.read,
@@ -286,5 +286,9 @@ func (s *service) read(ctx context.Context, uri string) (string, error) {
 
 // end ends the turn of the conversation that open made, if any.
 func (s *service) end(ctx context.Context, failed error) error {
-	return s.session.Conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", run.EndOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
+	calls := 0
+	if s.d != nil { // else it could not be opened
+		calls = s.d.Calls()
+	}
+	return s.session.Conclude(ctx, wording.Plural(calls, "sub-agent call")+" for an MCP client", run.EndOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
 }

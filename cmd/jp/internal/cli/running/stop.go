@@ -111,12 +111,19 @@ func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.I
 			}
 			g.Con.Note("%s: what delegated for it has ended", stands[i])
 		}
+		queued := map[convstore.ID]int{} // turns of those that have not begun
+		for _, at := range top {
+			if c, err := st.Get(ctx, at); err == nil && c.Status == convstore.StatusQueued {
+				queued[at] = c.Turns
+			}
+		}
 		var failed error
 		for i, err := range stopAll(ctx, st, top) {
 			c, absent := st.Get(ctx, top[i])
-			if err == nil && errors.As(absent, new(*convstore.NotFoundError)) {
-				g.Con.Note("%s: stopped before it began, and removed", top[i])
-				if top[i] == id {
+			gone := errors.As(absent, new(*convstore.NotFoundError))
+			if turns, was := queued[top[i]]; err == nil && (gone || was && c.Turns == turns && c.Status != convstore.Status(convstore.StateCancelled)) {
+				g.Con.Note("%s: stopped before it began", top[i])
+				if gone && top[i] == id {
 					return list, anything, nil
 				}
 				continue
