@@ -85,8 +85,8 @@
 // written, under the import's own id, and the import holds the run lock of that id. If nobody holds
 // that lock, the import was cut off, and the next one removes what it wrote.
 //
-// The rule for changing the drawing: what has been released never gets another meaning. A member
-// that older versions can drop or a kind of event that they can ignore may be added. Any other change
+// The rule for changing the drawing: what has been released never gets another meaning. It may get a
+// member that older versions can drop, or a kind of event that they can ignore. Any other change
 // raises schemaVersion and adds a migration, with a test that begins with a store of the version
 // before. A store from a later version is refused with a *SchemaError.
 package convstore

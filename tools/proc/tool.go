@@ -229,8 +229,8 @@ func (g *guarded) send(message []byte, io *stdio, socket *os.File) (rest []byte,
 	return message[n:], cmp.Or(err, sendErr)
 }
 
-// follow reads the reports of the guard until nothing is left below it or it is gone, and then ends
-// what it could not end.
+// follow reads the reports of the guard until nothing is left below it or it is gone. Then it ends
+// the processes that the guard could not end.
 func (g *guarded) follow(r *run) {
 	var failed syscall.Errno
 	var launched, exited, clean bool

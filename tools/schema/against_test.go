@@ -103,8 +103,8 @@ func asAny(list []string) (out []any) {
 }
 
 // TestAgainstFull: what is checked here is what JSON schema says. What is refused here the full
-// validator refuses, too, and if it is not asked, what is accepted here it would accept. Arguments
-// that fit still do when they are coerced and filled in.
+// validator refuses, too, and if it is not asked, what is accepted here it would accept. When fitting
+// arguments are coerced and filled in, they still fit.
 func TestAgainstFull(t *testing.T) {
 	accepted, refused, wrong := 0, 0, 0
 	for seed := range uint64(4000) {

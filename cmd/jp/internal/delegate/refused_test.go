@@ -22,23 +22,30 @@ func reader(name string) rule.Profile {
 	}
 }
 
-// TestRefusedLeavesNothing: a refusal inside the reserving transaction makes no conversation and no
-// delegation.
-func TestRefusedLeavesNothing(t *testing.T) {
-	ctx := context.Background()
+// running returns a new store, and the log of a conversation in it.
+func running(t testing.TB) (*convstore.Store, *convstore.Log) {
+	t.Helper()
 	st, err := convstore.Open(t.TempDir()+"/store", convstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conv, err := st.Create(ctx, convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
+	conv, err := st.Create(t.Context(), convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := st.Lock(ctx, conv.ID)
+	log, err := st.Lock(t.Context(), conv.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
+	t.Cleanup(func() { _ = log.Close() })
+	return st, log
+}
+
+// TestRefusedLeavesNothing: a refusal inside the reserving transaction makes no conversation and no
+// delegation.
+func TestRefusedLeavesNothing(t *testing.T) {
+	ctx := context.Background()
+	_, log := running(t)
 	set := specialSet(t, toolReview, toolLLMQuery)
 	d, err := New(Options{
 		Scope: log.Below(), Limits: rule.Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5},
@@ -54,7 +61,7 @@ func TestRefusedLeavesNothing(t *testing.T) {
 		{Name: toolLLMQuery, Arguments: []byte(`{"query":"x"}`)},
 		{Name: toolReview, Arguments: []byte(`{"query":"  "}`)},
 		{Name: toolReview, Arguments: []byte(`{"query":"a\u0000"}`)},
-		{Name: toolReview, Arguments: []byte(`{"query":"x","id":"` + conv.ID.String() + `"}`)},
+		{Name: toolReview, Arguments: []byte(`{"query":"x","id":"` + log.ID().String() + `"}`)},
 		{Name: toolReview, Arguments: []byte(`{"query":"x","config":"agent/x","overrides":["a"]}`)},
 	} {
 		call.ID = fmt.Sprint("c", i)
@@ -69,7 +76,7 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	if err != nil || len(below) > 0 {
 		t.Errorf("%d conversations are left, %v", len(below), err)
 	}
-	ds, err := log.Below().Delegations(ctx, conv.ID)
+	ds, err := log.Below().Delegations(ctx, log.ID())
 	var scope *convstore.ScopeError
 	if len(ds) > 0 || err != nil && !errors.As(err, &scope) {
 		t.Errorf("%d delegations are left, %v", len(ds), err)
@@ -82,19 +89,7 @@ func TestRefusedLeavesNothing(t *testing.T) {
 // TestStarvedLeavesNothing: a call that waits until another one leaves something, and is cancelled
 // meanwhile, is not kept. A service that runs for weeks has many.
 func TestStarvedLeavesNothing(t *testing.T) {
-	st, err := convstore.Open(t.TempDir()+"/store", convstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conv, err := st.Create(t.Context(), convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := st.Lock(t.Context(), conv.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
+	_, log := running(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	set := specialSet(t, toolReview)
 	d, err := New(Options{
@@ -142,19 +137,7 @@ func FuzzRefusedLeavesNothing(f *testing.F) {
 	f.Add(uint8(2), `{"query":"x"}`)
 	f.Add(uint8(3), `{"query":"x","session_id":"s"}`)
 	ctx := context.Background()
-	st, err := convstore.Open(f.TempDir()+"/store", convstore.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	conv, err := st.Create(ctx, convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	log, err := st.Lock(ctx, conv.ID)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = log.Close() })
+	st, log := running(f)
 	set, n := specialSet(f, names...), 0
 	f.Fuzz(func(t *testing.T, tool uint8, arguments string) {
 		if !json.Valid([]byte(arguments)) { // never gets as far as a delegation

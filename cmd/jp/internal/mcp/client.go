@@ -106,8 +106,8 @@ func NewClient(s Server, o Options) *Client {
 	return c
 }
 
-// Ready starts the server, or looks at its tools again, if the next call would have to wait for
-// that. It returns when ctx ends, or when the server takes longer than Patience.
+// Ready starts the server, or looks at its tools again, if the next call would have to wait
+// for it. It returns when ctx ends, or when the server takes longer than Patience.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.session(ctx)
 	return err

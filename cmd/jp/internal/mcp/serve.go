@@ -339,9 +339,9 @@ func (s Service) list(ctx context.Context, cursor string) (sdk.Result, error) {
 // beyond that is left out.
 const maxTold = 1000
 
-// progress returns what sends the progress of a call to the client, if the client asked for it, and
-// what returns when everything was sent. tell never waits: who tells holds a slot, and other calls
-// need that.
+// progress returns two functions for the progress of a call: tell sends some to the client, if the
+// client asked for it, and told returns when everything was sent. tell never waits: who tells holds
+// a slot, and other calls need that.
 func progress(ctx context.Context, r *sdk.CallToolRequest) (tell func(string), told func()) {
 	token := r.Params.GetProgressToken()
 	if token == nil {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -124,22 +122,13 @@ func TestNoEnd(t *testing.T) {
 	<-at.over
 }
 
-// TestByeCrosses runs a job that is on its way when its node ends: it runs on another one, with all
-// that the first one was sent.
+// TestByeCrosses runs a job that is on its way when its node ends: it runs on another one, and that
+// is sent all that the first one was sent.
 func TestByeCrosses(t *testing.T) {
 	p := pool(t, "crossing", func(o *Options) { o.Launcher.Attempts = 2 })
 	j := newJob(t, "echo")
 	text := bytes.Repeat([]byte("a line\nand \x00\xff half"), 1<<16)
-	j.Stdin = text
-	var back []byte
-	var said sync.WaitGroup
-	said.Go(func() {
-		_, _ = j.wire.Write(text)
-		_ = j.wire.(*net.UnixConn).CloseWrite()
-	})
-	said.Go(func() { back, _ = io.ReadAll(j.wire) })
-	exit, err := p.Run(t.Context(), j.Job)
-	said.Wait()
+	back, exit, err := j.echo(t, p, text)
 	if err != nil || exit.Code != 7 || !bytes.Equal(back, text) || !bytes.Equal(j.stdout.Bytes(), text) {
 		t.Errorf("Run = %+v, %v, wire %d, stdout %d, want %d", exit, err, len(back), j.stdout.Len(), len(text))
 	}

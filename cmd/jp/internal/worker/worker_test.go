@@ -220,6 +220,21 @@ func newJob(t testing.TB, args ...string) *job {
 	return j
 }
 
+// echo runs the job with text on its stdin and its wire, and returns what came back by the wire.
+func (j *job) echo(t *testing.T, p *Pool, text []byte) (back []byte, exit proc.Exit, err error) {
+	t.Helper()
+	j.Stdin = text
+	var said sync.WaitGroup
+	said.Go(func() {
+		_, _ = j.wire.Write(text)
+		_ = j.wire.(*net.UnixConn).CloseWrite()
+	})
+	said.Go(func() { back, _ = io.ReadAll(j.wire) })
+	exit, err = p.Run(t.Context(), j.Job)
+	said.Wait()
+	return back, exit, err
+}
+
 // TestRun runs a job and compares all that comes of it.
 func TestRun(t *testing.T) {
 	for _, launcher := range []string{"plain", "noisy"} {
@@ -227,16 +242,7 @@ func TestRun(t *testing.T) {
 		for _, size := range []int{0, 1, 1000, 3 << 20} {
 			j := newJob(t, "echo")
 			text := bytes.Repeat([]byte("a line\nand \x00\xff half"), size/16+1)[:size]
-			j.Stdin = text
-			var back []byte
-			var said sync.WaitGroup
-			said.Go(func() {
-				_, _ = j.wire.Write(text)
-				_ = j.wire.(*net.UnixConn).CloseWrite()
-			})
-			said.Go(func() { back, _ = io.ReadAll(j.wire) })
-			exit, err := p.Run(t.Context(), j.Job)
-			said.Wait()
+			back, exit, err := j.echo(t, p, text)
 			host, _ := os.Hostname()
 			if err != nil || exit.Code != 7 || exit.Cause != nil || exit.Duration == 0 || exit.MaxRSS == 0 {
 				t.Errorf("%s: Run = %+v, %v", launcher, exit, err)
