@@ -102,7 +102,7 @@ func TestSlowEnd(t *testing.T) {
 // TestNoEnd stops a job of which its node, which lives, never says how it has ended: the connection is
 // ended a lease later, so that the node ends it when the one after that is over.
 func TestNoEnd(t *testing.T) {
-	p := pool(t, "slow", func(o *Options) { o.Launcher.Lease = time.Second })
+	p := pool(t, "alive", func(o *Options) { o.Launcher.Lease = 3 * time.Second })
 	p.stopWait = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	j := newJob(t, "echo")
@@ -120,6 +120,9 @@ func TestNoEnd(t *testing.T) {
 		t.Fatalf("Run = %v", err)
 	}
 	<-at.over
+	if at.why.Reason != end.Reason {
+		t.Errorf("the connection is over: %s", at.why.Reason)
+	}
 }
 
 // TestByeCrosses runs a job that is on its way when its node ends: it runs on another one, and that
