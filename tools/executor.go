@@ -334,9 +334,10 @@ func errorText(text string) string {
 }
 
 // hasStatus reports whether text is the answer of sub-agents, which says by itself how they ended:
-// an element with an attribute, or rows with a member.
+// an element with an attribute, rows with a member, or an object with such a row.
 func hasStatus(t Tool, text string) bool {
-	return t.Delegates() && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
+	return t.Delegates() && slices.ContainsFunc([]string{"<response ", `[{"conversation_id":`, `{"answer":{"conversation_id":`},
+		func(begins string) bool { return strings.HasPrefix(text, begins) })
 }
 
 // deliver asks for permission to show the result to the model, and bounds it.

@@ -199,10 +199,12 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := t.fetch(ctx, l.Fetch); err != nil {
+	work, stop := working(ctx)
+	defer stop()
+	if err := t.fetch(ctx, work, l.Fetch); err != nil {
 		return Outcome{}, err
 	}
-	return t.run(ctx)
+	return t.run(ctx, work)
 }
 
 // Continue is the request to an agent whose last turn did not end well.
@@ -211,6 +213,8 @@ const Continue = "Continue where you stopped."
 // Resume resumes a turn that was cut off. Of the calls that had not ended, only those that Repeat
 // allows are made again. If the last turn did not end well, a new turn begins.
 func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
+	work, stop := working(ctx)
+	defer stop()
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return Outcome{}, err
@@ -227,7 +231,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		if err != nil {
 			return Outcome{}, err
 		}
-		return t.run(ctx)
+		return t.run(ctx, work)
 	}
 	h.from = start
 	t, err := l.reopen(h)
@@ -272,7 +276,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		if err := t.history.save(ctx, lost...); err != nil {
 			return Outcome{}, err
 		}
-		if err := t.call(ctx, again); err != nil {
+		if err := t.call(work, again); err != nil {
 			return Outcome{}, err
 		}
 		if len(again) > 0 && l.late(again, resultsOf(h.current())) {
@@ -282,7 +286,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 			t.fold()
 		}
 	}
-	return t.run(ctx)
+	return t.run(ctx, work)
 }
 
 // open begins a new turn, which is stored with its first step.
@@ -350,10 +354,9 @@ func (t *turn) note(ctx context.Context, n convstore.Note) error {
 	return nil
 }
 
-// run asks the model and runs the tools that it calls, until the turn ends.
-func (t *turn) run(ctx context.Context) (Outcome, error) {
-	work, stop := working(ctx)
-	defer stop()
+// run asks the model and runs the tools that it calls, until the turn ends. work is ctx without the
+// time of the closing call.
+func (t *turn) run(ctx, work context.Context) (Outcome, error) {
 	for {
 		if ctx.Err() != nil {
 			return t.end(ctx, reply{}, context.Cause(ctx))

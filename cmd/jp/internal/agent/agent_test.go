@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
@@ -390,6 +391,35 @@ func TestArgumentsRoundTrip(t *testing.T) {
 		if back := RawArguments(stored); string(back) != raw {
 			t.Errorf("RawArguments(storedArguments(%q)) = %q", raw, back)
 		}
+	}
+}
+
+// TestResumeLate repeats a call that takes all the time that there is: the time of the closing call is
+// left.
+func TestResumeLate(t *testing.T) {
+	r := newRun(t, "[[rule]]\nno_calls = true\ntext = \"So far: a.\"\n")
+	r.loop.Repeat = func(string) bool { return true }
+	set, err := tools.NewSet(tools.Tool{
+		Definition: tools.Definition{Name: "wait", Source: "builtin", Run: tools.RunUnattended, Schema: json.RawMessage(`{"type":"object"}`)},
+		Func: func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+			<-ctx.Done()
+			return tools.Result{}, context.Cause(ctx)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.loop.Tools.Set = set
+	if err := r.log.Append(t.Context(),
+		convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "go"}},
+		convstore.Event{Body: convstore.ToolCall{ID: "1", Name: "wait", Arguments: json.RawMessage("{}")}}, convstore.Event{Body: convstore.ModelCall{}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	out, err := r.loop.Resume(ctx)
+	if err != nil || out.State != convstore.StatePartial || out.Text != "So far: a." {
+		t.Errorf("Resume = %+v, %v", out, err)
 	}
 }
 

@@ -31,7 +31,7 @@ const NoteContext = "context"
 func isFetch(call string) bool { return strings.HasPrefix(call, model.CallOfContext) }
 
 // fetch makes the call, in a turn that has just begun.
-func (t *turn) fetch(ctx context.Context, f Fetch) error {
+func (t *turn) fetch(ctx, work context.Context, f Fetch) error {
 	if f.Query == "" {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	if err := t.history.save(ctx, c); err != nil {
 		return err
 	}
-	if err := t.call(ctx, []convstore.ToolCall{c}); err != nil {
+	if err := t.call(work, []convstore.ToolCall{c}); err != nil {
 		return err
 	}
 	r := resultsOf(t.history.current())[c.ID]

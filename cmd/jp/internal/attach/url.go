@@ -94,14 +94,17 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	return r.keep(name, kind, b)
 }
 
-// withoutValues returns an address without the values of its query, which may be keys or
-// signatures. Models, people and the store get only that.
+// withoutValues returns an address without the values of its query and its fragment, which may be
+// keys or signatures. Models, people and the store get only that.
 func withoutValues(ref string) string {
+	ref, fragment, _ := strings.Cut(ref, "#")
 	before, query, ok := strings.Cut(ref, "?")
+	if !ok && fragment != "" && !strings.Contains(fragment, "=") {
+		return ref + "#" + fragment // a place in the page
+	}
 	if !ok {
 		return ref
 	}
-	query, _, _ = strings.Cut(query, "#")
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
 		if name, value, ok := strings.Cut(pair, "="); ok && value != "" {

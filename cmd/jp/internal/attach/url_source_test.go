@@ -8,6 +8,7 @@ func TestWithoutValues(t *testing.T) {
 		"https://h/x":                       "https://h/x",
 		"https://h/x#part":                  "https://h/x#part",
 		"https://h/x?sig=SIGNED&exp=&a=b=c": "https://h/x?sig=...&exp=&a=...",
+		"https://h/cb#token=SECRET":         "https://h/cb",
 		"https://h/x?SIGNED#k=v":            "https://h/x?...",
 		"https://h/x?":                      "https://h/x?",
 	} {

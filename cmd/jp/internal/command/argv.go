@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -234,8 +235,7 @@ func (r *reader) cluster(arg string) error {
 	if name, _, _ := strings.Cut(arg, "="); len([]rune(name)) > 2 && r.find("-"+name) != nil {
 		return exit.Usagef("%s: unknown flag", name).WithHint("did you mean -%s?", name)
 	}
-	letters := []rune(arg[1:])
-	for i, letter := range letters {
+	for i, letter := range arg[1:] {
 		name := "-" + string(letter)
 		o := r.find(name)
 		if o == nil {
@@ -245,7 +245,8 @@ func (r *reader) cluster(arg string) error {
 			}
 			return r.unknown(name)
 		}
-		rest := string(letters[i+1:])
+		_, size := utf8.DecodeRuneInString(arg[1+i:])
+		rest := arg[1+i+size:] // as it is: a path need not be UTF-8
 		value, given := strings.CutPrefix(rest, "=")
 		switch {
 		case given:

@@ -240,6 +240,14 @@ func TestHelpIsFoundAnywhere(t *testing.T) {
 	}
 }
 
+// A value that is glued to its flag keeps its bytes.
+func TestGluedBytes(t *testing.T) {
+	inv, err := newProbe().tree.Arrange([]string{"c", "fork", "A", "-iX\xe9"})
+	if err != nil || !slices.ContainsFunc(inv.Argv(), func(arg string) bool { return strings.HasSuffix(arg, "X\xe9") }) {
+		t.Errorf("%q, %v", inv.Argv(), err)
+	}
+}
+
 // Whatever is typed, arranging it never fails to account for a positional argument, and what it
 // makes is read by the parser without a mistake in form.
 func FuzzArrange(f *testing.F) {

@@ -127,6 +127,9 @@ func (p *passage) eventsOf(ctx context.Context, view convstore.View, follow bool
 					}
 					last = e
 				}
+				if last.Seq == 0 { // it begins behind what there is
+					last.Seq, last.Turn = uint64(c.Events), max(c.Turns, 1)
+				}
 				p.ranges = []convstore.Range{{First: last.Turn}}
 			}
 			if c.Status != convstore.StatusRunning && c.Status != convstore.StatusQueued {

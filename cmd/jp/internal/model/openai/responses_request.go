@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"strings"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -13,7 +14,11 @@ type object map[string]any
 func (p responder) request(r model.Request) (responsesRequest, error) {
 	out := responsesRequest{
 		Model: r.Model, Temperature: r.Temperature, Instructions: system(r),
-		Include: []string{"reasoning.encrypted_content"}, Input: []any{}, Stream: true,
+		Input: []any{}, Stream: true,
+	}
+	// The vendor refuses it for its models that do not reason, such as gpt-4.1.
+	if !p.config.Official() || !strings.Contains(r.Model, "gpt-") || model.Reasons(r.Model) || r.Reasoning != "" && r.Reasoning != "none" {
+		out.Include = []string{"reasoning.encrypted_content"}
 	}
 	if p.config.Official() {
 		out.StreamOptions.IncludeObfuscation = no

@@ -227,6 +227,17 @@ func TestResponsesParams(t *testing.T) {
 	}
 }
 
+// TestResponsesEncrypted: reasoning is not asked for of a model that the vendor knows to have none.
+func TestResponsesEncrypted(t *testing.T) {
+	for name, want := range map[string]bool{"gpt-4.1": false, "gpt-5.4-chat-latest": false, "gpt-5-mini": true, "o3": true, "x": true} {
+		s, tr := respond(t, "https://api.openai.com/v1/", "")
+		_, _ = modeltest.Read(t, t.Context(), s, model.Request{Model: name, Messages: modeltest.Ask("q").Messages}) // nothing comes back
+		if got := strings.Contains(string(tr.Sent), `"include"`); got != want {
+			t.Errorf("%s: sent %s", name, tr.Sent)
+		}
+	}
+}
+
 // TestMutatedResponses: an event with any value replaced or missing is read or refused, and the
 // reply is parts and one end.
 func TestMutatedResponses(t *testing.T) {

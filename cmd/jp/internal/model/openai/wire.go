@@ -163,7 +163,7 @@ type responsesRequest struct {
 	MaxOutputTokens int             `json:"max_output_tokens,omitempty"`
 	Store           bool            `json:"store"`
 	Temperature     *float64        `json:"temperature,omitempty"`
-	Include         []string        `json:"include"`
+	Include         []string        `json:"include,omitempty"`
 	StreamOptions   streamOptions   `json:"stream_options,omitzero"`
 	Input           []any           `json:"input"`
 	Model           string          `json:"model"`
