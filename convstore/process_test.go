@@ -726,7 +726,7 @@ func TestKilledParent(t *testing.T) {
 func madeAgain(t *testing.T, s *Store, l *Log, r *Reservation, child ID) {
 	t.Helper()
 	d := r.Delegation
-	if r.Existed || !hasLock(r) || r.Child.ID != child || d.Child != child || d.State != "" || !d.Fresh || d.Unstarted || len(mustDelegations(t, s, l.ID())) != 1 {
+	if r.Existed || !hasLock(r) || r.Child.ID != child || d.Child != child || d.State != "" || !d.Fresh || d.Unstarted || d.Number != 2 || len(mustDelegations(t, s, l.ID())) != 1 {
 		t.Errorf("reserved again: %+v", r)
 	}
 	if got := mustGet(t, s.View, child).Status; got != StatusQueued {

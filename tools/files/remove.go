@@ -11,8 +11,8 @@ import (
 
 // RemoveTree removes the folder name of parent with all that others have put into it, whatever its
 // modes and links. However deep it is, few descriptors are open at a time and no path is long: a
-// folder inside a folder that is not empty is moved up first. The error is the first one of a pass
-// that removed nothing.
+// folder inside a folder that is not empty is moved up first. A pass without any removal fails: the
+// error is its first one.
 func RemoveTree(parent *os.Root, name string) error {
 	for moved := 0; ; {
 		progress := false
