@@ -125,6 +125,7 @@ func (c Content) belongs(r Role) bool {
 type Calls struct {
 	used  map[string]bool
 	calls []*Call
+	bare  bool // whether the last one came without arguments
 }
 
 // NewCalls returns the collection for a reply to r.
@@ -149,7 +150,7 @@ func (c *Calls) Len() int { return len(c.calls) }
 // unique. It gets one as well where its id could name what another call started, or is longer than
 // the ledger takes. A name that is longer than that of any tool is cut.
 func (c *Calls) Add(id, name string, arguments []byte) string {
-	if len(arguments) == 0 {
+	if c.bare = len(arguments) == 0; c.bare {
 		arguments = []byte("{}")
 	}
 	if c.used[id] || Reserved(id) {
@@ -187,11 +188,12 @@ func Reserved(id string) bool {
 }
 
 // Finish returns the calls of a reply that ended with stop, and the right stop: some servers end a
-// reply with calls as if it had none. In a reply that was cut off, a last call whose arguments are
-// not JSON was cut too, and is left out.
+// reply with calls as if it had none. In a reply that was cut off, a last call was cut too if its
+// arguments are not JSON or had not begun, and is left out.
 func (c *Calls) Finish(stop Stop) ([]*Call, Stop) {
 	calls := c.calls
-	if last := len(calls) - 1; stop == StopMaxTokens && last >= 0 && !json.Valid(calls[last].Arguments) {
+	cut := stop == StopMaxTokens || stop == StopRefusal
+	if last := len(calls) - 1; cut && last >= 0 && (c.bare || !json.Valid(calls[last].Arguments)) {
 		calls = calls[:last]
 	}
 	if stop == StopEnd && len(calls) > 0 {

@@ -93,6 +93,9 @@ func TestEvents(t *testing.T) {
 		{"cut off, the call closed", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a"}}`, `{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
+		{"cut off before the input of a call, the call closed", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":""}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
 		{"other stops", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"model_context_window_exceeded"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
 		{"no message_stop", []string{begin, finish}, counted + "stop end\n", ""},
 

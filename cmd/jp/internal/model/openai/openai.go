@@ -252,7 +252,7 @@ func (r *reply) finish(err error) {
 		err = r.config.Bad(model.KindStream, "the reply broke off")
 	}
 	if err == nil {
-		err = r.addCalls(stop)
+		err = r.addCalls()
 	}
 	if err != nil {
 		if used := r.tally.used(); used == nil || r.yield(*used, nil) {
@@ -286,13 +286,8 @@ func (r *reply) finish(err error) {
 	r.yield(model.Part{Stop: stop}, nil)
 }
 
-// addCalls completes the tool calls. Where the reply was cut off, its last call is left out if it was
-// cut as well: before its first argument, which would make it a call without arguments, or in one.
-func (r *reply) addCalls(stop model.Stop) error {
-	last := len(r.pending) - 1
-	if cut := stop == model.StopMaxTokens || stop == model.StopRefusal; cut && last >= 0 && !json.Valid(r.pending[last].arguments) {
-		r.pending = r.pending[:last]
-	}
+// addCalls completes the tool calls.
+func (r *reply) addCalls() error {
 	for _, p := range r.pending {
 		if p.name == "" {
 			return r.config.Bad(model.KindStream, "a tool call without a name")
