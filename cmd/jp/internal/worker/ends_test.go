@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,8 +65,18 @@ func TestSlowEnd(t *testing.T) {
 	p.stopWait = time.Millisecond
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first, second := newJob(t, "echo"), newJob(t, "echo")
-	opened := make(chan struct{})
-	first.Away = func(string, time.Duration) error { close(opened); return nil }
+	opened := func(last uint64) { // waits until so many channels are
+		for n := uint64(0); n < last; runtime.Gosched() {
+			p.mu.Lock()
+			conns := slices.Clone(p.conns)
+			p.mu.Unlock()
+			for _, c := range conns {
+				c.mu.Lock()
+				n = c.last
+				c.mu.Unlock()
+			}
+		}
+	}
 	var all sync.WaitGroup
 	all.Go(func() {
 		exit, err := p.Run(ctx, first.Job)
@@ -77,24 +88,13 @@ func TestSlowEnd(t *testing.T) {
 			t.Errorf("a third: Run = %+v, %v", exit, err)
 		}
 	})
-	<-opened
+	opened(1) // they are told apart by their numbers
 	all.Go(func() {
 		if exit, err := p.Run(t.Context(), second.Job); err != nil || exit.Code != 0 {
 			t.Errorf("the second: Run = %+v, %v", exit, err)
 		}
 	})
-	for {
-		p.mu.Lock()
-		c := p.conns[0]
-		p.mu.Unlock()
-		c.mu.Lock()
-		last := c.last
-		c.mu.Unlock()
-		if last == 2 {
-			break
-		}
-		runtime.Gosched()
-	}
+	opened(2)
 	cancel(errors.New("jp stop"))
 	all.Wait()
 }
