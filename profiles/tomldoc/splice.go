@@ -27,19 +27,20 @@ func Put(tree map[string]any, parts []string, v any) bool {
 func Splice(src string, list []Statement, parts []string, value string) string {
 	last := len(parts) - 1
 	header, beside := -1, -1 // indices of list
+	open, besideIn := 0, 0   // length of the path of the table that is open, and was at beside
 	for i, s := range list {
 		switch {
 		case s.InList:
 		case s.Header:
-			if slices.Equal(s.Path, parts[:last]) {
+			if open = len(s.Path); slices.Equal(s.Path, parts[:last]) {
 				header = i
 			}
 		case slices.Equal(s.Path, parts):
 			return src[:s.Value] + value + src[s.End:]
 		case len(s.Path) < len(parts) && slices.Equal(s.Path, parts[:len(s.Path)]) && src[s.Value] == '{':
 			return spliceInline(src, s.Value, parts[len(s.Path):], value)
-		case len(s.Path) > last && slices.Equal(s.Path[:last], parts[:last]):
-			beside = i
+		case open <= last && len(s.Path) > last && slices.Equal(s.Path[:last], parts[:last]):
+			beside, besideIn = i, open
 		}
 	}
 	if header >= 0 {
@@ -49,16 +50,7 @@ func Splice(src string, list []Statement, parts []string, value string) string {
 		return spliceLine(src, list[header], Key(parts[last:])+" = "+value)
 	}
 	if beside >= 0 {
-		s, top := list[beside], 0
-		for i := beside; i >= 0; i-- {
-			if list[i].Header {
-				top = len(list[i].Path)
-				break
-			}
-		}
-		if top <= last {
-			return spliceLine(src, s, Key(parts[top:])+" = "+value)
-		}
+		return spliceLine(src, list[beside], Key(parts[besideIn:])+" = "+value)
 	}
 	end := newline(src)
 	if last == 0 { // before all tables
