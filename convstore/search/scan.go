@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 
 // searchers is the number of goroutines that search. searchAhead is how many conversations they may
 // be ahead of the reader of the matches. visitTime is how long they keep the store open at a time.
-// handSize is how many bytes of matches of one conversation may wait for the reader. maxSubmatches
-// is how many occurrences in a line are returned.
+// handSize is how many bytes of matches of one conversation may wait for the reader before a searcher
+// waits for it too. maxSubmatches is how many occurrences in a line are returned.
 const (
 	searchers     = 2
 	searchAhead   = 64
@@ -46,10 +47,37 @@ type scan struct {
 
 // finding is what was found in a candidate and not read yet.
 type finding struct {
+	waiting
 	searched bool // searched to its end: no more matches come
 	begun    bool // some of its matches were read
-	matches  []Match
 	err      error
+}
+
+// waiting is matches that wait to be read, with their size.
+type waiting struct {
+	matches []Match
+	size    int // in bytes, roughly
+}
+
+func (w *waiting) add(m Match) {
+	const match, text, submatch = 256, 16, 40 // bytes of each beside the texts
+	w.matches = append(w.matches, m)
+	w.size += match + len(m.Text) + submatch*len(m.Submatches)
+	for _, around := range [][]string{m.Before, m.After} {
+		for _, line := range around {
+			w.size += text + len(line)
+		}
+	}
+}
+
+// full reports whether no more may be added before some are read.
+func (w *waiting) full() bool { return w.size > handSize }
+
+// move adds all that waits in from, and leaves nothing there.
+func (w *waiting) move(from *waiting) {
+	w.matches = append(w.matches, from.matches...)
+	w.size += from.size
+	*from = waiting{}
 }
 
 func newScan(s *search) *scan {
@@ -121,28 +149,29 @@ func (sc *scan) take(wait bool) int {
 }
 
 // give passes the last matches of a candidate, or an error, to the reader.
-func (sc *scan) give(number int, matches []Match, err error) {
+func (sc *scan) give(number int, last *waiting, err error) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	f := &sc.found[number%searchAhead]
-	f.searched, f.matches, f.err = true, append(f.matches, matches...), err
+	f.move(last)
+	f.searched, f.err = true, err
 	sc.pass()
 	if sc.readable() {
 		sc.ready.Signal()
 	}
 }
 
-// giveSome passes some matches of a candidate to the reader and, with wait, waits until they are
-// read. It reports whether the reader wants more.
-func (sc *scan) giveSome(number int, matches []Match, wait bool) bool {
+// giveSome passes some matches of a candidate to the reader and, if too much of it waits then, waits
+// until it is read. It reports whether the reader wants more.
+func (sc *scan) giveSome(number int, some *waiting) bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	f := &sc.found[number%searchAhead]
-	f.matches = append(f.matches, matches...)
+	f.move(some)
 	if sc.readable() {
 		sc.ready.Signal()
 	}
-	for wait && !sc.over && len(f.matches) > 0 {
+	for !sc.over && f.full() {
 		sc.room.Wait()
 	}
 	return !sc.over
@@ -206,8 +235,7 @@ type part struct {
 	convstore.Head
 	number int
 	seq    uint64 // of the next event; 0 = nothing left to read
-	found  []Match
-	size   int   // bytes of found
+	found  waiting
 	count  int   // number of all matches so far
 	later  *text // text to match before the next event is read; nil = none
 }
@@ -239,7 +267,7 @@ func (s *search) full(matches int) bool {
 func (sc *scan) work(ctx context.Context) {
 	var p *part
 	finish := func(err error) {
-		sc.give(p.number, p.found, err)
+		sc.give(p.number, &p.found, err)
 		p = nil
 	}
 	for {
@@ -345,7 +373,7 @@ func (sc *scan) events(ctx context.Context, t *db.Tx, events page.Bucket, p *par
 			}
 			sc.matchSoon(ctx, p, text{at, linesOf(body)})
 			// Decoding and matching may have taken long.
-			if timeUp = p.later != nil || p.size > handSize || time.Now().After(until); timeUp || p.seq == 0 {
+			if timeUp = p.later != nil || p.found.full() || time.Now().After(until); timeUp || p.seq == 0 {
 				return errStop
 			}
 		}
@@ -428,35 +456,24 @@ func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
 // matchLater matches the text that matchSoon left, and passes many matches on to the reader. It
 // fails with the cause of the end of ctx.
 func (sc *scan) matchLater(ctx context.Context, p *part) error {
-	hand := func(wait bool) bool {
-		found := p.found
-		p.found, p.size = nil, 0
-		return sc.giveSome(p.number, found, wait)
-	}
+	hand := func() bool { return sc.giveSome(p.number, &p.found) }
 	if x := p.later; x != nil {
 		p.later = nil
-		hand(false) // matching may take long
-		err := sc.match(ctx, *x, func(m Match) bool { return sc.add(p, m) && (p.size <= handSize || hand(true)) })
+		hand() // matching may take long
+		err := sc.match(ctx, *x, func(m Match) bool { return sc.add(p, m) && (!p.found.full() || hand()) })
 		if err != nil {
 			return err
 		}
 	}
-	if p.size > handSize {
-		hand(true)
+	if p.found.full() {
+		hand()
 	}
 	return nil
 }
 
 // add adds a match to p and reports whether more are wanted.
 func (sc *scan) add(p *part, m Match) bool {
-	const own = 256 // rough size of a Match in bytes
-	p.found = append(p.found, m)
-	p.size += own + len(m.Text) + 40*len(m.Submatches)
-	for _, around := range [][]string{m.Before, m.After} {
-		for _, line := range around {
-			p.size += len(line)
-		}
-	}
+	p.found.add(m)
 	if p.count++; sc.full(p.count) {
 		p.seq = 0
 		return false
@@ -465,7 +482,8 @@ func (sc *scan) add(p *part, m Match) bool {
 }
 
 // match calls add with a copy of x.at for every line that matches, until add returns false. It
-// fails with the cause of the end of ctx.
+// fails with the cause of the end of ctx. A match has copies of its lines, because it may wait long,
+// and a part of a text keeps all of it in memory.
 func (s *search) match(ctx context.Context, x text, add func(Match) bool) error {
 	given := 0 // number of lines already returned as a match or as context
 	for i, line := range x.lines {
@@ -477,11 +495,11 @@ func (s *search) match(ctx context.Context, x text, add func(Match) bool) error 
 			continue
 		}
 		m := x.at
-		m.Line, m.Text = i+1, line
+		m.Line, m.Text = i+1, strings.Clone(line)
 		for _, span := range spans {
-			m.Submatches = append(m.Submatches, Submatch{line[span[0]:span[1]], span[0], span[1]})
+			m.Submatches = append(m.Submatches, Submatch{m.Text[span[0]:span[1]], span[0], span[1]})
 		}
-		m.Before = x.lines[max(given, i-s.query.Context):i]
+		m.Before = cloned(x.lines[max(given, i-s.query.Context):i])
 		for given = i + 1; given < len(x.lines) && given <= i+s.query.Context; given++ {
 			loc, err := regex.Find(ctx, s.re, x.lines[given])
 			if err != nil {
@@ -491,10 +509,18 @@ func (s *search) match(ctx context.Context, x text, add func(Match) bool) error 
 				break
 			}
 		}
-		m.After = x.lines[i+1 : given]
+		m.After = cloned(x.lines[i+1 : given])
 		if !add(m) {
 			break
 		}
 	}
 	return nil
+}
+
+func cloned(lines []string) []string {
+	var copies []string
+	for _, line := range lines {
+		copies = append(copies, strings.Clone(line))
+	}
+	return copies
 }

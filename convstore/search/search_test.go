@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -381,7 +383,7 @@ func TestSearchInPieces(t *testing.T) {
 		}
 	}
 	var got, want []uint64
-	for _, m := range p.found {
+	for _, m := range p.found.matches {
 		got = append(got, m.Seq)
 	}
 	for i := range n {
@@ -473,8 +475,8 @@ func TestMatchSoon(t *testing.T) {
 	}{{3, false}, {20_000, true}} {
 		p, x := &part{seq: 1}, text{lines: []string{strings.Repeat("a", test.letters)}}
 		sc.matchSoon(t.Context(), p, x)
-		if later := p.later != nil; later != test.later || later == (len(p.found) > 0) {
-			t.Errorf("%d letters: left for later = %v with %d matches, want %v", test.letters, later, len(p.found), test.later)
+		if later := p.later != nil; later != test.later || later == (len(p.found.matches) > 0) {
+			t.Errorf("%d letters: left for later = %v with %d matches, want %v", test.letters, later, len(p.found.matches), test.later)
 		}
 	}
 }
@@ -525,6 +527,61 @@ func TestSearchHandsOver(t *testing.T) {
 	}
 }
 
+// TestSearchWaits searches texts that are matched while the store is closed, each with fewer matches
+// than may wait. Nobody reads what is found.
+func TestSearchWaits(t *testing.T) {
+	s := storetest.Open(t)
+	l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+	storetest.Append(t, l, convstore.TurnStart{})
+	for range 20 {
+		storetest.Append(t, l, convstore.UserMessage{Text: strings.Repeat("a needle\nhay\n", 700)})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		search, err := newSearch(s.View, Query{Pattern: "needle"})
+		if err == nil {
+			err = search.choose(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc := newScan(search)
+		defer sc.maps.Close()
+		var worker sync.WaitGroup
+		worker.Go(func() { sc.work(t.Context()) })
+		synctest.Wait()
+		if n := len(sc.found[0].matches); n == 0 || n > 2*handSize/256 {
+			t.Errorf("%d matches wait to be read, want at most %d", n, 2*handSize/256)
+		}
+		sc.stop()
+		worker.Wait()
+	})
+}
+
+// TestMatchKeepsNoText keeps the only match of each of many large texts.
+func TestMatchKeepsNoText(t *testing.T) {
+	const n, size = 8, 512 << 10
+	s := storetest.Open(t)
+	l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+	storetest.Append(t, l, convstore.TurnStart{})
+	for range n {
+		storetest.Append(t, l, convstore.ToolResult{Text: strings.Repeat(strings.Repeat("hay", 341)+"\n", size/1024) + "before\na needle\nafter\n"})
+	}
+	inUse := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := inUse()
+	found := mustSearch(t, s.View, Query{Pattern: "needle", Context: 1})
+	if kept := int64(inUse()) - int64(before); kept > n*size/4 {
+		t.Errorf("%d matches keep %d bytes", len(found), kept)
+	}
+	if len(found) != n || found[n-1].line() != "-before|1:tool-result:a needle|+after" {
+		t.Errorf("%d matches, want %d; the last: %q", len(found), n, found[n-1].line())
+	}
+}
+
 // TestScanHeadMoves: a candidate waits for the reader with some matches, and the reader for the
 // candidates before it, in which nothing is found.
 func TestScanHeadMoves(t *testing.T) {
@@ -533,9 +590,9 @@ func TestScanHeadMoves(t *testing.T) {
 		first, second := sc.take(true), sc.take(true)
 		read := make(chan finding)
 		go func() { read <- sc.await() }()
-		go sc.giveSome(second, []Match{{ID: 2}}, true)
+		go sc.giveSome(second, &waiting{matches: []Match{{ID: 2}}, size: handSize + 1})
 		synctest.Wait()
-		sc.give(first, nil, nil)
+		sc.give(first, &waiting{}, nil)
 		if f := <-read; f.searched || len(f.matches) != 1 || f.matches[0].ID != 2 {
 			t.Errorf("await = %+v, want the match of the second", f)
 		}
