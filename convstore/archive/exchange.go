@@ -16,6 +16,7 @@ import (
 
 	"jp/convstore"
 	"jp/convstore/internal/stored"
+	"jp/tools/jsondoc"
 )
 
 // Piece is one part of an export: a conversation, an event or a delegation. Exactly one of the
@@ -26,6 +27,20 @@ type Piece struct {
 	Conversation *Exported
 	Event        *ExportedEvent
 	Delegation   *convstore.Delegation
+}
+
+// size returns about how many bytes of memory a piece takes.
+func (p Piece) size() (int, error) {
+	const own = 512 // of the piece itself
+	if p.Event != nil {
+		return own + len(p.Event.ID) + len(p.Event.Body), nil
+	}
+	var rest any = p.Conversation
+	if p.Delegation != nil {
+		rest = p.Delegation
+	}
+	b, err := jsondoc.Encode(rest)
+	return own + len(b), err
 }
 
 // Exported is the metadata of a conversation outside of a store. It leaves out what can be computed

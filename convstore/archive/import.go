@@ -187,14 +187,12 @@ type arrival struct {
 
 // add adds a piece to the batch, and writes the batch if it is large enough.
 func (im *importer) add(ctx context.Context, p Piece) error {
-	im.batch = append(im.batch, p)
-	im.size += 512
-	switch {
-	case p.Event != nil:
-		im.size += len(p.Event.Body)
-	case p.Conversation != nil:
-		im.size += len(p.Conversation.Raw()) + len(p.Conversation.Extra)
+	size, err := p.size()
+	if err != nil {
+		return im.withPosition(p, unfit{err})
 	}
+	im.batch = append(im.batch, p)
+	im.size += size
 	if im.size < importBatch && len(im.batch) < cmp.Or(im.o.batch, importPieces) {
 		return nil
 	}

@@ -852,6 +852,35 @@ func TestImportLatestID(t *testing.T) {
 	}
 }
 
+// TestImportInBatches imports pieces of which few are large, whatever makes them so. They are not
+// kept all at once: they take one transaction more than small ones.
+func TestImportInBatches(t *testing.T) {
+	const n = 6
+	large := strings.Repeat("x", importBatch/(n-1))
+	var titles, labels, delegations strings.Builder
+	for i := range n {
+		titles.WriteString(importLine(fmt.Sprint(100+i), `,"title":"LARGE"`))
+		labels.WriteString(importLine(fmt.Sprint(100+i), `,"labels":{"l":"LARGE"}`))
+		delegations.WriteString(strings.Replace(importDelegation, `"reason":""`, `"reason":"LARGE"`, 1))
+	}
+	for name, lines := range map[string]string{
+		"titles": titles.String(), "labels": labels.String(),
+		"delegations": importLine("5", "") + importLine("6", `,"parent_id":"jp-c5","link":"delegation","depth":1`) + delegations.String(),
+	} {
+		var took [2]uint64
+		for i, text := range []string{"small", large} {
+			s := storetest.Open(t)
+			storetest.Create(t, s, convstore.New{})
+			before := transactions(t, s)
+			importAll(t, s, importFile(strings.ReplaceAll(lines, "LARGE", text)), ImportOptions{})
+			took[i] = transactions(t, s) - before
+		}
+		if took[1] != took[0]+1 {
+			t.Errorf("%s: %d transactions, and %d of small ones", name, took[1], took[0])
+		}
+	}
+}
+
 // TestImportLongLine: a line of conversations, each the child of the one before, is not walked up
 // for each of them; and what has expired is named.
 func TestImportLongLine(t *testing.T) {
