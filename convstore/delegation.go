@@ -29,7 +29,7 @@ type Delegation struct {
 	Grant       Grant  `json:"grant"`
 
 	Turn      int  `json:"turn"`       // turn of the caller in which the call was made
-	ChildTurn int  `json:"child_turn"` // turn of the child that the delegation ran
+	ChildTurn int  `json:"child_turn"` // turn of the child that the delegation ran; 0 = it ended without one
 	Fresh     bool `json:"fresh"`      // it made the child; false = it continued an existing one
 	Session   int  `json:"session"`    // the root's turn at that time
 

@@ -43,8 +43,9 @@ func (s Scope) Slots(root ID, n int) *Slots {
 // fails with a *BusyError; if a child is not a strict descendant, with a *ScopeError or a
 // *NotFoundError. A call that was made before, even by an earlier child of the same list, reserves
 // nothing: its reservation has Existed set. But if its child had not begun before a crash, the
-// delegation is reserved again. Admit must use the store only through the Standing, and can be
-// called more than once: the last call counts.
+// delegation is reserved again: in the child that was made for it, or in another one if a person asks
+// something there. Admit must use the store only through the Standing, and can be called more than
+// once: the last call counts.
 //
 // Before that, Reserve settles the delegations of the ledger whose processes have ended: with the
 // state that the child stored at the end of its turn, or as lost.
@@ -203,12 +204,11 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	}
 	fresh := c.ID == 0
 	if made {
-		// The child is used again, unless somebody moved or removed it.
+		// The child is used again, unless somebody moved or removed it, or uses one that the call made.
 		child, err := s.within(t, d.Child)
-		if held, lockErr := t.Held(d.Child); err == nil && (held || lockErr != nil) {
-			return cmp.Or(lockErr, t.existed(r, d))
-		}
-		if err == nil && !(d.Fresh && t.away(d.Child, child) != nil) {
+		if held, lockErr := t.Held(d.Child); lockErr != nil {
+			return lockErr
+		} else if err == nil && !(d.Fresh && (held || child.Turns > 0 || t.away(d.Child, child) != nil)) {
 			c.ID, fresh = d.Child, d.Fresh
 		}
 		if err := t.Drop(db.Delegations, db.PairKey(d.Root, d.Number)); err != nil {

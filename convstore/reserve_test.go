@@ -292,7 +292,7 @@ func TestReserve(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	settled, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StatePartial, Reason: "tokens", PID: 7, Started: now})
-	want.State, want.Reason, want.PID, want.Started, want.Ended = StatePartial, "tokens", 7, now, now
+	want.State, want.Reason, want.PID, want.Started, want.Ended, want.ChildTurn = StatePartial, "tokens", 7, now, now, 0
 	if err != nil || !reflect.DeepEqual(settled, want) {
 		t.Errorf("settled %+v, %v, want %+v", settled, err, want)
 	}
@@ -658,6 +658,63 @@ func TestReservedAgainLater(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestReservedAgainBeside: a call whose child had not begun before a crash never runs in a turn of a
+// person. Where that one uses a child that was made for the call, it gets another; a child that was
+// there before is busy.
+func TestReservedAgainBeside(t *testing.T) {
+	for name, test := range map[string]struct{ fresh, ended bool }{
+		"made for it":           {true, false},
+		"made for it, and free": {true, true},
+		"there before":          {false, false},
+		"there before and free": {false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t)
+			l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+			mustAppend(t, l, TurnStart{})
+			c := Child{Call: "again"}
+			if !test.fresh {
+				c.ID = delegate(t, l, "before", 0, 10, nil)
+			}
+			rs, err := l.Below().Reserve(t.Context(), admit(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			child := rs[0].Child
+			if err := rs[0].Release(); err != nil { // as when its process dies
+				t.Fatal(err)
+			}
+			person := mustLock(t, s, child.ID)
+			mustAppend(t, person, TurnStart{}, TurnEnd{State: StateOK})
+			if test.ended {
+				mustNot(t, person.Close())
+			}
+			rs, err = l.Below().Reserve(t.Context(), admit(c))
+			switch {
+			case !test.fresh && !test.ended:
+				if busyID(err) != child.ID {
+					t.Errorf("Reserve = %v, want that %s is busy", err, child.ID)
+				}
+				return
+			case err != nil:
+				t.Fatal(err)
+			}
+			if got := rs[0].Child; got.ID == child.ID == test.fresh || rs[0].Existed || rs[0].Delegation.Fresh != test.fresh || rs[0].Delegation.ChildTurn != got.Turns+1 {
+				t.Errorf("reserved %+v, existed %t, in %s", rs[0].Delegation, rs[0].Existed, got.ID)
+			}
+			if ds := mustDelegations(t, s, l.ID()); ds[len(ds)-1].Call != "again" || len(ds) > 2 {
+				t.Errorf("delegations %+v, want one of the call", ds)
+			}
+			if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateKilled}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

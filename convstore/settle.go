@@ -54,8 +54,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 		d.Ended = t.Now.UTC()
 	}
 	d.Unstarted = o.unstarted
-	var err error
-	if d.Own, d.Total, err = t.endRun(d, o.Hold); err != nil {
+	if err := t.endRun(&d, o.Hold); err != nil {
 		return d, err
 	}
 	if d.Unstarted {
@@ -72,29 +71,26 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	return d, t.charge(d, d.Total)
 }
 
-// endRun ends the run of a delegation in the record of its child. It returns what the child itself
-// used and what it used with all below it: zero if the child was removed.
-func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err error) {
+// endRun ends the run of a delegation in the record of its child. Unless the child was removed, it sets
+// what the run used. If that began no turn, it has none: the next one of the child is another's.
+func (t *tx) endRun(d *Delegation, hold time.Duration) error {
 	rec, err := t.Load(d.Child)
-	switch {
-	case errors.As(err, new(*NotFoundError)):
-		return own, total, nil
-	case err != nil:
-		return own, total, err
-	case !rec.runs(d):
-		return own, total, nil
+	if errors.As(err, new(*NotFoundError)) || err == nil && !rec.runs(*d) {
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if err := t.chargeLostCall(d.Child, rec); err != nil {
-		return own, total, err
+		return err
 	}
-	own = rec.spend().Sub(rec.Run.Before)
-	total = own
 	begun := rec.Turns > rec.Run.Turns
-	if begun {
-		total = own.Add(rec.Below)
+	d.Own = rec.spend().Sub(rec.Run.Before)
+	if d.Total = d.Own.Add(rec.Below); !begun {
+		d.Total, d.ChildTurn = d.Own, 0
 	}
 	if err := t.putOff(d.Child, rec, rec.Run.Expire); err != nil {
-		return own, total, err
+		return err
 	}
 	rec.Last, rec.Run = rec.Run, nil
 	rec.holdFor(hold, t.Now)
@@ -107,7 +103,7 @@ func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err err
 			reason = reasonLost
 		}
 		if err := t.noteEvent(d.Child, rec, Event{ID: NewEventID(), Time: t.Now, Body: TurnEnd{State: d.State, Reason: reason}}); err != nil {
-			return own, total, err
+			return err
 		}
 	case !begun && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new
 		rec.RunState, rec.RunReason = d.State, d.Reason
@@ -116,7 +112,7 @@ func (t *tx) endRun(d Delegation, hold time.Duration) (own, total Spend, err err
 		rec.Asked = nil
 	}
 	if err := t.saveAnswer(d.Child, rec); err != nil {
-		return own, total, err
+		return err
 	}
-	return own, total, t.Save(d.Child, rec)
+	return t.Save(d.Child, rec)
 }

@@ -132,7 +132,9 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 				if abandoned {
 					var o Outcome
 					o, err = t.outcomeOf(d)
-					d.State, d.Reason, d.Unstarted = o.State, o.Reason, o.unstarted
+					if d.State, d.Reason, d.Unstarted = o.State, o.Reason, o.unstarted; d.Unstarted {
+						d.ChildTurn = 0
+					}
 				}
 				if err != nil {
 					return err

@@ -71,13 +71,15 @@ func checked(checkpoint func(point string)) int {
 
 // killAt returns a checkpoint that kills this process at a frame of a wire, and true, where the
 // file plan says so: "root 7" is the seventh frame of the jp that a person started, "leaf 7" that
-// of a sub-agent under the profile leaf. The file is gone when the process is killed.
+// of a sub-agent that is new under the profile leaf, "jp-c5 7" that of the one that runs jp-c5. The
+// file is gone when the process is killed.
 func killAt(plan string) (checkpoint func(string), ok bool) {
 	text, err := os.ReadFile(plan)
 	who, number, _ := strings.Cut(string(text), " ")
 	n, _ := strconv.Atoi(number)
 	args := strings.Join(os.Args, " ")
-	if err != nil || who == "root" == strings.Contains(args, "--root-id=") || who != "root" && !strings.Contains(args, "agent/"+who) {
+	meant := who == "root" || strings.Contains(args, "agent/"+who) || slices.Contains(os.Args, "--id="+who)
+	if err != nil || who == "root" == strings.Contains(args, "--root-id=") || !meant {
 		return nil, false
 	}
 	var frames atomic.Int64

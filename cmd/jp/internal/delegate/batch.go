@@ -174,7 +174,7 @@ func (o *outcome) row(err error, limit int) Row {
 	r := Row{TokensUsed: o.Total.Tokens(), Calls: o.Calls, CostUSD: (*stream.USD)(o.Total.Cost())}
 	if o.child != 0 {
 		id := o.child.String()
-		r.ConversationID, r.Turn = &id, o.turn
+		r.ConversationID, r.Turn = &id, o.Turn
 	}
 	switch {
 	case rule.Refused(o.denied):

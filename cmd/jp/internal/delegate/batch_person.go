@@ -108,7 +108,7 @@ func Recorded(ctx context.Context, v convstore.View, del convstore.Delegation, e
 		return Row{}, err
 	}
 	e.count(earlier)
-	o := outcome{child: del.Child, turn: del.ChildTurn, ending: e}
+	o := outcome{child: del.Child, ending: e}
 	if err != nil {
 		o.denied = unreadable(err)
 	}
@@ -289,7 +289,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		e.item.Context, e.item.Schema = "", nil
 		if e.index != next && e.err == nil {
 			e.Text = "" // it is in the store, and so is the query
-			if e.turn != 0 && e.item.Resume == 0 && len(e.item.Query) > 1<<10 {
+			if e.Turn != 0 && e.item.Resume == 0 && len(e.item.Query) > 1<<10 {
 				e.item.Query = ""
 			}
 		}
@@ -374,7 +374,7 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 	call, want := a.Call, a.Want
 	for {
 		next, err := d.carryOut(ctx, a)
-		if tries > 0 && next.turn == 0 { // the tries before it say more
+		if tries > 0 && next.Turn == 0 && (next.denied != nil || !next.retryable()) { // the tries before it say more
 			return o, tries, err
 		}
 		next.Total, next.Calls, next.Took = o.Total.Add(next.Total), o.Calls+next.Calls, o.Took+next.Took
@@ -386,9 +386,7 @@ func (d *Delegator) try(ctx context.Context, a admission, retry int) (o outcome,
 		}
 		a.Call, a.Want, a.after = fmt.Sprintf("%s.%d", call, tries+1), left, nil
 		if a.Turn != 0 {
-			if begun, err := turnOf(ctx, *d.readable, o.child, o.turn); err == nil && len(begun) > 0 { // else the next turn may be another's
-				a.Turn = max(a.Turn, o.turn)
-			}
+			a.Turn = max(a.Turn, o.Turn)
 		}
 	}
 }
@@ -400,7 +398,7 @@ func unreadable(err error) error { return fmt.Errorf("its answer cannot be read:
 func (d *Delegator) reread(ctx context.Context, o *outcome, it *Item) {
 	ctx, stop := convstore.Outlast(ctx)
 	defer stop()
-	events, err := turnOf(ctx, *d.readable, o.child, o.turn)
+	events, err := turnOf(ctx, *d.readable, o.child, o.Turn)
 	if err != nil && o.useful() { // a row without its text is not ok
 		o.denied = unreadable(err)
 	}

@@ -106,10 +106,10 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	p.o.Follow(ctx, endStep(del, e))
 	p.o.Log.Debug("process of a sub-agent ended", "child", child, "exit", end.exit.Code, "rss", end.exit.MaxRSS)
 	if err != nil {
-		return outcome{child: child, turn: del.ChildTurn, ending: e}, fmt.Errorf("delegation %s: settle: %w", child, err)
+		return outcome{child: child, ending: e}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}
 	p.o.Checkpoint(Settled)
-	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(whole)
+	return outcome{child: child, ending: e}, context.Cause(whole)
 }
 
 // down refuses to start a child none of whose models can be asked any more.

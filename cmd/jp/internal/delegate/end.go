@@ -19,6 +19,7 @@ import (
 type ending struct {
 	State    convstore.State
 	Reason   string
+	Turn     int // of the child; 0 = it began none. Set when it is settled
 	Text     string
 	Rest     int             // bytes of the text that are left in the store, behind Text
 	Calls    int             // calls of its models

@@ -152,7 +152,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 		return Report{}, err
 	}
 	report := Report{
-		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: unseen.Neutralize(e.Reason), Text: unseen.Neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
+		Child: del.Child, Turn: e.Turn, State: e.State, Reason: unseen.Neutralize(e.Reason), Text: unseen.Neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
 		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
 	}
 	if form != nil {

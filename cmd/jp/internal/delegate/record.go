@@ -34,7 +34,7 @@ func took(d convstore.Delegation) time.Duration { return max(0, d.Ended.Sub(begu
 
 // ran sets what the record of a delegation that has ended says of its run.
 func (e *ending) ran(d convstore.Delegation) {
-	e.Model, e.Took = cmp.Or(e.Model, d.Model), took(d)
+	e.Turn, e.Model, e.Took = d.ChildTurn, cmp.Or(e.Model, d.Model), took(d)
 }
 
 // unlimited returns a limit as the log writes it.

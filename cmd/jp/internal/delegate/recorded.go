@@ -7,7 +7,8 @@ import (
 	"jp/convstore"
 )
 
-// turnOf returns the events of one turn of a conversation in view, nil when it has begun none.
+// turnOf returns the events of one turn of a conversation in view. A turn that it does not have has
+// none: 0, or that of a run that has not begun one.
 func turnOf(ctx context.Context, v convstore.View, child convstore.ID, turn int) ([]convstore.Event, error) {
 	var events []convstore.Event
 	for ev, err := range v.Events(ctx, child, convstore.Turn(turn)) {

@@ -416,7 +416,7 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 			inputs[i].ID = *row.ConversationID
 			inputs[i].Text = func(ctx context.Context) (string, error) {
 				if ends[i].Rest > 0 {
-					return AnswerOf(ctx, *d.readable, ends[i].child, ends[i].turn, math.MaxInt)
+					return AnswerOf(ctx, *d.readable, ends[i].child, ends[i].Turn, math.MaxInt)
 				}
 				return ends[i].Text, nil
 			}

@@ -42,7 +42,6 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 type outcome struct {
 	denied   error        // why the child was not run; nil = it was
 	child    convstore.ID // 0 = there was none yet
-	turn     int          // number of the turn that the child ran
 	recalled bool         // whether an earlier try of the call made the run
 	reused   bool         // whether the answer was there before, and nothing was asked
 	ending                // State is "" where the store has failed
@@ -110,8 +109,8 @@ func reuse(ctx context.Context, v convstore.View, a convstore.Answer) (outcome, 
 	if err != nil && !Gone(err) {
 		return outcome{}, err
 	}
-	o := outcome{child: a.ID, turn: a.Turn, reused: true, ending: answered(events)}
-	o.State, o.Calls = convstore.StateOK, 0
+	o := outcome{child: a.ID, reused: true, ending: answered(events)}
+	o.State, o.Turn, o.Calls = convstore.StateOK, a.Turn, 0
 	if o.Text == "" { // removed meanwhile
 		return outcome{denied: &convstore.NotFoundError{ID: a.ID}}, nil
 	}
@@ -161,5 +160,5 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	}
 	e.amend(r, events)
 	d.recalled.Store(del.Call, true)
-	return outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}, nil
+	return outcome{child: del.Child, recalled: true, ending: e}, nil
 }

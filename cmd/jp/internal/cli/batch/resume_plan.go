@@ -263,7 +263,8 @@ func (b *batch) planRun(ctx context.Context, it delegate.Item, runs []convstore.
 		return it, err
 	}
 	if it.ID != "" { // others may have asked it more since
-		if turns[conv.ID][conv.Turns] && conv.Turns == last.ChildTurn {
+		ours := slices.ContainsFunc(runs, func(del convstore.Delegation) bool { return del.Child == conv.ID && del.ChildTurn == conv.Turns })
+		if ours && turns[conv.ID][conv.Turns] {
 			it.Resume = conv.Turns
 		}
 		return it, nil
