@@ -210,6 +210,9 @@ func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, err
 		if run := r.run(); run != nil {
 			a.Own = r.spend().Sub(run.Before)
 		}
+		if r.Run != nil && r.Run.Turns == r.Turns && !r.TurnOpen { // the last turn is not of this run
+			a.Below, belongs = Spend{}, func(Delegation, int) bool { return false }
+		}
 	}
 	var err error
 	if a.Open, err = t.grantedBy(open, ledger, id, belongs); err != nil {

@@ -514,6 +514,64 @@ func TestBeforeTurn(t *testing.T) {
 	}
 }
 
+// TestAccountWithoutTurn: a run that begins no turn, as one that writes a summary, has its whole grant,
+// whatever the turn before it has used below it, or uses yet.
+func TestAccountWithoutTurn(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, TurnStart{Limits: &Limits{Budget: Budget{Tokens: new(int64(1000))}}})
+	reserve := func(sc Scope, call string, id ID, tokens int64) *Reservation {
+		t.Helper()
+		c := Child{Call: call, ID: id}
+		c.Grant.Budget.Tokens = &tokens
+		rs, err := sc.Reserve(t.Context(), admit(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rs[0]
+	}
+	settle := func(sc Scope, r *Reservation) Delegation {
+		t.Helper()
+		d, err := sc.Settle(t.Context(), r, Outcome{State: StateOK})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	first := reserve(l.Below(), "mid", 0, 500)
+	mid, err := l.Below().Log(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, mid, TurnStart{})
+	delegate(t, mid, "settled", 0, 199, nil) // a call has an output of one token
+	late := reserve(mid.Below(), "late", 0, 70)
+	mustAppend(t, mid, TurnEnd{State: StateOK})
+	mustNot(t, mid.Close())
+	settle(l.Below(), first)
+
+	summary := reserve(l.Below(), "summary", first.Child.ID, 150)
+	if mid, err = l.Below().Log(t.Context(), summary); err != nil {
+		t.Fatal(err)
+	}
+	var at Account
+	if err := mid.Begin(t.Context(), func(a Account) *Call { at = a; return &Call{Model: "m", Usage: Usage{Input: 150}} }); err != nil {
+		t.Fatal(err)
+	}
+	if left := at.Left.Tokens; left == nil || *left != 150 || *mid.Account().Left.Tokens != 150 || at.Below != (Spend{}) || *at.Open.Tokens != 0 {
+		t.Errorf("account of the run: %+v, want 150 tokens left", at)
+	}
+	mustAppend(t, mid, ModelCall{Model: "m", Usage: Usage{Input: 140}})
+	mustNot(t, mid.Close())
+	if d := settle(l.Below(), summary); d.Total.Tokens() != 140 || d.ChildTurn != 0 {
+		t.Errorf("settled %d tokens of turn %d, want the 140 of the summary and no turn", d.Total.Tokens(), d.ChildTurn)
+	}
+	settle(mid.Below(), late)
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A conversation with a grant asks no model but in a delegation: it would be on nobody's account.
 func TestBeginOutsideDelegation(t *testing.T) {
 	s := openStore(t)

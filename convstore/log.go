@@ -50,8 +50,7 @@ func (l *Log) Taken() Config { return l.taken }
 // store has said what is in the events up to it.
 func (l *Log) Foreign() uint64 { return l.foreign }
 
-// Account returns the account that the conversation had when its reserved run began, with all of
-// the grant left where that run begins a turn. It is zero in a Log that Store.Lock returned.
+// Account returns the account when the reserved run began. It is zero in a Log of Store.Lock.
 func (l *Log) Account() Account { return l.account }
 
 // Blank reports, without reading the store, whether the conversation has no events.

@@ -106,9 +106,7 @@ func (s *Store) newLog(ctx context.Context, id ID, lock *file.RunLock, shared bo
 		if l.taken, err = t.Config(id); err != nil || !shared {
 			return cmp.Or(err, t.away(id, r))
 		}
-		if l.account, err = t.account(id, r); !r.TurnOpen {
-			l.account.Left = l.account.Limit
-		}
+		l.account, err = t.account(id, r)
 		return err
 	})
 	if err != nil {
