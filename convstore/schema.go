@@ -8,8 +8,10 @@ import (
 	"jp/convstore/internal/db"
 )
 
-// schemaVersion is the version of the drawing in the package comment.
-const schemaVersion = 6
+const (
+	schemaVersion = 6 // version of the drawing in the package comment
+	readsVersion  = 5 // the earliest that needs no migration to be read: its step changes nothing
+)
 
 // migration migrates a store from one schema version to the next.
 type migration struct {

@@ -434,6 +434,30 @@ func TestMigrateMembers(t *testing.T) {
 	}
 }
 
+// TestReadEarlier: who may only read reads a store of an earlier version if its migration changes
+// nothing in it, and leaves it as it is.
+func TestReadEarlier(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	c := mustCreate(t, s, New{Title: "old"})
+	ro, err := Open(filepath.Dir(s.Path()), Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range migrations {
+		setSchema(t, s.Path(), uint64(m.from))
+		got, err := ro.Get(t.Context(), c.ID)
+		if m.from < readsVersion {
+			checkError(t, "Get", err, &SchemaError{Path: s.Path(), Have: m.from, Want: schemaVersion})
+		} else if err != nil || got.Title != "old" || m.run != nil || len(m.makes) > 0 {
+			t.Errorf("schema %d: Get = %+v, %v", m.from, got, err)
+		}
+		if have := schemaOf(t, s); have != uint64(m.from) {
+			t.Errorf("schema %d after a read, want %d", have, m.from)
+		}
+	}
+	setSchema(t, s.Path(), schemaVersion)
+}
+
 // TestMigrateImported brings a store of version 3 to the present one, in which a conversation that
 // was imported again has lost which delegations it has not made.
 func TestMigrateImported(t *testing.T) {

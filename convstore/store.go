@@ -37,7 +37,7 @@ type Store struct {
 func Open(dir string, o Options) (*Store, error) {
 	in, err := db.Open(dir, db.Options{
 		Options:  file.Options{Deadline: o.Deadline, Notice: o.Notice, Workspace: o.Workspace},
-		ReadOnly: o.ReadOnly, Now: o.Now, Version: schemaVersion, Busy: busy,
+		ReadOnly: o.ReadOnly, Now: o.Now, Version: schemaVersion, Reads: readsVersion, Busy: busy,
 	})
 	if err != nil {
 		return nil, err

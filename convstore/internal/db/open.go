@@ -22,6 +22,7 @@ type Base struct {
 	ReadOnly bool // Write fails with ErrReadOnly
 	Now      func() time.Time
 	version  int
+	reads    int // earliest version that View takes
 	busy     func(error) error
 	queue    *queue // shared with copies of this Base
 	slot     *slot  // the same
@@ -38,6 +39,7 @@ type Options struct {
 	ReadOnly bool
 	Now      func() time.Time // nil = time.Now
 	Version  int              // schema version that transactions expect and that a new file gets
+	Reads    int              // earliest version whose file reads as one of Version
 
 	// Busy converts a *file.BusyError to the error type of the caller's package.
 	Busy func(error) error
@@ -50,6 +52,9 @@ func Open(dir string, o Options) (Base, error) {
 	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
+	}
+	if f.reads = o.Version; o.ReadOnly { // others bring it to Version first
+		f.reads = o.Reads
 	}
 	return f, err
 }

@@ -72,14 +72,14 @@ var ErrUnchanged = errors.New("unchanged")
 type damage struct{ error }
 
 // View runs fn in a read transaction of an open handle. It fails with a *SchemaError if the schema
-// of the file is not Options.Version.
+// of the file is not Options.Version or, if the Base is ReadOnly, one from Options.Reads on.
 func (f *Base) View(h *Handle, fn func(*Tx) error) error {
 	b, err := h.db.Begin(false)
 	if err != nil {
 		return f.openError(err)
 	}
 	t := &Tx{F: f, Bolt: b, h: h, paths: h.paths(b), Now: f.Now().Round(0)}
-	if have := t.Schema(); have != f.version {
+	if have := t.Schema(); have > f.version || have < f.reads {
 		err = &SchemaError{Path: f.StorePath(), Have: have, Want: f.version}
 	} else {
 		err = fn(t)
