@@ -304,6 +304,21 @@ func (s *site) loose() {
 	s.eventually("the tool's processes", func() bool { return len(s.running("sleep 1000.")) == 4 })
 }
 
+// tidied waits until later tools have removed what killed ones left in the folder for temporary files.
+func (s *site) tidied() {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.eventually("the end of temporary folders", func() bool {
+		if out, code := s.jp("query", "--new", "root"); code != 0 {
+			s.t.Fatalf("exit = %d: %s", code, out)
+		}
+		left, err := filepath.Glob(filepath.Join(s.home, "jp-tool-*"))
+		return len(left) == 0 && err == nil
+	})
+}
+
 func TestKillRootLeavesNothing(t *testing.T) {
 	for _, where := range []string{"root", "child"} {
 		t.Run(where, func(t *testing.T) {
@@ -347,6 +362,7 @@ func TestKillChildIsTold(t *testing.T) {
 	if got := s.all()["escape"].Status; got != "killed" {
 		t.Errorf("status of the child = %s, want killed", got)
 	}
+	s.tidied()
 }
 
 func TestSignalsSettleTheTree(t *testing.T) {
@@ -405,7 +421,7 @@ func TestDoubledSignal(t *testing.T) {
 
 func TestSecondSignalKills(t *testing.T) {
 	s := killSite(t)
-	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("trap '' INT TERM HUP\n"+escape+"\nwhile :; do sleep 1000.5; done"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("echo x >$TMPDIR/file\ntrap '' INT TERM HUP\n"+escape+"\nwhile :; do sleep 1000.5; done"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd, out := s.start(nil, "jp", "query", "--new", "child")
@@ -422,6 +438,7 @@ func TestSecondSignalKills(t *testing.T) {
 		t.Errorf("exit = %d, want that of the first signal\n%s", got, out)
 	}
 	s.gone()
+	s.tidied()
 }
 
 // TestBusyChild asks a child that runs: nobody else may.

@@ -35,7 +35,6 @@ func TestWhoOpensFiles(t *testing.T) {
 		"cmd/jp/internal/servers":      "records of approval",
 		"cmd/jp/internal/term":         "the terminal",
 		"cmd/jp/internal/trust":        "the gate",
-		"cmd/jp/internal/vanishing":    "folders for temporary files",
 		"cmd/jp/internal/workspace":    "names of the user's config",
 	}
 	// Files that open something and name a file of a workspace in a path.

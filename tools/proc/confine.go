@@ -3,7 +3,6 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"jp/tools/files"
+	"jp/tools/vanishing"
 )
 
 // Confine is what a [Tool] can touch; see [Spec]. The zero Confine lets it touch nothing, not even
@@ -129,8 +129,11 @@ func System() Confine {
 	}
 }
 
+// tmpName begins the name of a folder for temporary files.
+const tmpName = "jp-tool-"
+
 // prepare checks c and returns a copy to send, with a folder of its own where c asks for one. The
-// caller removes that (removeTmp).
+// caller removes that.
 func (c *Confine) prepare(spec *Spec) (confinement, error) {
 	if c.Require {
 		if missing := c.Missing(Enforceable()); len(missing) > 0 {
@@ -170,7 +173,7 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 		real, err = filepath.EvalSymlinks(real)
 	}
 	if err == nil {
-		out.tmp, err = os.MkdirTemp(real, "jp-tool-")
+		out.tmp, err = vanishing.Make(real, tmpName)
 	}
 	if err != nil {
 		if path, ok := errors.AsType[*os.PathError](err); ok {
@@ -183,19 +186,19 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 		switch {
 		case strings.HasPrefix(e, "TMPDIR="):
 		case strings.HasPrefix(e, "HOME=") && !c.KeepHome:
-			env = append(env, "HOME="+out.tmp)
+			env = append(env, "HOME="+out.tmp.Path)
 		default:
 			env = append(env, e)
 		}
 	}
-	spec.Env = append(env, "TMPDIR="+out.tmp)
+	spec.Env = append(env, "TMPDIR="+out.tmp.Path)
 	return out, nil
 }
 
 // A confinement is a Confine on its way to a guard.
 type confinement struct {
 	Confine
-	tmp string
+	tmp *vanishing.Dir // nil = none
 }
 
 // String is the form of a confinement in an order: items of a letter, a length and a text, such as
@@ -212,8 +215,8 @@ func (c confinement) String() string {
 	add('p', c.Programs...)
 	add('r', c.Read...)
 	add('w', c.Write...)
-	if c.tmp != "" {
-		add('t', c.tmp)
+	if c.tmp != nil {
+		add('t', c.tmp.Path)
 	}
 	if c.Network {
 		add('n', "")
@@ -253,7 +256,10 @@ func decodeConfinement(s string) (c confinement, err error) {
 		case 'w':
 			c.Write = append(c.Write, text)
 		case 't':
-			c.tmp, c.TmpDir = text, true
+			if !filepath.IsAbs(text) {
+				return confinement{}, bad
+			}
+			c.tmp, c.TmpDir = &vanishing.Dir{Path: text}, true
 		case 'n':
 			c.Network = true
 		case 'i':
@@ -270,24 +276,4 @@ func decodeConfinement(s string) (c confinement, err error) {
 			return confinement{}, bad
 		}
 	}
-}
-
-// removeTmp removes the folder dir with all that is in it, after the end of the tool that it was
-// for. dir may be "", and may be gone.
-func removeTmp(dir string) error {
-	if dir == "" || os.Remove(dir) == nil {
-		return nil
-	}
-	parent, err := os.OpenRoot(filepath.Dir(dir) + "/.") // what took its place may be a FIFO
-	if err == nil {
-		defer parent.Close()
-		err = files.RemoveTree(parent, filepath.Base(dir))
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		err = path.Err // the path may be as long as the tool liked
-	}
-	return fmt.Errorf("sandbox: folder for temporary files %s: %w", dir, err)
 }

@@ -187,8 +187,8 @@ func (c confinement) landlock(abi int) (fd int, err error) {
 	}
 	fd = int(r)
 	write := c.Write
-	if c.tmp != "" {
-		write = append(write[:len(write):len(write)], c.tmp)
+	if c.tmp != nil {
+		write = append(write[:len(write):len(write)], c.tmp.Path)
 	}
 	for _, list := range []struct {
 		paths  []string

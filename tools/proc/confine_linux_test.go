@@ -18,6 +18,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"jp/tools/vanishing"
 )
 
 // probe is a tool that tries one thing and says how it went: "probe deep 2 read FILE" does so in a
@@ -655,7 +657,7 @@ func TestConfinementRoundTrip(t *testing.T) {
 		{Confine: System()},
 		{Confine: Confine{Programs: []string{"/bin/x"}}},
 		{Confine: Confine{Read: []string{"/a b\n", "", "1:"}, Write: []string{"/\xff"}, Network: true, Watch: true, Require: true}},
-		{Confine: Confine{TmpDir: true}, tmp: "/tmp/x"},
+		{Confine: Confine{TmpDir: true}, tmp: &vanishing.Dir{Path: "/tmp/x"}},
 	} {
 		if got, err := decodeConfinement(c.String()); err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("decodeConfinement(%q) = %+v, %v, want %+v", c, got, err, c)

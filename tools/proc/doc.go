@@ -74,8 +74,8 @@
 // first process when its guard and the jp above are killed at the same moment. Guards are called
 // "toolguard", so that killing everything called jp does not kill them. A guard that removes a large
 // folder goes on with it after a Run that was stopped, until its jp ends below another one, whose
-// sweep ends it: the rest of the folder stays. A tool runs as the same user as jp and can
-// kill or stop both unless it is confined.
+// sweep ends it. The rest of the folder stays until a Host of another process runs a tool with such
+// a folder. A tool runs as the same user as jp and can kill or stop both unless it is confined.
 //
 // On systems other than Linux there is no subreaper and no list of children. A guard and the death
 // pipe still work, and a tool's own process group is ended when it ends, when it is stopped and

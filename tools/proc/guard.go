@@ -119,7 +119,7 @@ func guard(ctl int, lease leased) int {
 	}
 	k.watch()
 	k.finish(o)
-	_ = removeTmp(c.tmp) // jp may be gone; if not, it reports errors
+	_ = c.tmp.Remove() // jp may be gone; if not, it reports errors
 	return 0
 }
 

@@ -126,6 +126,7 @@ type Host struct {
 	life     context.Context // ended by Kill; every run has a context of its own besides
 	end      context.CancelFunc
 	work     sync.WaitGroup
+	tidy     sync.Once // removes what killed processes have left of temporary folders
 
 	mu     sync.Mutex
 	closed bool

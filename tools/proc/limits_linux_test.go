@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jp/tools/vanishing"
 )
 
 // poor is a jp of a user who may have only so many threads: "poor N SCRIPT".
@@ -318,7 +320,7 @@ func bury(args []string) int {
 		err = errors.Join(err, os.WriteFile("file", nil, 0), os.Mkdir("side", 0), os.Mkdir(name, 0o700), os.Chdir(name))
 	}
 	at := "../.."
-	err = errors.Join(err, os.Chmod("../../../side", 0o500), os.Chmod(at, 0o500), os.Chdir("/"), removeTmp(top))
+	err = errors.Join(err, os.Chmod("../../../side", 0o500), os.Chmod(at, 0o500), os.Chdir("/"), (&vanishing.Dir{Path: top}).Remove())
 	if err != nil {
 		return complain(err)
 	}
@@ -335,28 +337,5 @@ func TestTmpDeep(t *testing.T) {
 	}
 	if left, err := os.ReadDir(base); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
-	}
-}
-
-// What cannot be removed is named in a few words.
-func TestTmpLeft(t *testing.T) {
-	top := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(top, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// "/." makes it a path that can be neither removed nor opened.
-	const want = "sandbox: folder for temporary files %s: not a directory"
-	if err := removeTmp(top + "/."); err == nil || err.Error() != fmt.Sprintf(want, top+"/.") {
-		t.Errorf("removeTmp = %v", err)
-	}
-	fifo := filepath.Join(filepath.Dir(top), "fifo") // in the place of TMPDIR
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := removeTmp(fifo + "/x"); err == nil || err.Error() != fmt.Sprintf(want, fifo+"/x") {
-		t.Errorf("removeTmp = %v", err)
-	}
-	if err := removeTmp(filepath.Join(top, "..", "none")); err != nil {
-		t.Errorf("removeTmp of nothing = %v", err)
 	}
 }

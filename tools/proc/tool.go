@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"jp/tools/vanishing"
 )
 
 // A GuardError says that a guard ended without a report: it was killed, by its tool perhaps, or the
@@ -116,27 +119,30 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	if spec.Kind == Launcher {
 		o.grace = spec.Grace
 	}
-	tmp := ""
+	var tmp *vanishing.Dir
 	if spec.Confine != nil {
 		c, err := spec.Confine.prepare(spec)
 		if err != nil {
 			return nil, err
 		}
 		o.env, o.confine, tmp = spec.Env, c.String(), c.tmp
+		if tmp != nil {
+			h.tidy.Do(func() { go vanishing.Sweep(filepath.Dir(tmp.Path), tmpName) })
+		}
 	}
 	message, err := o.encode()
 	if err != nil {
-		return nil, errors.Join(err, removeTmp(tmp))
+		return nil, errors.Join(err, tmp.Remove())
 	}
 	g, err := h.newGuard()
 	if err != nil {
-		return nil, errors.Join(err, removeTmp(tmp))
+		return nil, errors.Join(err, tmp.Remove())
 	}
 	rest, err := g.send(message, io, spec.Socket)
 	if err != nil && err != syscall.EPIPE { // a guard that is gone has said why
 		g.ctl.Close()
 		_, _, _ = family.wait(g.c)
-		return nil, errors.Join(fmt.Errorf("guard: %w", os.NewSyscallError("sendmsg", err)), removeTmp(tmp))
+		return nil, errors.Join(fmt.Errorf("guard: %w", os.NewSyscallError("sendmsg", err)), tmp.Remove())
 	}
 	asks := make(chan byte, 2) // one of each kind at most
 	swept := make(chan struct{})
@@ -184,11 +190,11 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 // removed returns when the guard is gone, and so the folder tmp of its tool, or killWait after
 // something was sent on hurry: a tool may leave more than can be removed in that time. The guard goes
 // on with it then, also without this process.
-func (g *guarded) removed(tmp string, hurry <-chan struct{}) error {
+func (g *guarded) removed(tmp *vanishing.Dir, hurry <-chan struct{}) error {
 	done := make(chan error, 1)
 	go func() {
 		_, _, _ = family.wait(g.c) // it has reported what counts
-		done <- removeTmp(tmp)
+		done <- tmp.Remove()
 	}()
 	var late <-chan time.Time
 	for {

@@ -20,11 +20,11 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
-	"jp/cmd/jp/internal/vanishing"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/tools/files"
 	"jp/tools/proc"
+	"jp/tools/vanishing"
 )
 
 // A Tape records or replays the runs of this process, as a part of a tree of runs. All processes of

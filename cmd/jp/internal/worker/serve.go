@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/subprocess"
-	"jp/cmd/jp/internal/vanishing"
 	"jp/cmd/jp/internal/wire"
 	"jp/tools/proc"
+	"jp/tools/vanishing"
 )
 
 // Node is a machine that runs sub-agents for an owner elsewhere.

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/vanishing"
 	"jp/convstore"
+	"jp/tools/vanishing"
 )
 
 // vanishingName begins the name of the folder of a run with --no-persist.

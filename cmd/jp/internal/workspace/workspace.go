@@ -18,11 +18,11 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/trust"
-	"jp/cmd/jp/internal/vanishing"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/fs"
+	"jp/tools/vanishing"
 )
 
 // Workspace is where a command works: its workspace, the store of that, and the settings of this

@@ -1,10 +1,12 @@
 // Package vanishing makes folders for temporary files that are gone after their process, however it
-// ends: the kernel frees the lock of a process that was killed, and the next one removes its
-// folder.
+// ends: the kernel frees the lock of a process that was killed, and the next one on this machine
+// removes its folder.
 package vanishing
 
 import (
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,18 +14,20 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"jp/tools/files"
 )
 
-// Dir is a folder that its process removes. It is locked as long as the process lives.
+// Dir is a folder that its process removes. It is locked as long as the process lives that made it.
 type Dir struct {
 	Path string
-	lock *os.File
+	lock *os.File // nil = another process has it
 }
 
-// Make makes a folder in place, which only the user can open. Its name is name and digits.
+// Make makes a folder in place, which only the user can open. Its name begins with name.
 func Make(place, name string) (*Dir, error) {
 	for {
-		path, err := os.MkdirTemp(place, name)
+		path, err := os.MkdirTemp(place, name+here())
 		if err != nil {
 			return nil, err
 		}
@@ -36,6 +40,15 @@ func Make(place, name string) (*Dir, error) {
 			return nil, errors.Join(err, os.Remove(path))
 		}
 	}
+}
+
+// here is the part of a name that tells the folders of this machine from those of others: several may
+// share the place, and not know of the locks of one another.
+func here() string {
+	name, _ := os.Hostname()
+	sum := fnv.New32a()
+	sum.Write([]byte(name))
+	return fmt.Sprintf("%08x-", sum.Sum32())
 }
 
 // lock locks the folder of a process that is dead, or of this one. For others the error is
@@ -75,22 +88,47 @@ func isStill(dir *os.File, path string) error {
 	return nil
 }
 
-// Remove removes the folder. It unlocks it when nothing is left that another process could take for
-// its own.
+// Remove removes the folder with all that others have put into it. The folder may be gone, and d may
+// be nil. It unlocks it when nothing is left that another process could take for its own.
 func (d *Dir) Remove() error {
-	return errors.Join(os.RemoveAll(d.Path), d.lock.Close())
+	if d == nil {
+		return nil
+	}
+	err := remove(d.Path)
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+	}
+	return err
+}
+
+func remove(path string) error {
+	if os.Remove(path) == nil {
+		return nil
+	}
+	parent, err := os.OpenRoot(filepath.Dir(path) + "/.") // what took its place may be a FIFO
+	if err == nil {
+		defer parent.Close()
+		err = files.RemoveTree(parent, filepath.Base(path))
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if inner, ok := errors.AsType[*os.PathError](err); ok {
+		err = inner.Err // its path may be as long as others liked
+	}
+	return fmt.Errorf("folder for temporary files %s: %w", path, err)
 }
 
 // Clear is Remove for a process that is about to end. What it cannot remove is left to the next
 // one.
-func (d *Dir) Clear() { _ = os.RemoveAll(d.Path) }
+func (d *Dir) Clear() { _ = remove(d.Path) }
 
-// Sweep removes what killed processes have left in place under that name. What it cannot remove is
-// left to the next Sweep.
+// Sweep removes what killed processes of this machine have left in place under that name. What it
+// cannot remove is left to the next Sweep.
 func Sweep(place, name string) {
 	entries, _ := os.ReadDir(place)
 	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), name)
+		digits, ok := strings.CutPrefix(e.Name(), name+here())
 		if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || !e.IsDir() {
 			continue
 		}
