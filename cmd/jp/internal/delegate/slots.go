@@ -15,7 +15,9 @@ type treeSlots struct {
 	scope convstore.Scope
 	warn  func(format string, a ...any)
 
-	mu    sync.Mutex
+	resuming sync.Mutex // held while a slot is taken again, so that nobody takes two
+
+	mu    sync.Mutex       // for the fields below; nobody waits for anything while it is held
 	own   *convstore.Slot  // slot of this agent; nil at a root, and while it waits for sub-agents
 	slots *convstore.Slots // nil before the first delegation
 	given bool             // whether own was given back and is to be taken again
@@ -64,17 +66,23 @@ func (t *treeSlots) handOver() *convstore.Slot {
 }
 
 // resume takes a slot again before this agent works. Without one it works only to stop: when ctx
-// has ended, whose cause is the error.
+// has ended, whose cause is the error. A sub-agent that lies may ask for it while it still waits for
+// others. So what those need of t they get while a slot is waited for.
 func (t *treeSlots) resume(ctx context.Context) error {
+	t.resuming.Lock()
+	defer t.resuming.Unlock()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.given {
+	slots, given := t.slots, t.given
+	t.mu.Unlock()
+	if !given {
 		return nil
 	}
-	own, err := t.slots.Take(ctx, nil)
+	own, err := slots.Take(ctx, nil)
 	switch {
 	case err == nil:
+		t.mu.Lock()
 		t.own, t.given = own, false
+		t.mu.Unlock()
 	case ctx.Err() == nil:
 		t.warn("it continues without a slot of its own: %v", err)
 	default:
