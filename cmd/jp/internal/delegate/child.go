@@ -142,8 +142,8 @@ type processEnd struct {
 // serves its wire.
 func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *owned, r request, f *follower) (end processEnd) {
 	del := res.Delegation
-	timed, begin, stop := subprocess.Limited(ctx, del.Grant.Timeout)
-	defer stop()
+	timed := subprocess.Limit(ctx, del.Grant.Timeout)
+	defer timed.Stop()
 	environ := p.o.Environ(ctx, Run{Call: del.Call, Query: r.query})
 	served, err := own.serve(timed, res, r, environ)
 	if err != nil {
@@ -158,7 +158,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	if runner == nil {
 		runner = subprocess.Here{Host: p.o.Host, Dir: p.o.Dir}
 		environ = proc.Environ(p.o.Variables(timed, own.below), append([]string{"*"}, environ...)...)
-		begin()
+		timed.Begin()
 	}
 	stdin, asJSON := p.stdin(r)
 	said := &subprocess.Messages{}
@@ -167,9 +167,12 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		Args:  func() []string { return p.argv(del.Child, del.Fresh, r, asJSON, wire.TimeLeft(ctx)) },
 		Depth: del.Depth, Parallel: max(del.Grant.MaxParallel, 1), Environ: environ,
 		Stdin: stdin, Stdout: out, Stderr: said, Lock: res.LockFile, Wire: served.theirs,
-		Idle: func() func(context.Context) error { return own.idle(p.slots.pause(del)) },
+		Idle: func() func(context.Context) error {
+			timed.Wait() // a node may have passed it over
+			return own.idle(p.slots.pause(del))
+		},
 		Away: func(host string, lease time.Duration) error {
-			begin() // not earlier: a launcher may wait in the queue of a scheduler
+			timed.Begin()
 			f.host = host
 			return p.ledger.scope.Lease(timed, res, host, lease)
 		},

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/rule"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
 	"jp/tools"
+	"jp/tools/proc"
 )
 
 // TestTimeLeft: a child is told how long its caller goes on, as a duration: it has the same time
@@ -63,5 +66,49 @@ func TestReadsWait(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// place is a subprocess.Runner.
+type place func(context.Context, subprocess.Job) (proc.Exit, error)
+
+func (p place) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) { return p(ctx, job) }
+
+// TestTimeOfOnePassedOver: the time of a sub-agent that a node has passed over does not run while it
+// waits for a place on another one.
+func TestTimeOfOnePassedOver(t *testing.T) {
+	_, log := running(t)
+	var timed []bool
+	runs := func(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
+		defer job.Wire.Close()
+		look := func() {
+			_, ok := ctx.Deadline()
+			timed = append(timed, ok)
+		}
+		look()
+		for _, host := range []string{"passes it over", "runs it"} {
+			again := job.Idle()
+			look()
+			if err := errors.Join(again(ctx), job.Away(host, time.Minute)); err != nil {
+				t.Error(err)
+			}
+			look()
+		}
+		return proc.Exit{Code: 1}, nil
+	}
+	d, err := New(Options{
+		Scope: log.Below(), Limits: rule.Limits{MaxDepth: 1, MaxPerTurn: 1, MaxChildren: 1, MaxParallel: 1, Share: 1, Timeout: time.Hour},
+		Special: func(_ context.Context, tool string) (Special, error) {
+			return Special{Profile: reader(tool), Session: "s"}, nil
+		},
+		Environ: func(context.Context, Run) []string { return nil },
+		Place:   func(context.Context, Below) (subprocess.Runner, error) { return place(runs), nil },
+	}, func(Funcs) (tools.Set, error) { return specialSet(t, toolReview), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.query(t.Context(), tools.Call{ID: "c", Name: toolReview, Arguments: []byte(`{"query":"x"}`)})
+	if want := []bool{false, false, true, false, true}; err != nil || !slices.Equal(timed, want) {
+		t.Errorf("its time runs: %v, want %v; %s, %v", timed, want, r.Text, err)
 	}
 }

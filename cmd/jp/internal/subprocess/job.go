@@ -39,13 +39,14 @@ type Job struct {
 	Wire           *os.File // end of its wire; Run closes it when the process has it, at the latest when it returns
 	// Lock returns a descriptor of the run lock for a process of this machine.
 	Lock func() (*os.File, error)
-	// Idle is called before Run waits for a place on another machine, and gives back the slot of the
-	// sub-agent: what has a place may need it to end. Run takes a slot again by what it returns, when
-	// it has a place.
+	// Idle is called before Run waits for a place on another machine, also for another one after
+	// Away. It stops the time of the sub-agent and gives back its slot: what has a place may need it
+	// to end. Run takes a slot again by what it returns, when it has a place.
 	Idle func() (again func(context.Context) error)
 	// Away is called before the process starts on another machine, where it may run for so long
-	// after this process. If it fails, nothing is started there and Run returns its error. If
-	// nothing could be started there, it may be called again with another machine.
+	// after this process. The time of the sub-agent begins anew. If Away fails, nothing is started
+	// there and Run returns its error. If nothing could be started there, it may be called again
+	// with another machine.
 	Away func(host string, lease time.Duration) error
 	// Started is called once the process runs, with the machine and its process id there, for
 	// display; "" is this machine.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"jp/cmd/jp/internal/wire"
@@ -18,11 +17,23 @@ const Lag = time.Second
 // ErrDeadline is the cause of what ends because the time of a sub-agent is over.
 var ErrDeadline = fmt.Errorf("deadline: %w", context.DeadlineExceeded)
 
-// Limited returns the context of a sub-agent. It ends with ctx, a lag after the deadline of ctx, and
-// a lag after the sub-agent's own limit; 0 = it has none. The time of that begins with the first
-// call of begin, when its process may start: before, a launcher may wait in the queue of a
-// scheduler.
-func Limited(ctx context.Context, limit time.Duration) (_ context.Context, begin, stop func()) {
+// Limited is the context of a sub-agent. It ends with that of its caller, a lag after the deadline
+// of that, and a lag after the sub-agent's own limit. The time of that limit runs from Begin to
+// Wait. Safe for concurrent use.
+type Limited struct {
+	context.Context
+	end   context.CancelCauseFunc
+	off   func() bool // leaves the caller's context
+	limit time.Duration
+
+	mu    sync.Mutex
+	timer *time.Timer // nil = its time does not run
+	at    time.Time   // when it is over; zero likewise
+}
+
+// Limit returns a Limited below ctx whose time does not run yet. limit 0 = it has no limit. Stop must
+// be called.
+func Limit(ctx context.Context, limit time.Duration) *Limited {
 	lag := min(Lag, wire.TimeLeft(ctx)/10)
 	late, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	off := context.AfterFunc(ctx, func() {
@@ -35,32 +46,44 @@ func Limited(ctx context.Context, limit time.Duration) (_ context.Context, begin
 		}
 		end(cause)
 	})
-	l := &limited{Context: late}
-	var timer *time.Timer
-	begin = sync.OnceFunc(func() {
-		if limit > 0 {
-			at := time.Now().Add(limit + Lag)
-			l.at.Store(&at)
-			timer = time.AfterFunc(limit+Lag, func() { end(ErrDeadline) })
-		}
-	})
-	return l, begin, func() {
-		if off(); timer != nil {
-			timer.Stop()
-		}
-		end(nil)
+	return &Limited{Context: late, end: end, off: off, limit: limit}
+}
+
+// Begin begins the time anew: the process may start.
+func (l *Limited) Begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.halt(); l.limit > 0 {
+		l.at = time.Now().Add(l.limit + Lag)
+		l.timer = time.AfterFunc(l.limit+Lag, func() { l.end(ErrDeadline) })
 	}
 }
 
-// limited is a context whose deadline is known later.
-type limited struct {
-	context.Context
-	at atomic.Pointer[time.Time] // nil = not yet
+// Wait takes back what Begin began: the process did not start, and waits for a place, for which a
+// launcher may wait in the queue of a scheduler.
+func (l *Limited) Wait() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.halt()
 }
 
-func (l *limited) Deadline() (time.Time, bool) {
-	if at := l.at.Load(); at != nil {
-		return *at, true
+func (l *Limited) halt() {
+	if l.timer != nil {
+		l.timer.Stop()
 	}
-	return time.Time{}, false
+	l.timer, l.at = nil, time.Time{}
+}
+
+// Stop ends the context.
+func (l *Limited) Stop() {
+	l.off()
+	l.Wait()
+	l.end(nil)
+}
+
+// Deadline returns when the own limit of the sub-agent is over, while its time runs.
+func (l *Limited) Deadline() (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at, !l.at.IsZero()
 }

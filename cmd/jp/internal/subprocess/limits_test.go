@@ -9,7 +9,7 @@ import (
 )
 
 // TestLimited: a deadline reaches a sub-agent late, so that it can end by its own; a stop reaches it
-// at once. Its own time does not begin before its process.
+// at once. Its own time does not run before its process may start.
 func TestLimited(t *testing.T) {
 	stopped := errors.New("stopped")
 	const never = 0
@@ -18,12 +18,15 @@ func TestLimited(t *testing.T) {
 		deadline, stop, begin time.Duration
 		want                  time.Duration
 		why                   error
+		passed                bool // whether the process did not start a second after begin, and again an hour later
 	}{
-		{"deadline of the caller", 10 * time.Second, never, never, 11 * time.Second, context.DeadlineExceeded},
-		{"its own, after two hours in a queue", never, never, 2 * time.Hour, 2*time.Hour + 31*time.Second, ErrDeadline},
-		{"deadline of the caller, in a queue", 10 * time.Minute, never, time.Hour, 10*time.Minute + Lag, context.DeadlineExceeded},
-		{"deadline of the caller, before its own", 10 * time.Second, never, time.Second, 11 * time.Second, context.DeadlineExceeded},
-		{"stopped before", 10 * time.Second, 3 * time.Second, time.Second, 3 * time.Second, stopped},
+		{"deadline of the caller", 10 * time.Second, never, never, 11 * time.Second, context.DeadlineExceeded, false},
+		{"its own, after two hours in a queue", never, never, 2 * time.Hour, 2*time.Hour + 31*time.Second, ErrDeadline, false},
+		{"deadline of the caller, in a queue", 10 * time.Minute, never, time.Hour, 10*time.Minute + Lag, context.DeadlineExceeded, false},
+		{"deadline of the caller, before its own", 10 * time.Second, never, time.Second, 11 * time.Second, context.DeadlineExceeded, false},
+		{"its own, once a node has passed it over", never, never, time.Minute, time.Hour + time.Minute + 31*time.Second, ErrDeadline, true},
+		{"deadline of the caller, once a node has passed it over", 10 * time.Minute, never, time.Minute, 10*time.Minute + Lag, context.DeadlineExceeded, true},
+		{"stopped before", 10 * time.Second, 3 * time.Second, time.Second, 3 * time.Second, stopped, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,13 +41,17 @@ func TestLimited(t *testing.T) {
 				if tt.stop > 0 {
 					time.AfterFunc(tt.stop, func() { stop(stopped) })
 				}
-				ctx, begin, end := Limited(caller, 30*time.Second)
-				defer end()
+				ctx := Limit(caller, 30*time.Second)
+				defer ctx.Stop()
 				if at, ok := ctx.Deadline(); ok {
 					t.Errorf("a deadline before it begins: %v", at)
 				}
 				if tt.begin > 0 {
-					time.AfterFunc(tt.begin, begin)
+					time.AfterFunc(tt.begin, ctx.Begin)
+				}
+				if tt.passed {
+					time.AfterFunc(tt.begin+time.Second, ctx.Wait)
+					time.AfterFunc(tt.begin+time.Hour, ctx.Begin)
 				}
 				<-ctx.Done()
 				if got := time.Since(began); got != tt.want || !errors.Is(context.Cause(ctx), tt.why) {
@@ -57,7 +64,7 @@ func TestLimited(t *testing.T) {
 			})
 		})
 	}
-	ctx, _, end := Limited(t.Context(), time.Hour)
-	end()
+	ctx := Limit(t.Context(), time.Hour)
+	ctx.Stop()
 	<-ctx.Done()
 }
