@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"jp/tools/jsondoc"
 )
 
 // LimitOptions bounds one reply.
@@ -18,11 +20,16 @@ type LimitOptions struct {
 	Quiet    time.Duration
 	Whole    time.Duration // longest time of the whole reply; 0 = no limit
 	MaxBytes int64         // most bytes of text, reasoning and calls together; 0 = 32 MiB
-	MaxCalls int           // most calls of tools; 0 = 1024
+	MaxCalls int           // most calls of tools; 0 = MaxCalls
 }
 
-// MaxCalls is how many tools a reply may call.
-const MaxCalls = 1024
+// The most that a reply may have, whatever is configured. A wire that passes replies on must take it.
+const (
+	MaxCalls  = 1024     // calls of tools
+	MaxValues = 15 << 16 // values of JSON in its calls and blocks of reasoning, about; each of these counts pieceValues more
+
+	pieceValues = 16
+)
 
 // Limit returns s with limits. Silence ends a reply with an *Error of KindIdle, a flood with one of
 // KindTooLarge. Bytes without a part, such as keep-alives, are signs of life for Idle and First,
@@ -49,7 +56,7 @@ func Limit(s Stream, o LimitOptions) Stream {
 			defer w.stop()
 			ctx = context.WithValue(ctx, activityKey{}, w.touch)
 
-			left, calls, stopped := o.MaxBytes, 0, false
+			left, calls, values, stopped := o.MaxBytes, 0, 0, false
 			w.start(o.First)
 			for p, err := range s(ctx, r) {
 				w.stop()
@@ -64,6 +71,9 @@ func Limit(s Stream, o LimitOptions) Stream {
 				}
 				if err == nil && calls > o.MaxCalls {
 					err = &Error{Kind: KindTooLarge, Final: true, Message: fmt.Sprintf("the reply calls more than %d tools", o.MaxCalls)}
+				}
+				if values += p.values(); err == nil && values > MaxValues {
+					err = &Error{Kind: KindTooLarge, Final: true, Message: fmt.Sprintf("the reply has more than %d values in its calls and reasoning", MaxValues)}
 				}
 				if err != nil {
 					// The silence was the cause, whatever error the stream returned at the end of
@@ -99,6 +109,17 @@ func (p Part) size() int64 {
 		n += len(p.Call.Name) + len(p.Call.Arguments)
 	}
 	return int64(n)
+}
+
+// values returns how many values a part counts for MaxValues.
+func (p Part) values() int {
+	switch {
+	case p.Call != nil:
+		return pieceValues + jsondoc.Values(p.Call.Arguments)
+	case p.Reasoning != nil:
+		return pieceValues + jsondoc.Values(p.Reasoning.Opaque)
+	}
+	return 0
 }
 
 // watches end a context when a reply takes too long. They stop while the consumer works. One

@@ -166,8 +166,34 @@ func ImageTypes() []string { return []string{"image/png", "image/jpeg", "image/g
 type Reasoning struct {
 	Text      string
 	Signature string          // the provider's proof that Text is its own
-	Opaque    json.RawMessage `json:",omitempty"` // other data that must be sent back to the provider
+	Opaque    json.RawMessage // other data that must be sent back to the provider; nil = none
 	Provider  string          // provider that made it
+}
+
+// reasoningText is a Reasoning in JSON, where Opaque is a text: it may have as many values as a long
+// thought has words, and nobody on the way reads them.
+type reasoningText struct {
+	Text, Signature string
+	Opaque          string `json:",omitempty"`
+	Provider        string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r Reasoning) MarshalJSON() ([]byte, error) {
+	return jsondoc.Encode(reasoningText{r.Text, r.Signature, string(r.Opaque), r.Provider})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Reasoning) UnmarshalJSON(raw []byte) error {
+	var t reasoningText
+	err := json.Unmarshal(raw, &t)
+	*r = Reasoning{Text: t.Text, Signature: t.Signature, Provider: t.Provider}
+	if err == nil && t.Opaque != "" {
+		if r.Opaque = json.RawMessage(t.Opaque); !json.Valid(r.Opaque) {
+			err = errors.New("reasoning that is no JSON")
+		}
+	}
+	return err
 }
 
 // Call is one call of a tool.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -387,6 +388,7 @@ func TestLimitCause(t *testing.T) {
 }
 
 func TestLimitContract(t *testing.T) {
+	most := []byte("[1" + strings.Repeat(",1", MaxValues-2*pieceValues-1) + "]")
 	tests := []struct {
 		name  string
 		steps []step
@@ -398,6 +400,9 @@ func TestLimitContract(t *testing.T) {
 		{"flood", []step{text("1234567890"), text("x"), done}, "too_large: the reply is larger than 10 bytes"},
 		{"full", []step{text("1234567890"), done}, ""},
 		{"many calls", []step{{Part: Part{Call: &Call{}}}, {Part: Part{Call: &Call{}}}, {Part: Part{Call: &Call{}}}, done}, "too_large: the reply calls more than 2 tools"},
+		{"many values", []step{{Part: Part{Call: &Call{}}}, {Part: Part{Reasoning: &Reasoning{Opaque: append(most, "[]"...)}}}, done},
+			"too_large: the reply has more than 983040 values in its calls and reasoning"},
+		{"most values", []step{{Part: Part{Call: &Call{}}}, {Part: Part{Reasoning: &Reasoning{Opaque: most}}}, done}, ""},
 		{"calls count", []step{{Part: Part{Call: &Call{Name: "12345", Arguments: []byte("123456")}}}, done}, "too_large: the reply is larger than 10 bytes"},
 	}
 	for _, tt := range tests {

@@ -126,6 +126,8 @@ func (set *Set) OpenAll(ctx context.Context, cfg profiles.Config) (list []wire.M
 	if err != nil {
 		return []wire.Model{{Err: err}}
 	}
+	most := &cfg.Assistant.Request.MaxResponseBytes
+	*most = min(*most, wire.MaxReply)
 	p := set.Providers(cfg)
 	for _, id := range ids {
 		m := wire.Model{}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 )
@@ -20,9 +21,10 @@ import (
 // Conn is a sub-agent's connection to its owner. It is the agent.Log of the sub-agent's
 // conversation. Safe for concurrent use.
 type Conn struct {
-	line  *line
-	start Start
-	blank atomic.Bool
+	line     *line
+	start    Start
+	blank    atomic.Bool
+	commands chan struct{} // one element for each command that is asked for
 
 	mu       sync.Mutex
 	last     uint64 // number of the latest request
@@ -51,7 +53,7 @@ type asked struct {
 // Join waits for the first frame of the owner and returns the connection, which owns rw. checkpoint
 // is called at each point of a frame; nil = no test does.
 func Join(rw io.ReadWriteCloser, checkpoint func(point string)) (*Conn, error) {
-	c := &Conn{line: newLine(rw, checkpoint), asked: map[uint64]*asked{}, recalled: map[string]bool{}}
+	c := &Conn{line: newLine(rw, checkpoint), commands: make(chan struct{}, call.Lines), asked: map[uint64]*asked{}, recalled: map[string]bool{}}
 	var first fromOwner
 	_, err := c.line.read(&first)
 	switch {

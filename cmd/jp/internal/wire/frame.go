@@ -44,6 +44,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
@@ -51,24 +52,25 @@ import (
 )
 
 // Protocol is the version of the frames. Both sides must have the same.
-const Protocol = 4
+const Protocol = 5
 
 // Bounds.
 const (
-	MaxFrame  = 64 << 20     // bytes of one frame
-	maxValues = 1 << 20      // values in one frame, about: each takes a hundred times the memory of its bytes
-	maxOpen   = 1024         // requests that are not answered yet
-	maxCalls  = 1024         // calls of one admit
-	maxHeld   = 2 * MaxFrame // bytes of the requests that are not answered yet, and of calls until they are released
-	maxAtOnce = 36 << 20     // bytes of one frame whose events are stored: the store takes ten times as much meanwhile
-	maxSaid   = 256 << 20    // bytes of the frames whose events are stored, in one run
-	eventSize = 1 << 10      // bytes that each event counts beside those of its frame: what is kept of it takes as much memory
-	valueSize = 64           // bytes that each value of an open request counts beside its own: a list takes as much memory for it
-	maxPlace  = 16 << 10     // bytes of the place of a call
-	maxKept   = 16 << 20     // bytes of the arguments of calls that MCP servers have not had yet
-	MaxReason = 4 << 10      // bytes of the reason why a run ended
-	batchSize = 1 << 20      // bytes of events in one answer, about
-	chunkSize = 64 << 10     // bytes of stdin in one frame
+	MaxFrame  = 64 << 20                      // bytes of one frame
+	MaxReply  = 8 << 20                       // bytes of one reply of a model: a line of package stream has room for twice as many
+	maxValues = model.MaxValues + 1<<16       // values in one frame, about: each takes a hundred times the memory of its bytes
+	maxOpen   = model.MaxCalls + 2*call.Lines // requests that are not answered yet: calls of one reply, commands, and some beside them
+	maxCalls  = model.MaxCalls                // calls of one admit
+	maxHeld   = 2 * MaxFrame                  // bytes of the requests that are not answered yet, and of calls until they are released
+	maxAtOnce = 4*MaxReply + 4<<20            // bytes of one frame whose events are stored: the store takes ten times as much meanwhile
+	maxSaid   = 256 << 20                     // bytes of the frames whose events are stored, in one run
+	eventSize = 1 << 10                       // bytes that each event counts beside those of its frame: what is kept of it takes as much memory
+	valueSize = 64                            // bytes that each value of an open request counts beside its own: a list takes as much memory for it
+	maxPlace  = 16 << 10                      // bytes of the place of a call
+	maxKept   = 2 * MaxReply                  // bytes of the arguments of calls that MCP servers have not had yet
+	MaxReason = 4 << 10                       // bytes of the reason why a run ended
+	batchSize = 1 << 20                       // bytes of events in one answer, about
+	chunkSize = 64 << 10                      // bytes of stdin in one frame
 )
 
 // ErrGone says that the process on the other side has closed the connection.

@@ -91,8 +91,15 @@ func (c *Conn) Calls() int {
 }
 
 // Command carries out the command line of a jp inside a tool call, and returns its exit status. A
-// Read of stdin may still be running then, but no other begins.
+// Read of stdin may still be running then, but no other begins. It waits while as many commands run
+// as the owner carries out at the same time.
 func (c *Conn) Command(ctx context.Context, cmd Command, r call.Request) (status int, err error) {
+	select {
+	case c.commands <- struct{}{}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	defer func() { <-c.commands }()
 	ended := make(chan struct{})
 	defer close(ended)
 	wanted := false
