@@ -318,6 +318,9 @@ func encodeBody(b Body) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event: %s: %w", TypeOf(b), err)
 	}
+	if jsondoc.Deep(rest, 10_000) { // encoding/json reads no more levels
+		return nil, fmt.Errorf("event: %s: nested too deep", TypeOf(b))
+	}
 	out := append(make([]byte, 0, len(rest)+32), opening...)
 	out = append(append(out, TypeOf(b)...), '"')
 	if len(rest) > len("{}") {

@@ -76,6 +76,34 @@ func TestBodyCodec(t *testing.T) {
 	}
 }
 
+// TestDeepBody: what is nested deeper than it can be read back is not stored, and nothing else of
+// the conversation suffers.
+func TestDeepBody(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	for _, of := range []func(json.RawMessage) Body{
+		func(v json.RawMessage) Body { return UserMessage{Schema: v} },
+		func(v json.RawMessage) Body { return Reasoning{Opaque: v} },
+		func(v json.RawMessage) Body { return Structured{Data: v} },
+		func(v json.RawMessage) Body { return ToolCall{ID: "1", Name: "n", Arguments: v} },
+		func(v json.RawMessage) Body { return ConfigDelta{Delta: v} },
+		func(v json.RawMessage) Body { return InquiryAnswer{Answer: v} },
+	} {
+		for levels, fits := range map[int]bool{9_999: true, 10_000: false} {
+			body := of(json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("]", levels)))
+			err := l.Append(t.Context(), Event{Body: body})
+			if (err == nil) != fits {
+				t.Errorf("Append of %T with %d levels = %v", body, levels, err)
+			}
+		}
+	}
+	for _, err := range s.Events(t.Context(), l.ID(), Range{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestStoredDecode reads records: also those whose kind and body do not say the same, of which the
 // body is right.
 func TestStoredDecode(t *testing.T) {

@@ -19,10 +19,13 @@ import (
 )
 
 // Decode reads one JSON value, with numbers as they are written. The value may have 262,144 values
-// in it, about.
+// in it, about, and [MaxDepth] levels.
 func Decode(b []byte) (any, error) {
 	if Crowded(b, MaxValues) {
 		return nil, fmt.Errorf("more than %d values", MaxValues)
+	}
+	if Deep(b, MaxDepth) {
+		return nil, fmt.Errorf("nested deeper than %d levels", MaxDepth)
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -62,6 +65,35 @@ func Values(b []byte) (n int) {
 		}
 	}
 	return n
+}
+
+// MaxDepth bounds the levels of what Decode reads. encoding/json reads ten times as many, and a value
+// of a stranger is stored and sent inside of others.
+const MaxDepth = 1000
+
+// Deep reports whether a text has more than most lists and objects within one another, if it is
+// JSON.
+func Deep(b []byte, most int) bool {
+	if len(b) <= 2*most { // each level has two bytes
+		return false
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > most {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
 }
 
 // RepeatedKey returns the first key that an object has twice. b is JSON; the object is b or is in

@@ -45,8 +45,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A value may have so many values in it, and no more: each takes many times the memory of its
-// bytes.
+// A value may have so many values in it, and so many levels, and no more: each value takes many times
+// the memory of its bytes.
 func TestDecodeBounded(t *testing.T) {
 	list := func(n int) []byte { return []byte("[" + strings.Repeat("0,", n-2) + "0]") }
 	if _, err := Decode(list(MaxValues)); err != nil {
@@ -57,6 +57,15 @@ func TestDecodeBounded(t *testing.T) {
 	}
 	if _, err := Decode([]byte(`"` + strings.Repeat(",", 2*MaxValues) + `"`)); err != nil {
 		t.Errorf("Decode of one text: %v", err)
+	}
+	nested := func(n int) []byte {
+		return []byte(strings.Repeat(`["]\"[",[],{"a":`, n/2) + "0" + strings.Repeat("}]", n/2))
+	}
+	if _, err := Decode(nested(MaxDepth)); err != nil {
+		t.Errorf("Decode of %d levels: %v", MaxDepth, err)
+	}
+	if _, err := Decode(nested(MaxDepth + 2)); err == nil || err.Error() != "nested deeper than 1000 levels" {
+		t.Errorf("Decode of %d levels: %v", MaxDepth+2, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -383,7 +384,7 @@ func TestThreadAttachments(t *testing.T) {
 }
 
 func TestArgumentsRoundTrip(t *testing.T) {
-	for _, raw := range []string{`{"a":1}`, ` {}`, `null`, `"text"`, `[1]`, `7`, `{"a":`, ``, `"\ud800"`, "{}\n"} {
+	for _, raw := range []string{`{"a":1}`, ` {}`, `null`, `"text"`, `[1]`, `7`, `{"a":`, ``, `"\ud800"`, "{}\n", deep(10_000)} {
 		stored := storedArguments(json.RawMessage(raw))
 		if !json.Valid(stored) {
 			t.Errorf("storedArguments(%q) = %q: not JSON", raw, stored)
@@ -391,6 +392,46 @@ func TestArgumentsRoundTrip(t *testing.T) {
 		if back := RawArguments(stored); string(back) != raw {
 			t.Errorf("RawArguments(storedArguments(%q)) = %q", raw, back)
 		}
+	}
+}
+
+// deep returns an object with so many levels.
+func deep(levels int) string {
+	return `{"say":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "}"
+}
+
+// TestDeep: arguments and an answer that are nested as deep as JSON is read are refused, and the
+// conversation that has them can be read and goes on.
+func TestDeep(t *testing.T) {
+	r := newRun(t, "[[rule]]\ntext = 'x'")
+	r.loop.Models[0].Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+		return func(yield func(model.Part, error) bool) {
+			if req.Round > 1 {
+				_ = yield(model.Part{Text: deep(10_000)}, nil) && yield(model.Part{Stop: model.StopEnd}, nil)
+				return
+			}
+			call := &model.Call{ID: "1", Name: "echo", Arguments: json.RawMessage(deep(10_000))}
+			_ = yield(model.Part{Call: call}, nil) && yield(model.Part{Stop: model.StopToolUse}, nil)
+		}
+	}
+	out, err := r.loop.Send(t.Context(), convstore.UserMessage{Text: "go", Schema: json.RawMessage(`{}`)})
+	if err != nil || out.Reason != "schema: nested deeper than 1000 levels" {
+		t.Fatalf("Send = %+v, %v", out, err)
+	}
+	inner := strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999)
+	if got, want := strings.ReplaceAll(r.history(), inner, "…"), `1 start
+1 user go
+1 call echo "{\"say\":…}"
+1 model tool_use
+1 result true error: arguments of echo: nested deeper 
+1 assistant {"say":…}
+1 model end
+1 note
+1 assistant {"say":…}
+1 model end
+1 end error
+`; got != want {
+		t.Errorf("history =\n%s, want\n%s", got, want)
 	}
 }
 

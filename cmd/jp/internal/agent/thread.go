@@ -10,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
+	"jp/tools/jsondoc"
 )
 
 // interrupted is the result of a call that has none: the process ended while it ran, or before.
@@ -148,9 +149,9 @@ var (
 )
 
 // storedArguments returns arguments as an event holds them: an object as it is, and anything else,
-// JSON or not, as a JSON string of what the model wrote.
+// JSON or not or nested too deep, as a JSON string of what the model wrote.
 func storedArguments(raw json.RawMessage) json.RawMessage {
-	if text := bytes.TrimSpace(raw); len(text) > 0 && text[0] == '{' && json.Valid(raw) {
+	if text := bytes.TrimSpace(raw); len(text) > 0 && text[0] == '{' && json.Valid(raw) && !jsondoc.Deep(raw, jsondoc.MaxDepth) {
 		return raw
 	}
 	b, _ := json.Marshal(strings.ToValidUTF8(string(raw), "\uFFFD"))

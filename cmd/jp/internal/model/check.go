@@ -206,11 +206,11 @@ func (c *Calls) Finish(stop Stop) ([]*Call, Stop) {
 }
 
 // Object returns the arguments as a JSON object, because wire formats cannot send anything else
-// back to the model. Arguments that are not an object are in it as a string, under
-// "invalid_arguments".
+// back to the model. Arguments that are not an object, or nested too deep, are in it as a string,
+// under "invalid_arguments".
 func (c Call) Object() json.RawMessage {
 	var object map[string]json.RawMessage
-	if json.Unmarshal(c.Arguments, &object) == nil && object != nil {
+	if json.Unmarshal(c.Arguments, &object) == nil && object != nil && !jsondoc.Deep(c.Arguments, jsondoc.MaxDepth) {
 		return c.Arguments
 	}
 	wrapped, err := jsondoc.Encode(map[string]string{"invalid_arguments": runes(string(c.Arguments))})
