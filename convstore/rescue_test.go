@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"jp/convstore/internal/db"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )
 
@@ -267,5 +270,49 @@ func TestRescueCut(t *testing.T) {
 	}
 	if tried < 5 {
 		t.Errorf("%d leaves", tried)
+	}
+}
+
+// TestCopyKeepsRoom: a store is not copied to a disk that the copy would fill, so that others can
+// write meanwhile. It is as large as that disk here, and nearly all of it a hole.
+func TestCopyKeepsRoom(t *testing.T) {
+	var notices []string
+	dir := t.TempDir()
+	s := openStoreIn(t, filepath.Join(dir, "store"), Options{Notice: func(text string) { notices = append(notices, text) }})
+	mustCreate(t, s, New{})
+	was, err := os.Stat(s.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, err := file.DiskOf(dir)
+	if err == nil {
+		err = os.Truncate(s.Path(), disk.Free)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Truncate(s.Path(), was.Size()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	want := []string{"cannot copy the store to a file beside it (no space left on device): writers wait until it has been read"}
+	if !slices.Equal(notices, want) {
+		t.Errorf("notices %q, want %q", notices, want)
+	}
+	if err := s.Backup(t.Context(), filepath.Join(dir, "backup")); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("Backup: %v", err)
+	}
+	dst, err := file.Unnamed(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dst.Close()
+	err = s.f.CopyTo(t.Context(), dst, s.f.LockAny(t.Context()))
+	if info, failed := dst.Stat(); !errors.Is(err, unix.ENOSPC) || failed != nil || info.Size() > 0 {
+		t.Errorf("CopyTo: %v, and wrote %d bytes", err, info.Size())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // To write a copy of the store can take long, and writers do not wait for it. The file is copied
@@ -16,6 +18,7 @@ import (
 const (
 	snapshotChunk  = 256 << 10
 	snapshotRest   = 64 << 20 // bytes that may be held in memory
+	snapshotSpare  = 32 << 20 // bytes that stay free, and an eighth of the store's size: it grows in steps of 16 MiB
 	SnapshotRounds = 5        // number of rounds after which the rest is written with the lock held
 )
 
@@ -36,8 +39,12 @@ type chunk struct {
 }
 
 // CopyTo copies the store to an empty file, as it is at one moment. The function locked locks the
-// store and calls its argument with the store's file.
+// store and calls its argument with the store's file. Without room for the copy, and for what others
+// write to the store meanwhile, it fails with unix.ENOSPC and has written nothing.
 func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.File) error) error) error {
+	if !f.hasRoom(dst) {
+		return unix.ENOSPC
+	}
 	s := snapshot{f: f, dst: dst, seed: maphash.MakeSeed()}
 	for round := 0; ; round++ {
 		if err := s.ahead(ctx); err != nil {
@@ -81,6 +88,17 @@ func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 			return dst.Truncate(s.size)
 		}
 	}
+}
+
+// hasRoom reports whether a copy leaves free space, as far as that is known.
+func (f *Folder) hasRoom(dst *os.File) bool {
+	var disk unix.Statfs_t
+	info, err := os.Lstat(f.StorePath())
+	if err != nil || unix.Fstatfs(int(dst.Fd()), &disk) != nil {
+		return true
+	}
+	size := uint64(info.Size())
+	return disk.Bavail*uint64(disk.Bsize) >= size+size/8+snapshotSpare
 }
 
 // ahead copies chunks that differ, while others write.
