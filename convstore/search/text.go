@@ -7,6 +7,7 @@ import (
 
 	"jp/convstore"
 	"jp/convstore/internal/stored"
+	"jp/tools/jsondoc"
 )
 
 // concreteScopes are the parts of a conversation, without the groups.
@@ -48,7 +49,9 @@ var kindScopes = [stored.KindCount]Scope{
 }
 
 // linesOf returns the lines of a body that can be searched. Each JSON value is a line of its own,
-// after the name of its member and a colon. A string with line breaks is several lines.
+// after the name of its member and a colon. A string with line breaks is several lines. A name that
+// is long or has line breaks is lines of its own, before its values: in front of each of them it would
+// take many times the memory of the body.
 //
 // The prefilter relies on this: apart from that ": ", a line is part of one string, name, number or
 // word of the stored JSON.
@@ -93,12 +96,16 @@ func splitLines(lines []string, text string) []string {
 	return lines
 }
 
-// valueLines adds the lines of a JSON value. If raw is not JSON, it is text.
+// longName is the length in bytes of the longest name that stands in front of each of its values.
+const longName = 256
+
+// valueLines adds the lines of a JSON value. If raw is not JSON, it is text, and so it is if it has
+// more values than any tool or reader takes.
 func valueLines(lines []string, raw json.RawMessage) []string {
 	if len(raw) == 0 {
 		return lines
 	}
-	if !json.Valid(raw) {
+	if !json.Valid(raw) || jsondoc.Crowded(raw, jsondoc.MaxValues) {
 		return splitLines(lines, string(raw))
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -113,6 +120,9 @@ func valueLines(lines []string, raw json.RawMessage) []string {
 		if wantName {
 			if key, ok := token.(string); ok {
 				name, wantName = key, false
+				if len(key) > longName || strings.Contains(key, "\n") {
+					lines, name = splitLines(lines, key), ""
+				}
 				continue
 			}
 		}
@@ -143,19 +153,8 @@ func memberLines(lines []string, name, text string) []string {
 	if len(lines) == at {
 		lines = append(lines, "")
 	}
-	if name == "" {
-		return lines
-	}
-	// A name with line breaks is split into lines like any text. Its last line comes before the
-	// value.
-	head := splitLines(nil, name)
-	last := head[len(head)-1]
-	if strings.HasSuffix(name, "\n") {
-		head, last = append(head, ""), ""
-	}
-	lines[at] = last + ": " + lines[at]
-	if len(head) > 1 {
-		lines = append(lines[:at], append(head[:len(head)-1:len(head)-1], lines[at:]...)...)
+	if name != "" {
+		lines[at] = name + ": " + lines[at]
 	}
 	return lines
 }
