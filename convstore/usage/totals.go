@@ -17,7 +17,7 @@ func Totals(ctx context.Context, v convstore.View, list []convstore.Conversation
 	in := v.Inside(db.Room{})
 	err = in.Read(ctx, func(t *convstore.Tx) error {
 		totals = make([]*int64, len(list))
-		a := adder{t: t, open: make(map[convstore.ID]bool), ledger: make(map[convstore.ID]convstore.ID), removed: make(map[convstore.ID][]Run)}
+		a := adder{t: t, open: make(map[convstore.ID]bool), ledger: make(map[convstore.ID]convstore.ID), removed: make(map[convstore.ID]ledgerRuns)}
 		if err := t.Prefixed(db.OpenDelegations, nil, func(_, v []byte) error {
 			a.open[convstore.ID(db.Num(v))] = true
 			return nil
@@ -29,6 +29,9 @@ func Totals(ctx context.Context, v convstore.View, list []convstore.Conversation
 				if (c.Link == convstore.DelegationLink) != delegated {
 					continue
 				}
+				if ctx.Err() != nil { // others wait for the store
+					return context.Cause(ctx)
+				}
 				total, err := a.total(c)
 				if err != nil {
 					return err
@@ -36,7 +39,7 @@ func Totals(ctx context.Context, v convstore.View, list []convstore.Conversation
 				totals[i] = total.Cost()
 			}
 		}
-		return ctx.Err()
+		return nil
 	})
 	if err == file.ErrAbsent && len(list) == 0 {
 		err = nil
@@ -49,7 +52,7 @@ type adder struct {
 	t       *convstore.Tx
 	open    map[convstore.ID]bool         // children of delegations that are not settled
 	ledger  map[convstore.ID]convstore.ID // by conversation below its owner, as far as it is known
-	removed map[convstore.ID][]Run        // by ledger: what runs has returned
+	removed map[convstore.ID]ledgerRuns   // by ledger: what runs has returned
 }
 
 // total returns the cost of a conversation, as it was listed, and of everything below it.
@@ -86,10 +89,10 @@ func (a *adder) total(c convstore.Conversation) (convstore.Spend, error) {
 		return sum, err
 	}
 	runs, err := a.runs(c, here)
-	if len(runs) == 0 {
+	if len(runs.all) == 0 {
 		return sum, err
 	}
-	for _, r := range recordedCharges(madeBelow(runs, here), func(r Run) bool { return here[r.Child] }) {
+	for _, r := range recordedCharges(runs.below(here), func(r Run) bool { return here[r.Child] }) {
 		sum = sum.Add(r.spend())
 	}
 	return sum, err
@@ -98,17 +101,17 @@ func (a *adder) total(c convstore.Conversation) (convstore.Spend, error) {
 // runs returns the delegations of a conversation's ledger if a child of one was removed or moved
 // out, else none: then the conversations themselves have all costs. here has the conversation and
 // all below it.
-func (a *adder) runs(c convstore.Conversation, here map[convstore.ID]bool) ([]Run, error) {
+func (a *adder) runs(c convstore.Conversation, here map[convstore.ID]bool) (runs ledgerRuns, err error) {
 	ledger, known := a.ledger[c.ID]
 	if c.Link != convstore.DelegationLink {
 		ledger = c.ID
 	} else if !known {
 		r, err := a.t.Load(c.ID)
 		if err != nil {
-			return nil, err
+			return runs, err
 		}
 		if ledger, err = a.t.LedgerOf(c.ID, r); err != nil {
-			return nil, err
+			return runs, err
 		}
 	}
 	if runs, known := a.removed[ledger]; known {
@@ -120,12 +123,11 @@ func (a *adder) runs(c convstore.Conversation, here map[convstore.ID]bool) ([]Ru
 			here[id] = true
 			return nil
 		}); err != nil {
-			return nil, err
+			return runs, err
 		}
 	}
-	var runs []Run
 	gone := false
-	err := a.t.Prefixed(db.Delegations, db.Key(uint64(ledger)), func(_, v []byte) error {
+	err = a.t.Prefixed(db.Delegations, db.Key(uint64(ledger)), func(_, v []byte) error {
 		// To decode whole records would take most of the time of a listing. Inside a JSON string
 		// the quotes would be escaped, so the first match is the member.
 		_, after, _ := bytes.Cut(v, []byte(`"child_id":"`))
@@ -135,7 +137,8 @@ func (a *adder) runs(c convstore.Conversation, here map[convstore.ID]bool) ([]Ru
 		return nil
 	})
 	if err == nil && gone {
-		runs, err = runsOf(a.t, ledger)
+		all, failed := runsOf(a.t, ledger)
+		runs, err = byCaller(all), failed
 	}
 	a.removed[ledger] = runs
 	return runs, err

@@ -107,7 +107,7 @@ func Spent(ctx context.Context, v convstore.View, id convstore.ID) (s Spending, 
 		if err != nil {
 			return err
 		}
-		s.Runs = madeBelow(all, here)
+		s.Runs = byCaller(all).below(here)
 		if top.Grant != nil { // the owner of the ledger was delegated before it was moved or copied
 			if s.earlier, err = runsOf(t, 0); err != nil {
 				return err
@@ -156,6 +156,19 @@ func Spent(ctx context.Context, v convstore.View, id convstore.ID) (s Spending, 
 	return s, err
 }
 
+// Ledger returns the conversation that owns the ledger of one, with the errors of Get.
+func Ledger(ctx context.Context, v convstore.View, id convstore.ID) (ledger convstore.ID, err error) {
+	in := v.Inside(db.Room{})
+	err = in.ReadOf(ctx, id, func(t *convstore.Tx) error {
+		r, err := in.Within(t, id)
+		if err == nil {
+			ledger, err = t.LedgerOf(id, r)
+		}
+		return err
+	})
+	return ledger, err
+}
+
 // turnOf names a turn of a conversation.
 type turnOf struct {
 	id   convstore.ID
@@ -179,20 +192,41 @@ func runsOf(t *convstore.Tx, ledger convstore.ID) (runs []Run, err error) {
 	return runs, err
 }
 
-// madeBelow returns the runs of a ledger that were made by one of the conversations or below one,
-// also by removed ones. Of imported runs, one can come before the run that made its caller.
-func madeBelow(all []Run, here map[convstore.ID]bool) (made []Run) {
-	within := maps.Clone(here)
-	for n := -1; n < len(made); {
-		n, made = len(made), nil
-		for _, r := range all {
-			if within[r.Caller] {
-				within[r.Child] = true
-				made = append(made, r)
+// ledgerRuns are the delegations of a ledger, oldest first, and where in that list those of each
+// caller are.
+type ledgerRuns struct {
+	all []Run
+	by  map[convstore.ID][]int
+}
+
+func byCaller(all []Run) ledgerRuns {
+	by := make(map[convstore.ID][]int)
+	for i, r := range all {
+		by[r.Caller] = append(by[r.Caller], i)
+	}
+	return ledgerRuns{all, by}
+}
+
+// below returns the runs that were made by one of the conversations or below one, also by removed
+// ones, oldest first. Of imported runs, one can come before the run that made its caller.
+func (l ledgerRuns) below(here map[convstore.ID]bool) []Run {
+	var at []int
+	within, todo := maps.Clone(here), slices.Collect(maps.Keys(here))
+	for len(todo) > 0 {
+		made := l.by[todo[len(todo)-1]]
+		todo, at = todo[:len(todo)-1], append(at, made...)
+		for _, i := range made {
+			if child := l.all[i].Child; !within[child] {
+				within[child], todo = true, append(todo, child)
 			}
 		}
 	}
-	return made
+	slices.Sort(at)
+	list := make([]Run, len(at))
+	for i, n := range at {
+		list[i] = l.all[n]
+	}
+	return list
 }
 
 // appendCalls appends the model calls of a conversation that ended at or after since to list.
