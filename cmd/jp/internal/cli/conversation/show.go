@@ -22,6 +22,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/convstore/usage"
 	"jp/tools"
 )
 
@@ -154,15 +155,12 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 		return s, err
 	}
 	s.ChildList = append(s.ChildList, children...)
-	all, err := st.Delegations(ctx, c.Root)
+	made, err := delegationsOf(ctx, st, c)
 	if err != nil {
 		return s, err
 	}
 	var used convstore.Spend
-	for _, d := range all {
-		if d.Caller != c.ID {
-			continue
-		}
+	for _, d := range made {
 		s.Delegations = append(s.Delegations, delegationJSON{
 			ID: d.ID, Child: d.Child, Turn: d.Turn, Kind: d.Kind, Profile: d.Profile, Model: d.Model,
 			State: cmp.Or(string(d.State), "open"), Reason: d.Reason,
@@ -179,6 +177,23 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 	a, err := st.Account(ctx, c.ID)
 	s.Ledger.Session = accountOf(a, c.Link == convstore.DelegationLink)
 	return s, err
+}
+
+// delegationsOf returns the delegations that a conversation made, oldest first. A fork has a ledger
+// of its own. What one made before it was moved below another, or came with, is in that of its root.
+func delegationsOf(ctx context.Context, st *convstore.Store, c convstore.Conversation) (made []convstore.Delegation, err error) {
+	ledger, err := usage.Ledger(ctx, st.View, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range slices.Compact([]convstore.ID{c.Root, ledger}) {
+		list, err := st.Delegations(ctx, root)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, slices.DeleteFunc(list, func(d convstore.Delegation) bool { return d.Caller != c.ID })...)
+	}
+	return made, nil
 }
 
 func accountOf(a convstore.Account, delegated bool) account {
