@@ -14,8 +14,8 @@ type Head struct {
 }
 
 // Heads returns the heads of the conversations with these ids. Without ids it returns those that
-// the filter admits, in preorder, and ignores the filter's order and limit. With ids it fails with
-// the errors of Get.
+// the filter admits, in preorder, and ignores the filter's order and limit. With ids it returns those
+// of them that have the filter's labels, and fails with the errors of Get.
 func (v View) Heads(ctx context.Context, f Filter, ids []ID) (heads []Head, err error) {
 	add := func(id ID, e entry) error {
 		heads = append(heads, Head{id, string(e.title), time.Unix(0, e.updated).UTC(), !e.is(entryEvents)})
@@ -26,17 +26,13 @@ func (v View) Heads(ctx context.Context, f Filter, ids []ID) (heads []Head, err 
 		if len(ids) == 0 {
 			return v.walk(t, f, add)
 		}
-		at := t.Entries()
 		for _, id := range ids {
-			if _, err := v.within(t, id); err != nil {
-				return err
-			}
-			e, err := at.at(id)
+			r, err := v.within(t, id)
 			if err != nil {
 				return err
 			}
-			if err := add(id, e); err != nil {
-				return err
+			if e, _ := parseEntry(r.Entry()); e.hasLabels(f.Labels) {
+				_ = add(id, e)
 			}
 		}
 		return nil

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -55,6 +56,7 @@ func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) e
 	if err != nil {
 		return err
 	}
+	shown := slices.Clone(ids)
 	for _, id := range ids {
 		c, err := st.Get(ctx, id)
 		switch {
@@ -68,11 +70,13 @@ func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) e
 		if o.yes {
 			continue
 		}
-		if err := confirmRemoval(ctx, g, st, c, o); err != nil {
+		below, err := confirmRemoval(ctx, g, st, c, o)
+		if err != nil {
 			return err
 		}
+		shown = append(shown, below...)
 	}
-	removed, err := st.RemoveAll(ctx, ids, convstore.RemoveOptions{Cascade: o.cascade, Promote: o.promote})
+	removed, err := removeShown(ctx, st, shown, o)
 	if err != nil {
 		return err
 	}
@@ -83,6 +87,15 @@ func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) e
 		return g.Con.Document(wording.Either(removed == nil, []convstore.ID{}, removed))
 	}
 	return g.WS.PrintIDs(removed)
+}
+
+// removeShown removes conversations: without --yes no more than what a person was shown.
+func removeShown(ctx context.Context, st *convstore.Store, shown []convstore.ID, o removeOptions) ([]convstore.ID, error) {
+	removed, err := st.RemoveAll(ctx, shown, convstore.RemoveOptions{Cascade: o.cascade && o.yes, Promote: o.promote})
+	if more, ok := errors.AsType[*convstore.ChildrenError](err); ok && o.cascade {
+		return nil, fmt.Errorf("conversation %s: one was made below it after the question; nothing was removed", more.ID)
+	}
+	return removed, err
 }
 
 // allNamed refuses to remove a conversation without its children. It runs before the question, so
@@ -100,14 +113,14 @@ func allNamed(ctx context.Context, st *convstore.Store, c convstore.Conversation
 	return nil
 }
 
-// confirmRemoval asks about one conversation.
-func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convstore.Conversation, o removeOptions) error {
+// confirmRemoval asks about one conversation, and returns those below it that the question counts.
+func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convstore.Conversation, o removeOptions) (ids []convstore.ID, err error) {
 	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
-		return exit.Usagef("conversation %s: nobody can confirm its removal", c.ID).WithHint("--yes removes without asking")
+		return nil, exit.Usagef("conversation %s: nobody can confirm its removal", c.ID).WithHint("--yes removes without asking")
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = tty.Close() }()
 	text := fmt.Sprintf("remove %s %s", c.ID, wording.Either(c.Title == "", "(no title)", fmt.Sprintf("%q", c.Title)))
@@ -115,11 +128,14 @@ func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convst
 	case c.Children > 0 && o.cascade:
 		below, err := st.Under(ctx, c.ID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		all, err := below.List(ctx, convstore.Filter{Hidden: true, Archived: true})
 		if err != nil {
-			return err
+			return nil, err
+		}
+		for _, c := range all {
+			ids = append(ids, c.ID)
 		}
 		text += fmt.Sprintf(" and %s below it", wording.Plural(len(all), "conversation"))
 	case c.Children > 0 && o.promote:
@@ -127,10 +143,10 @@ func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convst
 	}
 	yes, err := console.Confirm(ctx, tty, "", "jp: "+term.Line(text)+"?", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !yes {
-		return &exit.Error{Code: "declined", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: not removed", c.ID)}
+		return nil, &exit.Error{Code: "declined", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: not removed", c.ID)}
 	}
-	return nil
+	return ids, nil
 }
