@@ -24,9 +24,9 @@ func (s *Store) Space(ctx context.Context) (space Space, err error) {
 
 // Compact writes the store again without its free space, and returns its size before and after. If
 // the new file would not be smaller, the old one stays and the two sizes are equal. Others wait
-// meanwhile, as for a long transaction. If Compact fails or is killed, the file is as it was. It
-// fails on a damaged file. It compares the new file with the old one, entry by entry, before it
-// replaces it.
+// meanwhile, as for a long transaction. If Compact fails or is killed, the file is as it was
+// or, if only its folder could not be flushed, the new one. It fails on a damaged file. It compares
+// the new file with the old one, entry by entry, before it replaces it.
 func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 	if s.f.ReadOnly {
 		return before, after, ErrReadOnly

@@ -49,7 +49,12 @@ func (f *Base) Rewrite(ctx context.Context, h *Handle, before Space) (after Spac
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return after, f.SystemError(err)
 	}
-	defer func() { _ = os.Remove(unfinished) }() // if it was not renamed
+	renamed := false
+	defer func() {
+		if !renamed { // otherwise another process may be compacting again
+			_ = os.Remove(unfinished)
+		}
+	}()
 	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
 		NoStatistics: true, NoSync: true, NoGrowSync: true, // Sync below flushes it once
 		OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
@@ -83,9 +88,15 @@ func (f *Base) Rewrite(ctx context.Context, h *Handle, before Space) (after Spac
 	if err := made.Sync(); err != nil {
 		return after, f.SystemError(err)
 	}
+	// Whoever comes after the rename locks the new file, and must not write to it before the folder is
+	// flushed: a power cut could bring the old file back.
+	if err := file.Flock(made, unix.LOCK_EX); err != nil {
+		return after, f.SystemError(os.NewSyscallError("flock", err))
+	}
 	if err := os.Rename(unfinished, f.StorePath()); err != nil {
 		return after, f.SystemError(err)
 	}
+	renamed = true
 	return after, file.SyncDir(f.Dir)
 }
 
