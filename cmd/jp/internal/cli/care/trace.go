@@ -119,42 +119,46 @@ func followTrace(ctx context.Context, g *Group, output string, id convstore.ID) 
 			for _, d := range src.Delegations {
 				steps += wording.Either(d.State == "", 1, 2)
 			}
-			if steps == seen && runs {
-				select {
-				case <-time.After(followEvery):
-					continue
-				case <-ctx.Done():
-					return context.Cause(ctx)
+			if steps != seen || !runs {
+				if err := g.followed(w, &f, src, output, runs); err != nil || !runs {
+					return err
 				}
 			}
 			seen = steps
-			t, err := trace.Build(src)
-			if err != nil {
-				return err
-			}
-			switch news := f.Next(t); {
-			case output == traceJSON:
-				for _, s := range news {
-					if s.End == nil {
-						continue
-					}
-					b, err := console.EncodeJSON(s, false)
-					if err != nil {
-						return err
-					}
-					_, _ = w.Write(b) // the buffer remembers its error
-				}
-			default:
-				t.Lines(w, g.Con.IO, news)
-				if !runs {
-					fmt.Fprintln(w, t.Sum())
-				}
-			}
-			if err := w.Flush(); err != nil || !runs {
-				return err
+			select { // all of it is read again, also where something happens all the time
+			case <-time.After(followEvery):
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			}
 		}
 	})
+}
+
+// followed prints what is new in a trace that is followed.
+func (g *Group) followed(w *bufio.Writer, f *trace.Follower, src trace.Source, output string, runs bool) error {
+	t, err := trace.Build(src)
+	if err != nil {
+		return err
+	}
+	news := f.Next(t)
+	if output == traceText {
+		t.Lines(w, g.Con.IO, news)
+		if !runs {
+			fmt.Fprintln(w, t.Sum())
+		}
+		return w.Flush()
+	}
+	for _, s := range news {
+		if s.End == nil {
+			continue
+		}
+		b, err := console.EncodeJSON(s, false)
+		if err != nil {
+			return err
+		}
+		_, _ = w.Write(b) // the buffer remembers its error
+	}
+	return w.Flush()
 }
 
 // traced reads what the trace of a conversation is built from.
