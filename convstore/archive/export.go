@@ -22,24 +22,40 @@ var errStop = errors.New("stop")
 
 // Export yields conversations, each followed by its events. With cascade it also yields all
 // conversations below them and the delegations that they made. Each conversation is exported as it
-// is when it is read, and not all at one moment. It fails as Get does.
+// is when it is read, and not all at one moment. It fails as Get does, but not for one below that is
+// removed before it is read.
 func Export(ctx context.Context, v convstore.View, ids []convstore.ID, cascade bool) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		in := v.Inside(db.Room{})
 		all, err := exports(ctx, in, ids, cascade)
+		var done []convstore.ID
 		for _, id := range all {
 			if err != nil {
 				break
 			}
-			err = exportOne(ctx, in, id, yield)
+			begun := false
+			err = exportOne(ctx, in, id, func(p Piece, err error) bool {
+				begun = true
+				return yield(p, err)
+			})
+			if !begun && isGone(err) && !slices.Contains(ids, id) {
+				err = nil
+				continue
+			}
+			done = append(done, id)
 		}
 		if err == nil && cascade {
-			err = exportDelegations(ctx, in, all, yield)
+			err = exportDelegations(ctx, in, done, yield)
 		}
 		if err != nil && err != errStop {
 			yield(Piece{}, err)
 		}
 	}
+}
+
+// isGone reports whether an error says that a conversation is not there, or not in view, any more.
+func isGone(err error) bool {
+	return errors.As(err, new(*convstore.NotFoundError)) || errors.As(err, new(*convstore.ScopeError))
 }
 
 // exports returns the ids of the conversations of an export, each once.
@@ -217,7 +233,7 @@ func exportDelegations(ctx context.Context, in convstore.Inside, ids []convstore
 			}
 			ds, err = exportedDelegations(t, id, r, func(id convstore.ID) bool { return among[id] })
 			return err
-		}); err != nil {
+		}); err != nil && !isGone(err) { // its record went with it
 			return err
 		}
 		for i := range ds {

@@ -922,6 +922,30 @@ func TestExportCrowded(t *testing.T) {
 	}
 }
 
+// TestExportRemoved: what is removed below a conversation while that is exported is not there, and the
+// rest is.
+func TestExportRemoved(t *testing.T) {
+	s := storetest.Open(t)
+	root := storetest.Create(t, s, convstore.New{})
+	var forks []convstore.ID
+	for range 2 {
+		c, err := s.Fork(t.Context(), root.ID, convstore.Fork{})
+		storetest.NoError(t, err)
+		forks = append(forks, c.ID)
+	}
+	var got []convstore.ID
+	for p, err := range Export(t.Context(), s.View, []convstore.ID{root.ID}, true) {
+		storetest.NoError(t, err)
+		if got = append(got, p.Conversation.ID); len(got) == 1 {
+			_, err := s.RemoveAll(t.Context(), forks[:1], convstore.RemoveOptions{})
+			storetest.NoError(t, err)
+		}
+	}
+	if want := []convstore.ID{root.ID, forks[1]}; !slices.Equal(got, want) {
+		t.Errorf("exported %v, want %v", got, want)
+	}
+}
+
 // TestExportLostCall: the call that a killed process was making is owed, though no event of the
 // store tells of it yet. The export does, in the very words that the store will have.
 func TestExportLostCall(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
@@ -57,7 +58,7 @@ type adder struct {
 
 // total returns the cost of a conversation, as it was listed, and of everything below it.
 func (a *adder) total(c convstore.Conversation) (convstore.Spend, error) {
-	sum := Charge{CostNano: c.CostNano}.spend()
+	sum := amount.Of(convstore.Usage{}, c.CostNano)
 	if !a.there(c.ID) { // removed since it was listed
 		return sum, nil
 	}
@@ -82,7 +83,7 @@ func (a *adder) total(c convstore.Conversation) (convstore.Spend, error) {
 		}
 		lost, err := appendLostCall(a.t, nil, id, r, "")
 		for _, l := range lost {
-			sum = sum.Add(l.spend())
+			sum = sum.Add(amount.Of(l.Usage, l.CostNano))
 		}
 		return err
 	}); err != nil {
@@ -93,7 +94,7 @@ func (a *adder) total(c convstore.Conversation) (convstore.Spend, error) {
 		return sum, err
 	}
 	for _, r := range recordedCharges(runs.below(here), func(r Run) bool { return here[r.Child] }) {
-		sum = sum.Add(r.spend())
+		sum = sum.Add(amount.Of(r.Usage, r.CostNano))
 	}
 	return sum, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/stored"
@@ -309,7 +310,7 @@ func (s Spending) Differences() []Difference {
 	events, recorded := make(map[convstore.ID]convstore.Spend), make(map[convstore.ID]convstore.Spend)
 	for _, c := range s.Charges {
 		if !c.Recorded {
-			events[c.Conversation] = events[c.Conversation].Add(c.spend())
+			events[c.Conversation] = events[c.Conversation].Add(amount.Of(c.Usage, c.CostNano))
 		}
 	}
 	for _, d := range slices.Concat(s.earlier, s.Runs) {
@@ -326,14 +327,6 @@ func (s Spending) Differences() []Difference {
 		}
 	}
 	return out
-}
-
-// spend returns what a charge comes to.
-func (c Charge) spend() convstore.Spend {
-	if c.CostNano == nil {
-		return convstore.Spend{Usage: c.Usage, Unpriced: 1}
-	}
-	return convstore.Spend{Usage: c.Usage, CostNano: *c.CostNano}
 }
 
 // alike reports whether two sums are equal. If both miss a price, their costs count as equal.

@@ -49,7 +49,7 @@ func newListCommand(g *Group) *cli.Command {
 			"title, and (+3 hidden) if it applies. Tabs, newlines and backslashes are escaped.\n\n" +
 			"The cost is that of its own model calls. The table has the column TOTAL if sub-agents cost " +
 			"anything, and JSON always total_cost_usd: its own cost and that of all sub-agents below it, also of " +
-			"removed ones, as jp usage counts it.\n\n" +
+			"removed ones. A replay counts as what was recorded, and as nothing in jp usage.\n\n" +
 			"--pick shows the list on the terminal and prints the id that was picked (-F json: its row). Arrows or Ctrl-N and " +
 			"Ctrl-P move, typing filters by title and id, Enter picks, Esc leaves (status 130). Beside the " +
 			"list is the last turn if the terminal has 80 columns. Where nobody can pick (no terminal, TERM=dumb, " +
