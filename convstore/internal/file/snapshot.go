@@ -90,7 +90,8 @@ func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 	}
 }
 
-// hasRoom reports whether a copy leaves free space, as far as that is known.
+// hasRoom reports whether a copy leaves free space, as far as that is known: some network file systems
+// say that they have no blocks at all.
 func (f *Folder) hasRoom(dst *os.File) bool {
 	var disk unix.Statfs_t
 	info, err := os.Lstat(f.StorePath())
@@ -98,7 +99,7 @@ func (f *Folder) hasRoom(dst *os.File) bool {
 		return true
 	}
 	size := uint64(info.Size())
-	return disk.Bavail*uint64(disk.Bsize) >= size+size/8+snapshotSpare
+	return disk.Blocks == 0 || disk.Bavail*uint64(disk.Bsize) >= size+size/8+snapshotSpare
 }
 
 // ahead copies chunks that differ, while others write.
