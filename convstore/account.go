@@ -3,13 +3,13 @@ package convstore
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 
 	"jp/convstore/amount"
 	"jp/convstore/internal/db"
+	"jp/convstore/internal/stored"
 )
 
 // The numbers of the ledger, see package amount.
@@ -24,42 +24,25 @@ type (
 // opens are the open delegations of a ledger, in order.
 type opens []openDelegation
 
-// openDelegation is one open delegation, with what an account needs of it. All others of its ledger
-// are looked at whenever one is made, so it is stored beside the record, which takes longer to
-// decode:
-//
-//	child id, caller id, turn u32, session u32, within u64, tokens, cost
-//
-// An amount of its grant is 1 and a u64, or 0 and 0 if it is unlimited. In a store of an earlier
-// version there are only the two ids; then the record is read when it is needed.
+// openDelegation is an open delegation, whose entry is decoded when it is needed: see stored.Open.
 type openDelegation struct {
 	number uint64
 	caller ID
-	entry  []byte      // stored bytes, valid until the transaction writes
-	d      *Delegation // only its fields that are in the entry; nil = not read yet
+	entry  []byte // stored bytes, valid until the transaction writes
 }
 
 // openEntry returns the stored bytes of an open delegation.
 func (d Delegation) openEntry() []byte {
-	order := binary.BigEndian
-	b := db.PairKey(d.Child, uint64(d.Caller))
-	b = order.AppendUint32(b, uint32(d.Turn))
-	b = order.AppendUint32(b, uint32(d.Session))
-	b = order.AppendUint64(b, d.Within)
-	for _, amount := range []*int64{d.Grant.Budget.Tokens, d.Grant.Budget.CostNano} {
-		if amount == nil {
-			b = order.AppendUint64(append(b, 0), 0)
-		} else {
-			b = order.AppendUint64(append(b, 1), uint64(*amount))
-		}
-	}
-	return b
+	return stored.Open{
+		Child: int64(d.Child), Caller: int64(d.Caller), Turn: d.Turn, Session: d.Session, Within: d.Within,
+		Tokens: d.Grant.Budget.Tokens, CostNano: d.Grant.Budget.CostNano,
+	}.Append(nil)
 }
 
 func (t *tx) opens(ledger ID) (open opens, err error) {
 	err = t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
 		number := db.Num(k[8:])
-		if len(v) != 16 && len(v) != 50 {
+		if !stored.IsOpen(v) {
 			return t.Damaged("open delegation %d of %s: malformed entry", number, ledger)
 		}
 		open = append(open, openDelegation{number: number, caller: idAt(v, 8), entry: v})
@@ -68,29 +51,16 @@ func (t *tx) opens(ledger ID) (open opens, err error) {
 	return open, err
 }
 
-// read returns the delegation of an entry.
-func (o *openDelegation) read(t *tx, ledger ID) (*Delegation, error) {
-	if o.d != nil {
-		return o.d, nil
+// entered returns an open delegation, with only the fields that are in its entry.
+func (t *tx) entered(ledger ID, o openDelegation) (Delegation, error) {
+	e, whole := stored.ParseOpen(o.entry)
+	if !whole {
+		return t.delegation(ledger, o.number)
 	}
-	if len(o.entry) == 16 {
-		d, err := t.delegation(ledger, o.number)
-		o.d = &d
-		return o.d, err
-	}
-	order := binary.BigEndian
-	amount := func(b []byte) *int64 {
-		if b[0] == 0 {
-			return nil
-		}
-		return new(int64(order.Uint64(b[1:])))
-	}
-	o.d = &Delegation{
-		Root: ledger, Number: o.number, Child: idAt(o.entry, 0), Caller: o.caller,
-		Turn: int(order.Uint32(o.entry[16:])), Session: int(order.Uint32(o.entry[20:])), Within: order.Uint64(o.entry[24:]),
-		Grant: Grant{Budget: Budget{Tokens: amount(o.entry[32:]), CostNano: amount(o.entry[41:])}},
-	}
-	return o.d, nil
+	return Delegation{
+		Root: ledger, Number: o.number, Child: ID(e.Child), Caller: o.caller, Turn: e.Turn, Session: e.Session, Within: e.Within,
+		Grant: Grant{Budget: Budget{Tokens: e.Tokens, CostNano: e.CostNano}},
+	}, nil
 }
 
 // used is Standing.Used.
@@ -128,15 +98,15 @@ func (o opens) has(number uint64) bool {
 func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, session int) bool) (Budget, error) {
 	var zero Spend
 	sum := zero.Budget()
-	for i := range open {
-		if open[i].caller == ledger && id != ledger {
+	for _, o := range open {
+		if o.caller == ledger && id != ledger {
 			continue // the root made it: no other delegation is above it
 		}
-		d, err := open[i].read(t, ledger)
+		d, err := t.entered(ledger, o)
 		if err != nil {
 			return sum, err
 		}
-		for at := *d; ; {
+		for at := d; ; {
 			if belongs(at, d.Session) {
 				sum = sum.Plus(d.Grant.Budget)
 				break

@@ -239,10 +239,11 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 		for k, _ := c.First(); k != nil && string(k) < string(now); k, _ = c.Next() {
 			expired = append(expired, idAt(k, 8))
 		}
-		stood, err := t.stands()
+		held, err := t.F.HeldRuns()
 		if err != nil {
 			return err
 		}
+		stood := standsAmong(held)
 		gone := make(map[ID]bool)
 		for _, id := range expired {
 			if gone[id] {

@@ -37,10 +37,11 @@ func (s *Store) Stop(ctx context.Context, id ID, within time.Duration) (ran bool
 	if _, err := s.Get(ctx, id); err != nil {
 		return false, err
 	}
-	stands, err := s.f.stands()
+	held, err := s.f.HeldRuns()
 	if err != nil {
 		return false, err
 	}
+	stands := standsAmong(held)
 	errs := make([]error, len(stands[id]))
 	var all sync.WaitGroup
 	for i, number := range stands[id] {
@@ -51,8 +52,8 @@ func (s *Store) Stop(ctx context.Context, id ID, within time.Duration) (ran bool
 	if err = cmp.Or(err, errors.Join(errs...)); err == nil {
 		return ran, nil
 	}
-	if held, ok := errors.AsType[*file.BusyError](err); ok {
-		err = &BusyError{ID: id, Holder: held.Holder, Waited: held.Waited}
+	if busy, ok := errors.AsType[*file.BusyError](err); ok {
+		err = &BusyError{ID: id, Holder: busy.Holder, Waited: busy.Waited}
 	}
 	return ran, err
 }
@@ -92,40 +93,27 @@ func (s Scope) Stand(stop func()) (end func() error, err error) {
 
 // Stands returns the conversations that processes stand for, in order.
 func (s *Store) Stands() ([]ID, error) {
-	stands, err := s.f.stands()
-	return slices.Sorted(maps.Keys(stands)), err
-}
-
-// stands returns the numbers of all stands, by the conversation.
-func (f *base) stands() (map[ID][]int64, error) {
-	probe, err := f.ProbeRuns()
-	if err != nil {
-		return nil, err
-	}
-	defer probe.Close()
-	held, err := probe.All()
-	return standsAmong(held), err
-}
-
-// stands returns the numbers of all stands, by the conversation.
-func (t *tx) stands() (map[ID][]int64, error) {
-	if err := t.prepareStatus(); err != nil {
-		return nil, err
-	}
-	held, err := t.runs.All()
-	return standsAmong(held), err
+	held, err := s.f.HeldRuns()
+	return slices.Sorted(maps.Keys(standsAmong(held))), err
 }
 
 // standsAmong returns the stands among the numbers of locks, by the conversation.
 func standsAmong(held []int64) map[ID][]int64 {
 	stands := make(map[ID][]int64)
 	for _, number := range held {
-		if number >= standNumbers && number < 2*standNumbers {
-			id := ID((number - standNumbers) / standPlaces)
+		if id := worksFor(number); id != ID(number) {
 			stands[id] = append(stands[id], number)
 		}
 	}
 	return stands
+}
+
+// worksFor returns the conversation that the holder of a lock stands for, else the one that it runs.
+func worksFor(number int64) ID {
+	if number >= standNumbers && number < 2*standNumbers {
+		return ID((number - standNumbers) / standPlaces)
+	}
+	return ID(number)
 }
 
 // Await waits until nobody runs a conversation, and returns it. It fails with the errors of Get.

@@ -69,6 +69,16 @@ func (f *Folder) Idle() error {
 // ProbeRuns returns what reports which run locks are held.
 func (f *Folder) ProbeRuns() (*RunProbe, error) { return f.probe(RunsName) }
 
+// HeldRuns returns the ids of all run locks that are held, in order.
+func (f *Folder) HeldRuns() ([]int64, error) {
+	probe, err := f.ProbeRuns()
+	if err != nil {
+		return nil, err
+	}
+	defer probe.Close()
+	return probe.All()
+}
+
 // RunLock is a run lock that this process holds, for as many values as share it. It is held until
 // all have left it or one has dropped it.
 type RunLock struct {

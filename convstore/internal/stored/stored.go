@@ -1,5 +1,6 @@
-// Package stored encodes the record of an event: its header, by which a reader can skip an event
-// without decoding it, and its body, which is JSON that package convstore encodes and decodes.
+// Package stored encodes what is read far more often than it is decoded whole: the record of an
+// event, with a header by which a reader can skip it and a body, which is JSON that package
+// convstore encodes and decodes; and the entry of an open delegation.
 package stored
 
 import (
