@@ -18,6 +18,9 @@ type (
 	Spend   = amount.Spend
 	Budget  = amount.Budget
 	Limits  = amount.Limits
+	Terms   = amount.Terms
+	Change  = amount.Change
+	Choice  = amount.Choice
 	Account = amount.Account
 )
 
@@ -237,32 +240,51 @@ func (v View) Account(ctx context.Context, id ID) (Account, error) {
 	return of(ctx, v, id, func(t *tx, r *record) (Account, error) { return t.account(id, r) })
 }
 
-// Limit writes the limits of the present session of the conversation's ledger. It is for a person
-// who delegates on behalf of a conversation that nobody runs. The limits of the whole run only
-// become narrower, and so do all limits of an open turn. Limit changes nothing while the
-// conversation runs, or if it was delegated itself.
-func (s Scope) Limit(ctx context.Context, limits Limits) error {
-	err := s.f.write(ctx, func(t *tx) error {
-		r, err := t.loadWhole(s.root)
-		if err != nil {
+// Under returns the scope of a person who delegates on behalf of a conversation that they do not
+// run. Its Reserve applies their terms to the limits of the session, in the same transaction.
+func (s Scope) Under(terms Terms) Scope {
+	s.terms = &terms
+	return s
+}
+
+// agree applies the terms of a scope to the limits of the ledger's session. Those of an open turn
+// only become lower, and none changes while anything is at work within them.
+func (s Scope) agree(t *tx, ledger ID) error {
+	r, err := t.Load(ledger)
+	if err != nil || s.terms == nil {
+		return err
+	}
+	was, now := r.Limits, s.terms.Over(r.Limits)
+	if was != nil {
+		if now.Is(*was) {
+			return nil
+		}
+		if by, err := t.workFor(ledger); err != nil {
 			return err
+		} else if by != 0 || r.TurnOpen && !was.Narrow(now).Is(now) {
+			return &LimitsError{ID: ledger, By: by}
 		}
-		held, err := t.Held(s.root)
-		if err != nil {
-			return err
+	}
+	r.Limits = &now
+	return t.Save(ledger, r)
+}
+
+// workFor returns a conversation of the ledger that is run, or that a process stands for; 0 = none.
+func (t *tx) workFor(ledger ID) (ID, error) {
+	held, err := t.F.HeldRuns()
+	for _, number := range held {
+		id := worksFor(number)
+		r, err := t.Load(id)
+		if errors.As(err, new(*NotFoundError)) { // a claim, or an import
+			continue
+		} else if err != nil {
+			return 0, err
 		}
-		if held || r.Link == DelegationLink {
-			return db.ErrUnchanged
+		if of, err := t.LedgerOf(id, r); of == ledger || err != nil {
+			return id, err
 		}
-		if was := r.Limits; r.TurnOpen {
-			r.Limits = was.Narrow(limits)
-		} else if r.Limits = limits.Clone(); was != nil {
-			r.Limits.Run = was.Run.Min(limits.Run)
-			r.Limits.Strict = limits.Strict || r.Limits.Run.CostNano != nil
-		}
-		return t.Save(s.root, r)
-	})
-	return absent(err, s.root)
+	}
+	return 0, err
 }
 
 // Call is a call of a model that is about to be made, with the most that it may use.

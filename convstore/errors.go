@@ -88,6 +88,17 @@ func (e *BusyError) Unwrap() error {
 	return &file.BusyError{Run: int64(e.ID), Holder: e.Holder, Reads: e.Reads, Waited: e.Waited}
 }
 
+// LimitsError says that the terms of a person would change the limits of the session of ID while
+// there is work within them for By; or raise those of an open turn, if By is zero.
+type LimitsError struct{ ID, By ID }
+
+func (e *LimitsError) Error() string {
+	if e.By == 0 {
+		return fmt.Sprintf("conversation %s: its turn is open: limits of its session only become lower", e.ID)
+	}
+	return fmt.Sprintf("conversation %s: limits of its session stay as they are while there is work for %s", e.ID, e.By)
+}
+
 // ChildrenError says that a conversation was not removed because it has children and RemoveOptions
 // did not say what to do with them.
 type ChildrenError struct {

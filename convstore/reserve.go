@@ -15,7 +15,8 @@ import (
 // Who has a Scope may delegate on behalf of that conversation.
 type Scope struct {
 	View
-	as runner // conversation that this process runs, or none
+	as    runner // conversation that this process runs, or none
+	terms *Terms // see Under; nil = none
 }
 
 // runner is a conversation whose run lock this process holds. The zero runner is none.
@@ -48,7 +49,8 @@ func (s Scope) Slots(root ID, n int) *Slots {
 // once: the last call counts.
 //
 // Before that, Reserve settles the delegations of the ledger whose processes have ended: with the
-// state that the child stored at the end of its turn, or as lost.
+// state that the child stored at the end of its turn, or as lost. It fails with a *LimitsError if
+// the terms of the scope may not be applied; see Under.
 func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) (rs []*Reservation, err error) {
 	err = s.f.write(ctx, func(t *tx) error {
 		rs = nil
@@ -63,7 +65,10 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 		if err := t.reconcile(ledger, s.as); err != nil {
 			return err
 		}
-		if caller, err = t.Load(s.root); err != nil { // settling may have touched it
+		if err := s.agree(t, ledger); err != nil {
+			return err
+		}
+		if caller, err = t.Load(s.root); err != nil { // both may have touched it
 			return err
 		}
 		standing, session, err := s.standing(t, caller, ledger)

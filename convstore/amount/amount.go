@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"reflect"
 	"strings"
 )
 
@@ -218,6 +219,49 @@ func (l *Limits) Narrow(by Limits) *Limits {
 	n.Strict, n.Children = l.Strict || by.Strict, min(l.Children, by.Children)
 	n.Parallel = min(cmp.Or(l.Parallel, by.Parallel), cmp.Or(by.Parallel, l.Parallel)) // 0 = not set
 	return n
+}
+
+// Choice is an amount that a person may have chosen. The zero Choice is none.
+type Choice struct {
+	Set   bool
+	Value *int64 // nil = unlimited
+}
+
+// Change is what the flags of a person say of the limits of a session. What they do not name stays.
+type Change struct {
+	Tokens, CostNano Choice // for all sub-agents together
+	Run              Budget // for the whole run, whose limits only become lower
+}
+
+// With returns the limits after a change. Nothing else says what a flag does to limits.
+func (l Limits) With(c Change) Limits {
+	l = *l.Clone()
+	if c.Tokens.Set {
+		l.Tokens = clonePtr(c.Tokens.Value)
+	}
+	if c.CostNano.Set {
+		l.CostNano, l.Strict = clonePtr(c.CostNano.Value), c.CostNano.Value != nil
+	}
+	l.Run = l.Run.Min(c.Run)
+	l.Strict = l.Strict || l.Run.CostNano != nil
+	return l
+}
+
+// Is reports whether all limits are the same.
+func (l Limits) Is(m Limits) bool { return reflect.DeepEqual(l, m) }
+
+// Terms are those of a person who delegates on behalf of a conversation that they do not run.
+type Terms struct {
+	Limits // of a session that has none yet
+	Change Change
+}
+
+// Over returns the limits of a session that had those of was; nil = none.
+func (t Terms) Over(was *Limits) Limits {
+	if was == nil {
+		was = &t.Limits
+	}
+	return was.With(t.Change)
 }
 
 // Clone returns a copy that shares nothing with l; nil of nil.

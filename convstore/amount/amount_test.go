@@ -182,3 +182,31 @@ func TestLimitsNarrow(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsWith: a flag sets what it names, and nothing else.
+func TestLimitsWith(t *testing.T) {
+	was := Limits{Budget: budget(100, 7), Run: Budget{Tokens: ptr(90)}, Children: 5, Parallel: 3}
+	strict := was
+	strict.Run, strict.Strict = budget(90, 8), true
+	for name, test := range map[string]struct {
+		was  Limits
+		by   Change
+		want Limits
+	}{
+		"nothing": {was, Change{}, was},
+		"tokens":  {strict, Change{Tokens: Choice{true, ptr(200)}}, Limits{budget(200, 7), budget(90, 8), true, 5, 3}},
+		"money":   {was, Change{CostNano: Choice{true, ptr(7)}}, Limits{budget(100, 7), Budget{Tokens: ptr(90)}, true, 5, 3}},
+		"no limit of money": {
+			Limits{budget(100, 7), Budget{}, true, 5, 3}, Change{CostNano: Choice{Set: true}},
+			Limits{Budget{Tokens: ptr(100)}, Budget{}, false, 5, 3},
+		},
+		"but one of the whole run": {
+			strict, Change{CostNano: Choice{Set: true}}, Limits{Budget{Tokens: ptr(100)}, budget(90, 8), true, 5, 3},
+		},
+		"the whole run": {was, Change{Run: budget(91, 9)}, Limits{budget(100, 7), budget(90, 9), true, 5, 3}},
+	} {
+		if got := test.was.With(test.by); !got.Is(test.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}

@@ -63,6 +63,11 @@ func Explain(err error) Report {
 			}
 		}) ||
 		as(err, func(*convstore.ClaimError) { r.is("busy", exit.Busy, "wait for what runs there to end, or stop that") }) ||
+		as(err, func(e *convstore.LimitsError) {
+			if r.is("refused_limits", exit.Refused, fmt.Sprintf("`jp query --id %s` finishes the turn first", e.ID)); e.By != 0 {
+				r.is("busy", exit.Busy, "leave out --max-sub-tokens and --max-sub-cost, or wait for that work to end")
+			}
+		}) ||
 		as(err, func(*convstore.ChildrenError) {
 			r.is("children", exit.Usage, "--cascade removes them too, --promote hands them to its parent")
 		}) ||

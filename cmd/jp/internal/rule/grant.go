@@ -78,7 +78,7 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 	if n := a.Want.CostNano; n != nil && *n <= 0 {
 		return Refuse(CodeCost, "nothing is left of the money that it may use")
 	}
-	if err := Spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
+	if err := spent(s, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
 		return err
 	}
 	if !child.Grant.Strict {
@@ -141,6 +141,18 @@ func Spent(left, grant convstore.Budget) error {
 			withHint("--max-sub-cost sets another limit")
 	}
 	return nil
+}
+
+// spent is Spent for the caller of a decision. Where its own grant is used up, no other limit of the
+// session helps.
+func spent(s convstore.Standing, grant convstore.Budget) error {
+	err := Spent(s.Account.Free, grant)
+	alone := s.Account
+	alone.ComputeLeft()
+	if r, ok := err.(*Refusal); ok && s.Caller.Grant != nil && Spent(alone.Free, alone.Free) != nil {
+		return r.withHint(fmt.Sprintf("`jp query --id %s` gives its caller another grant", s.Caller.ID))
+	}
+	return err
 }
 
 func orZero(n *int64) *int64 {

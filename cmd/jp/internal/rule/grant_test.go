@@ -212,3 +212,27 @@ func TestRestOfLife(t *testing.T) {
 		}
 	}
 }
+
+// TestSpentHint: who is refused reads what helps: another limit of the session, or another grant of
+// the caller where that one is used up.
+func TestSpentHint(t *testing.T) {
+	zero := convstore.Spend{}.Budget()
+	for name, test := range map[string]struct {
+		depth      int
+		limit, own int64 // of the caller
+		want       string
+	}{
+		"session":           {0, 100, 100, "--max-sub-tokens sets another limit"},
+		"session below":     {1, 100, 50, "--max-sub-tokens sets another limit"},
+		"grant of a caller": {1, 100, 100, "`jp query --id jp-c1` gives its caller another grant"},
+	} {
+		s := standing(test.depth, 5, []string{toolQuery})
+		s.Account = convstore.Account{
+			Limit: convstore.Budget{Tokens: &test.limit}, Own: convstore.Spend{Usage: convstore.Usage{Input: test.own}}, Open: zero, Free: zero,
+		}
+		err := Decide(s, caller(toolQuery), []Ask{{Tool: toolQuery, Profile: researcher(0)}})[0].Err
+		if r, ok := err.(*Refusal); !ok || r.Hint != test.want {
+			t.Errorf("%s: %v, want the hint %q", name, err, test.want)
+		}
+	}
+}

@@ -7,12 +7,13 @@ import (
 	"jp/profiles"
 )
 
-// SessionLimits returns what the sub-agents of a session may use, from the config of its root.
-func SessionLimits(cfg profiles.Config) convstore.Limits {
+// SessionLimits returns what the sub-agents of a session may use, from the config of its root and
+// what its command makes of the limits there. What flags change is in convstore.Change.
+func SessionLimits(cfg profiles.Config, l Limits) convstore.Limits {
 	d := cfg.Delegation
 	return convstore.Limits{
 		Budget: convstore.Budget{Tokens: d.TokenBudget, CostNano: d.MaxCostNano},
-		Strict: d.MaxCostSet && d.MaxCostNano != nil, Children: d.MaxChildren, Parallel: d.MaxParallel,
+		Strict: d.MaxCostSet && d.MaxCostNano != nil, Children: l.MaxChildren, Parallel: l.MaxParallel,
 	}
 }
 

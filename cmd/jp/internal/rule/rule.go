@@ -99,7 +99,7 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 		late := false
 		for i := range vs {
 			if vs[i].Err == nil && over[i] == nil {
-				vs[i].Err = Spent(s.Account.Free, vs[i].Child.Grant.Budget)
+				vs[i].Err = spent(s, vs[i].Child.Grant.Budget)
 				late = late || vs[i].Err != nil
 			}
 		}

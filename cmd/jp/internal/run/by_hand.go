@@ -19,18 +19,19 @@ var errTried = errors.New("tried")
 
 // Stand is what a person can use who delegates on behalf of a conversation.
 type Stand struct {
-	Scope  convstore.Scope
-	Caller rule.Caller
-	Tool   string // tool that the person takes the place of
+	Scope   convstore.Scope  // applies the terms of the person
+	Session convstore.Limits // limits of the session as they are under these terms
+	Caller  rule.Caller
+	Tool    string // tool that the person takes the place of
 
 	store *convstore.Store
 }
 
 // standFor returns a conversation's scope, and which tools, profiles and limits its stored config
-// gives it. flags change that config for this call only. If nobody runs the root, standFor writes
-// the limits of the session.
-func (env *Env) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
-	st, r, err := env.standOf(ctx, id, ds, flags)
+// gives it. It writes nothing: what is reserved in the scope brings by, the change of the session,
+// with it.
+func (env *Env) standFor(ctx context.Context, id convstore.ID, ds []profiles.Directive, by convstore.Change) (st Stand, err error) {
+	st, r, err := env.standOf(ctx, id, ds, by)
 	if err != nil {
 		return st, err
 	}
@@ -52,46 +53,71 @@ func (env *Env) standFor(ctx context.Context, id convstore.ID, ds, flags []profi
 	}
 	st.Caller.Tools = ceiling.Names(defs)
 	st.Tool = delegates(defs, st.Caller.Tools)
-	return st, st.Scope.Limit(ctx, rule.SessionLimits(r.Config))
+	return st, nil
 }
 
 // standToContinue is standFor for a person who continues a sub-conversation of a conversation. That
-// takes no tool. The session keeps its limits, unless flags set others or it has none.
-func (env *Env) standToContinue(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
-	st, r, err := env.standOf(ctx, id, ds, flags)
-	if err != nil {
-		return st, err
+// takes no tool.
+func (env *Env) standToContinue(ctx context.Context, id convstore.ID, ds []profiles.Directive, by convstore.Change) (st Stand, err error) {
+	st, r, err := env.standOf(ctx, id, ds, by)
+	if err == nil && !r.Config.Delegation.Enabled {
+		err = exit.Refusedf("conversation %s: delegation.enabled: is false", id).WithHint("`jp conversation show %s` shows its config", id)
 	}
-	if !r.Config.Delegation.Enabled {
-		return st, exit.Refusedf("conversation %s: delegation.enabled: is false", id).WithHint("`jp conversation show %s` shows its config", id)
-	}
-	account, err := st.store.Account(ctx, id)
-	if err != nil || account.Limits != nil && len(flags) == 0 {
-		return st, err
-	}
-	return st, st.Scope.Limit(ctx, rule.SessionLimits(r.Config))
+	return st, err
 }
 
 // standOf returns a Stand without tools, and the config of the conversation.
-func (env *Env) standOf(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, r *profiles.Resolved, err error) {
+func (env *Env) standOf(ctx context.Context, id convstore.ID, ds []profiles.Directive, by convstore.Change) (st Stand, r *profiles.Resolved, err error) {
 	if st.store, err = env.WS.Store(ctx); err != nil {
 		return st, nil, err
 	}
-	stored, err := st.store.Config(ctx, id)
-	if err != nil {
-		return st, nil, err
-	}
-	src, err := env.WS.Sources(ctx, ds)
-	if err != nil {
-		return st, nil, err
-	}
-	src.Stored = stored.JSON
-	if r, err = profiles.Resolve(src, nil, flags); err != nil {
+	if r, err = env.configOf(ctx, st.store, id, ds); err != nil {
 		return st, nil, err
 	}
 	st.Caller.Limits, st.Caller.Priced = rule.LimitsOf(r.Config, env.WaitLimit), env.Priced(r.Config)
+	terms := convstore.Terms{Change: by}
+	account, err := st.store.Account(ctx, id)
+	if err == nil && account.Limits == nil {
+		terms.Limits, err = env.firstLimits(ctx, st.store, id, ds)
+	}
+	if err != nil {
+		return st, nil, err
+	}
+	st.Session = terms.Over(account.Limits)
 	st.Scope, err = st.store.Below(ctx, id)
+	st.Scope = st.Scope.Under(terms)
 	return st, r, err
+}
+
+// configOf returns the stored config of a conversation.
+func (env *Env) configOf(ctx context.Context, store *convstore.Store, id convstore.ID, ds []profiles.Directive) (*profiles.Resolved, error) {
+	stored, err := store.Config(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	src, err := env.WS.Sources(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
+	src.Stored = stored.JSON
+	return profiles.Resolve(src, nil, nil)
+}
+
+// firstLimits returns the limits of a session whose root has begun no turn here: those of the
+// root's config.
+func (env *Env) firstLimits(ctx context.Context, store *convstore.Store, id convstore.ID, ds []profiles.Directive) (convstore.Limits, error) {
+	root, err := store.Get(ctx, id)
+	for err == nil && root.Link == convstore.DelegationLink {
+		root, err = store.Get(ctx, root.Parent)
+	}
+	if err != nil {
+		return convstore.Limits{}, err
+	}
+	r, err := env.configOf(ctx, store, root.ID, ds)
+	if err != nil {
+		return convstore.Limits{}, err
+	}
+	return rule.SessionLimits(r.Config, rule.LimitsOf(r.Config, env.WaitLimit)), nil
 }
 
 // delegates returns the name of a held tool that can start sub-agents under profiles. It prefers
@@ -114,7 +140,7 @@ func delegates(defs []tools.Definition, held []string) string {
 type Order struct {
 	Parent     convstore.ID         // conversation that delegates
 	Directives []profiles.Directive // values of --cfg: the profile
-	Session    []profiles.Directive // flags that limit the sub-agents of the session
+	Session    convstore.Change     // what flags say of the sub-agents of the session
 	Model      string               // model of the run; "" = that of the profile
 	Effort     string               // level of its reasoning; "" = that of the profile
 	Title      string

@@ -25,7 +25,7 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 		return err
 	}
 	hand, err := o.env.HandOver(ctx, Order{
-		Parent: parent, Directives: o.req.Directives, Session: o.req.sessionFlags(), Model: o.req.Model, Effort: o.req.Effort,
+		Parent: parent, Directives: o.req.Directives, Session: o.req.Session, Model: o.req.Model, Effort: o.req.Effort,
 		Title: o.req.Title.Value, Hidden: o.req.Hidden, Want: o.req.Bounds, Check: check,
 		Task: o.req.Task, Changes: o.req.changes(), Reuse: o.req.Reuse,
 	})
@@ -71,7 +71,7 @@ func (o *opening) continueChild(ctx context.Context) error {
 // asked. Run.Finish settles the run.
 func (o *opening) reserve(ctx context.Context, model string) error {
 	child := o.Conv
-	st, err := o.env.standToContinue(ctx, child.Parent, o.req.Directives, o.req.sessionFlags())
+	st, err := o.env.standToContinue(ctx, child.Parent, o.req.Directives, o.req.Session)
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,7 @@ func (r *Run) budget(cfg profiles.Config) (*convstore.Limits, error) {
 	if r.Delegated() || r.hand != nil {
 		return nil, nil
 	}
-	l := rule.SessionLimits(cfg)
-	l.Run = r.req.Bounds
-	l.Strict = l.Strict || l.Run.CostNano != nil
+	l := rule.SessionLimits(cfg, rule.LimitsOf(cfg, 0)).With(convstore.Change{Run: r.req.Bounds})
 	return &l, nil
 }
 

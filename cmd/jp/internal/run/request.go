@@ -3,7 +3,6 @@ package run
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +36,9 @@ type Request struct {
 	Word       string   // first word of the request, which may be the value of a flag before it; "" = none
 	Prompts    []string // sections to add to the system prompt
 
-	Bounds convstore.Budget // limit of the whole run
-	Limits string           // flags that set limits, for a command line that resumes the run
+	Bounds  convstore.Budget // limit of the whole run
+	Session convstore.Change // what Flags say of the sub-agents of the session, for a person who delegates on behalf of a conversation
+	Limits  string           // flags that set limits, for a command line that resumes the run
 
 	Task    Task
 	Reuse   bool // reports whether an answer that is there from before will do; see Agent.Known
@@ -105,12 +105,4 @@ func (req *Request) changes() (list []string) {
 		list = append(list, fmt.Sprintf("only %q", req.Only))
 	}
 	return append(list, req.Prompts...)
-}
-
-// sessionFlags returns those of Flags that limit sub-agents, for a person who delegates on behalf
-// of a conversation.
-func (req *Request) sessionFlags() []profiles.Directive {
-	return slices.DeleteFunc(slices.Clone(req.Flags), func(d profiles.Directive) bool {
-		return d.Flag != "--max-sub-tokens" && d.Flag != "--max-sub-cost"
-	})
 }

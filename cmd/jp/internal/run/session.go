@@ -93,7 +93,7 @@ func (s *Session) Stand(ctx context.Context, id convstore.ID) error {
 // StandFor returns what a person can use who delegates on behalf of a conversation, for which the
 // session then stands.
 func (s *Session) StandFor(ctx context.Context, id convstore.ID) (Stand, error) {
-	st, err := s.env.standFor(ctx, id, nil, nil)
+	st, err := s.env.standFor(ctx, id, nil, convstore.Change{})
 	if err == nil {
 		err = s.Stand(ctx, id)
 	}

@@ -171,14 +171,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
 		}
 		b.parallel = l.MaxParallel
-		session := rule.SessionLimits(cfg)
-		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
-		if b.o.tokens.Set {
-			session.Tokens = b.o.tokens.Value
-		}
-		if b.o.cost.Set {
-			session.CostNano, session.Strict = b.o.cost.Value, b.o.cost.Value != nil
-		}
+		session := rule.SessionLimits(cfg, *l).With(convstore.Change{Tokens: convstore.Choice(b.o.tokens), CostNano: convstore.Choice(b.o.cost)})
 		b.divide(session.Budget)
 		l.Share = 1 // divide has computed the part of each line
 		if err := b.begin(ctx, session); err != nil {

@@ -134,10 +134,8 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		l := &caller.Limits
 		l.Share = 1 // there is no main agent to keep a share for
 		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
-		session := rule.SessionLimits(cfg)
-		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		const about = "an MCP client"
-		if err := s.session.Begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
+		if err := s.session.Begin(ctx, cmp.Or(o.title.Value, about), about, nil, rule.SessionLimits(cfg, *l)); err != nil {
 			return err
 		}
 		s.env.Con.Note("serving below %s", s.session.Conv.ID)

@@ -153,7 +153,9 @@ func (o *options) request(plain int) run.Request {
 	r := run.Request{
 		ID: o.id, New: o.fresh, Fork: o.fork, RootID: o.rootID, Title: o.title, Hidden: o.hidden, Expires: o.tmp, Role: o.role,
 		Directives: o.directives, Toggles: o.toggles, Only: o.heads.only, Prompts: o.heads.prompts,
-		Bounds: convstore.Budget{Tokens: o.maxTokens.Value, CostNano: o.maxCost.Value}, Limits: o.limits(), Launcher: o.launcher, Reuse: o.reuse,
+		Bounds: convstore.Budget{Tokens: o.maxTokens.Value, CostNano: o.maxCost.Value}, Limits: o.limits(),
+		Session:  convstore.Change{Tokens: convstore.Choice(o.subTokens), CostNano: convstore.Choice(o.subCost)},
+		Launcher: o.launcher, Reuse: o.reuse,
 	}
 	if o.model.Set {
 		r.UseModel(o.model.Value)
