@@ -45,6 +45,7 @@ type batch struct {
 	claims []io.Closer // locks that keep others from resuming the same runs; held to the end
 
 	parallel int
+	within   convstore.Budget // limits of the session in which it began on behalf of root
 	most     convstore.Budget // budget of one line
 	out      *bufio.Writer
 	rows     console.List
@@ -140,7 +141,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if err != nil {
 			return nil, err
 		}
-		scope, caller = st.Scope, st.Caller
+		scope, caller, b.within = st.Scope, st.Caller, st.Session.Budget
 		if b.earlier == nil || b.earlier.line == "" {
 			err = b.claimLine(ctx, b.root, b.line)
 		} else if err = b.join(ctx, b.earlier.line); err == nil {
@@ -153,7 +154,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if b.o.parallel.Set {
 			b.parallel = b.o.parallel.Value
 		}
-		b.divide(convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value})
+		b.divide(b.whole())
 	} else {
 		// A person who starts a batch sets its size: only the limits of the session apply.
 		l := &caller.Limits
@@ -190,6 +191,12 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		}
 		return tools.Set{}, exit.Refusedf("conversation %s: has no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
 	})
+}
+
+// whole returns what all lines and the reduction may use, whatever the session has besides: what the
+// flags say and, on behalf of a conversation whose turns come and go meanwhile, what it had at first.
+func (b *batch) whole() convstore.Budget {
+	return convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}.Min(b.within)
 }
 
 // divide sets the budget of one line. A flag's limit is divided evenly among all lines, where their
@@ -289,13 +296,13 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	b.env.Con.IO = b.tree.Above(streams) // for warnings
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	call := b.newCall()
-	flags := convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}
-	purse := delegate.NewPurse(b.lessReduction(flags))
+	whole := b.whole()
+	purse := delegate.NewPurse(b.lessReduction(whole))
 	failed := d.Batch(ctx, call, b.next, delegate.Work{
 		Parallel: b.parallel, Most: b.most, Default: !b.o.cost.Set, Purse: purse, Retry: b.o.retry.Value, Attach: b.attach, Ended: b.done.add,
 	}, b.row)
 	if failed == nil && b.what != nil {
-		purse.Add(flags.Minus(b.lessReduction(flags)))
+		purse.Add(whole.Minus(b.lessReduction(whole)))
 		failed = b.last(d.Reduce(ctx, call, *b.what, b.inputs, b.parallel, purse, b.o.reuse))
 	}
 	b.tree.Close()
