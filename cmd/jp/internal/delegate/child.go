@@ -144,10 +144,15 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 	del := res.Delegation
 	timed := subprocess.Limit(ctx, del.Grant.Timeout)
 	defer timed.Stop()
+	defer func() { // what fails on the way to a process whose time is over, or whose caller stopped, is no failure
+		if x := &end.exit; end.err != nil && x.Code < 0 && x.Signal == 0 && x.Cause == nil {
+			x.Cause = context.Cause(timed)
+		}
+	}()
 	environ := p.o.Environ(ctx, Run{Call: del.Call, Query: r.query})
 	served, err := own.serve(timed, res, r, environ)
 	if err != nil {
-		return processEnd{err: err, exit: proc.Exit{Code: -1, Cause: context.Cause(timed)}}
+		return processEnd{err: err, exit: proc.Exit{Code: -1}}
 	}
 	runner, err := p.o.Place(timed, own.below)
 	if err != nil {

@@ -1,0 +1,84 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"jp/cmd/jp/internal/rule"
+	"jp/cmd/jp/internal/subprocess"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// farRunner is a Runner on another machine, by a function.
+type farRunner func(context.Context, subprocess.Job) (proc.Exit, error)
+
+func (f farRunner) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
+	return f(ctx, job)
+}
+
+// TestStoppedBeforeItRuns: a sub-agent that is stopped, or whose time is over, while something on the
+// way to its process still waits, has ended for that reason, and was no failure.
+func TestStoppedBeforeItRuns(t *testing.T) {
+	for name, test := range map[string]struct {
+		cause error // nil = nobody stops it
+		want  convstore.State
+	}{
+		"stopped":  {context.Canceled, convstore.StateCancelled},
+		"deadline": {context.DeadlineExceeded, convstore.StateTimeout},
+		"failed":   {nil, convstore.StateError},
+	} {
+		for _, late := range []bool{false, true} { // whether a machine was found
+			t.Run(fmt.Sprint(name, " ", late), func(t *testing.T) {
+				_, log := running(t)
+				if err := log.Append(t.Context(), convstore.Event{ID: "s", Body: convstore.TurnStart{}}); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancelCause(t.Context())
+				defer stop(nil)
+				fails := func(ctx context.Context) error {
+					if test.cause == nil {
+						return errors.New("no such machine")
+					}
+					stop(test.cause)
+					<-ctx.Done()
+					return context.Cause(ctx) // as the store returns where the context ends while it waits
+				}
+				set := specialSet(t, toolReview)
+				d, err := New(Options{
+					Scope: log.Below(), Limits: rule.Limits{MaxDepth: 1, MaxPerTurn: 5, MaxChildren: 5, MaxParallel: 1, Share: 1},
+					Special: func(_ context.Context, tool string) (Special, error) {
+						return Special{Profile: reader(tool), Session: "s"}, nil
+					},
+					Environ: func(context.Context, Run) []string { return nil },
+					Place: func(ctx context.Context, _ Below) (subprocess.Runner, error) {
+						if !late {
+							return nil, fails(ctx)
+						}
+						return farRunner(func(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
+							defer job.Wire.Close()
+							return proc.Exit{Code: -1}, fails(ctx)
+						}), nil
+					},
+				}, func(Funcs) (tools.Set, error) { return set, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				call := tools.Call{ID: "c", Name: toolReview, Arguments: []byte(`{"query":"x"}`)}
+				d.Admit(ctx, []tools.Call{call})
+				_, _ = d.query(ctx, call)
+				d.Release(ctx)
+				ds, err := log.Below().Delegations(t.Context(), log.ID())
+				if err != nil || len(ds) != 1 {
+					t.Fatalf("delegations are %v, %v", ds, err)
+				}
+				if ds[0].State != test.want {
+					t.Errorf("it ended as %s: %s, want %s", ds[0].State, ds[0].Reason, test.want)
+				}
+			})
+		}
+	}
+}
