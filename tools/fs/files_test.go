@@ -13,6 +13,23 @@ import (
 	"jp/tools/regex"
 )
 
+// TestReadEndless: a line that is longer than what lines are counted in is shown like any long one.
+func TestReadEndless(t *testing.T) {
+	f := newTree(t, map[string]string{"a.txt": strings.Repeat("x", binaryProbe)})
+	if err := os.Truncate(f.at("a.txt"), maxScan+1<<20); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Open(Env{Workspace: f.dir}, []Rule{{Path: ".", Mode: ReadOnly}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := readFile(t.Context(), files, 50_000, []byte(`{"path":"a.txt"}`))
+	want := strings.Repeat("x", maxLine) + " [line cut: 268435456 bytes]\n[lines 1-1 of more than 1]\n[1 long line cut]"
+	if text != want || err != nil {
+		t.Errorf("read %d bytes, ending in %q, %v", len(text), text[max(len(text)-100, 0):], err)
+	}
+}
+
 // A folder that is swapped for a link out while it is walked is not followed: each step is taken by
 // hand here, at the worst moment.
 func TestFSSwapped(t *testing.T) {

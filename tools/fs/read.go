@@ -107,7 +107,7 @@ func (r *lineReader) read(ctx context.Context) error {
 }
 
 // line reads one line and returns its beginning, with its line break if all of it is there, and its
-// size.
+// size. Of a line with more bytes than lines are counted in it reads no more than these.
 func (r *lineReader) line() (kept []byte, size int, err error) {
 	for {
 		part, err := r.in.ReadSlice('\n')
@@ -115,8 +115,11 @@ func (r *lineReader) line() (kept []byte, size int, err error) {
 		if room := maxLine + utf8.UTFMax - len(kept); room > 0 {
 			kept = append(kept, part[:min(room, len(part))]...)
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) || size > maxScan {
+		switch {
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return kept, size, err
+		case size >= maxScan:
+			return kept, size, nil
 		}
 	}
 }
