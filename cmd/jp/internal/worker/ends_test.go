@@ -178,6 +178,36 @@ func TestCloseAwaits(t *testing.T) {
 	}
 }
 
+// TestCloseInLine closes a Pool while a connection waits for its turn to start a launcher: it starts
+// none any more.
+func TestCloseInLine(t *testing.T) {
+	p := pool(t, "never", func(o *Options) { o.Launcher.Starting = 1 })
+	p.starting <- struct{}{} // another one
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = p.Run(ctx, newJob(t, "echo").Job)
+	}()
+	for {
+		p.mu.Lock()
+		made := len(p.conns)
+		p.mu.Unlock()
+		if made > 0 {
+			break
+		}
+		runtime.Gosched()
+	}
+	cancel()
+	<-ended
+	p.end()
+	<-p.starting
+	p.Close()
+	if launches, err := os.ReadFile(filepath.Join(p.Dir, "launches")); err == nil {
+		t.Errorf("%d launches, want none", len(launches))
+	}
+}
+
 // TestEndsWhileOpened ends a node while channels are opened: of each it either says how it has ended,
 // or that it has not begun.
 func TestEndsWhileOpened(t *testing.T) {

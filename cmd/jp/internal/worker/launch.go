@@ -46,9 +46,6 @@ func (c *conn) make() {
 		case <-time.After(againAfter << min(attempt-1, 6)):
 		case <-c.pool.life.Done():
 		}
-		if c.pool.life.Err() != nil {
-			break
-		}
 	}
 	if c.err != nil {
 		c.pool.drop(c, c.err)
@@ -66,6 +63,9 @@ func (c *conn) make() {
 // launch starts the launcher and waits for the first line of the node. done ends the launcher. With
 // an error it has ended; again reports whether another try may succeed.
 func (c *conn) launch() (done func(), again bool, err error) {
+	if c.pool.life.Err() != nil { // closed while this one waited for its turn
+		return nil, false, errClosed
+	}
 	l := c.pool.Launcher
 	theirIn, stdin, err := os.Pipe()
 	if err != nil {
