@@ -21,6 +21,10 @@ fi
 cd "$(dirname "$0")/.."
 here=$PWD
 jp=$here/bin/jp
+if [ -e "${1:-}" ]; then
+  echo "scale: $1: is there already, and DIR is removed at the end" >&2
+  exit 2
+fi
 dir=${1:-$(mktemp -d /tmp/jp-scale.XXXXXX)}
 mkdir -p "$dir"/{bin,home,slurm,ssh,out,stores}
 cp "$jp" "$dir/bin/jp"
