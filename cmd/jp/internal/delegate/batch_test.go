@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
@@ -124,4 +125,24 @@ func TestTasksAheadAreBounded(t *testing.T) {
 			t.Errorf("%d of %d tasks are reported: %v", reported, tasks, err)
 		}
 	})
+}
+
+// TestParts: the parts of a long answer are all of it, also the characters on their borders, and each
+// has room.
+func TestParts(t *testing.T) {
+	const room = 400
+	for _, text := range []string{strings.Repeat("x", 1000), strings.Repeat("ä", 500), "x" + strings.Repeat("😀", 333), strings.Repeat("€", 222)} {
+		in := Input{Number: 1, Status: "ok", Size: len(text), Text: func(context.Context) (string, error) { return text, nil }}
+		var whole strings.Builder
+		for _, p := range new(reduction).parts(in, room) {
+			part, err := p.text(t.Context())
+			if err != nil || p.size > room || len(part)+wrapper > p.size || !utf8.ValidString(part) {
+				t.Errorf("part %s: %d bytes, size %d of %d, %v", p.label, len(part), p.size, room, err)
+			}
+			whole.WriteString(part)
+		}
+		if whole.String() != text {
+			t.Errorf("of %d bytes the parts have %d", len(text), whole.Len())
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
@@ -224,19 +225,27 @@ func (r *reduction) parts(in Input, room int) []piece {
 	if in.Size <= most {
 		return []piece{p}
 	}
+	most -= utf8.UTFMax // a character on a border is whole, in the part in which it begins
 	n := (in.Size + most - 1) / most
 	list := make([]piece, n)
 	for i := range list {
 		q := p
-		q.label, q.size = fmt.Sprintf("%d, part %d of %d", in.Number, i+1, n), min(most, in.Size-i*most)+wrapper
+		q.label, q.size = fmt.Sprintf("%d, part %d of %d", in.Number, i+1, n), min(most+utf8.UTFMax, in.Size-i*most)+wrapper
 		q.text = func(ctx context.Context) (string, error) {
 			text, err := in.Text(ctx)
-			from, to := min(i*most, len(text)), min((i+1)*most, len(text))
-			return strings.ToValidUTF8(text[from:to], ""), err
+			return text[border(text, i*most):border(text, (i+1)*most)], err
 		}
 		list[i] = q
 	}
 	return list
+}
+
+// border returns the first byte of a character in text that is not before i.
+func border(text string, i int) int {
+	for i < len(text) && !utf8.RuneStart(text[i]) {
+		i++
+	}
+	return min(i, len(text))
 }
 
 // groupsOf divides pieces, in order, into as few groups as hold them.
