@@ -339,8 +339,9 @@ func (d *Delegator) goesOn(ctx context.Context, a *admission, turn int) int {
 	return turn
 }
 
-// maxAttached bounds the attachments of a task as JSON, in bytes. A jp reads 16 MiB from stdin.
-const maxAttached = 12 << 20
+// maxTask bounds a task with attachments as JSON, in bytes, without the name of its context tool. A jp
+// reads 16 MiB from stdin.
+const maxTask = 16<<20 - 1<<10
 
 // attach reads what a task attaches, in the time of the task.
 func (r *request) attach(ctx context.Context, refs attach.Refs, read func(context.Context, attach.Refs) ([]convstore.Attachment, error)) error {
@@ -356,12 +357,11 @@ func (r *request) attach(ctx context.Context, refs attach.Refs, read func(contex
 	case err != nil:
 		return fmt.Errorf("attach: %w", err)
 	}
-	b, err := json.Marshal(list)
-	if err == nil && len(b) > maxAttached {
-		err = fmt.Errorf("attach: more than %d MiB as JSON", maxAttached>>20)
-	}
 	r.attached, r.Asked.Attachments = list, list
-	return err
+	if len(r.task("")) > maxTask {
+		return errors.New("attach: with the query more than 16 MiB as JSON")
+	}
+	return nil
 }
 
 // try carries out a task, and again while it may succeed then, at most retry times more. The

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
@@ -143,6 +144,28 @@ func TestParts(t *testing.T) {
 		}
 		if whole.String() != text {
 			t.Errorf("of %d bytes the parts have %d", len(text), whole.Len())
+		}
+	}
+}
+
+// TestAttachBound: what a sub-agent reads fits in all: its query and what is attached to it, which
+// takes no more as JSON than it has to.
+func TestAttachBound(t *testing.T) {
+	const mib = 1 << 20
+	for name, test := range map[string]struct {
+		query, text string
+		fits        bool
+	}{
+		"both large": {strings.Repeat("q", 10*mib), strings.Repeat("a", 7*mib), false},
+		"both fit":   {strings.Repeat("q", 8*mib), strings.Repeat("a", 7*mib), true},
+		"markup":     {"q", strings.Repeat("<&>", 4*mib), true},
+	} {
+		r := &request{query: test.query}
+		err := r.attach(t.Context(), nil, func(context.Context, attach.Refs) ([]convstore.Attachment, error) {
+			return []convstore.Attachment{{Source: "a", Text: test.text}}, nil
+		})
+		if task, _ := new(runner).stdin(*r); (err == nil) != test.fits || test.fits && len(task) > 16*mib {
+			t.Errorf("%s: %d bytes, %v", name, len(task), err)
 		}
 	}
 }

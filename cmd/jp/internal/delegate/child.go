@@ -2,7 +2,6 @@ package delegate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"jp/convstore"
 	"jp/convstore/amount"
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 	"jp/tools/proc"
 )
 
@@ -262,6 +262,12 @@ func (p *runner) stdin(r request) (text []byte, asJSON bool) {
 	if r.schema == nil && r.context == "" && len(r.attached) == 0 {
 		return []byte(r.query), false
 	}
+	return r.task(p.o.ContextTool), true
+}
+
+// task returns the request as a child reads it where there is more than the query. contextTool
+// answers its context_query.
+func (r *request) task(contextTool string) []byte {
 	t := stream.Task{Query: r.query}
 	if r.schema != nil {
 		t.Schema = r.schema.JSON()
@@ -270,10 +276,10 @@ func (p *runner) stdin(r request) (text []byte, asJSON bool) {
 		t.Attachments = append(t.Attachments, stream.Attachment(a))
 	}
 	if r.context != "" {
-		t.Context = &stream.Context{Tool: p.o.ContextTool, Query: r.context}
+		t.Context = &stream.Context{Tool: contextTool, Query: r.context}
 	}
-	text, _ = json.Marshal(t) // cannot fail: texts, and a schema that was read as JSON
-	return text, true
+	text, _ := jsondoc.Encode(t) // cannot fail: texts, and a schema that was read as JSON
+	return text
 }
 
 // follower turns the lines of a child into progress for whoever watches.
