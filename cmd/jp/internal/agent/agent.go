@@ -199,22 +199,21 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 	if err != nil {
 		return Outcome{}, err
 	}
-	work, stop := working(ctx)
-	defer stop()
-	if err := t.fetch(ctx, work, l.Fetch); err != nil {
-		return Outcome{}, err
-	}
-	return t.run(ctx, work)
+	return t.run(ctx, func(work context.Context) error { return t.fetch(ctx, work, l.Fetch) })
 }
 
 // Continue is the request to an agent whose last turn did not end well.
 const Continue = "Continue where you stopped."
 
+// NoteCut is the kind of the note that asks for the rest of a turn that was cut off with a reply. It is sent as
+// a message of the user.
+const NoteCut = "cut"
+
+const resumeCut = "The reply was cut off here. Go on from what was found until then: the last message must be the whole answer."
+
 // Resume resumes a turn that was cut off. Of the calls that had not ended, only those that Repeat
 // allows are made again. If the last turn did not end well, a new turn begins.
 func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
-	work, stop := working(ctx)
-	defer stop()
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return Outcome{}, err
@@ -231,7 +230,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		if err != nil {
 			return Outcome{}, err
 		}
-		return t.run(ctx, work)
+		return t.run(ctx, nil)
 	}
 	h.from = start
 	t, err := l.reopen(h)
@@ -248,45 +247,60 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	if calls := pending(h.current()); len(calls) > 0 && !t.spent() {
-		var again []convstore.ToolCall
-		var lost []convstore.Body
-		foreign := map[string]bool{} // ids of calls that no model made here
-		for _, ev := range h.current() {
-			if c, ok := ev.Body.(convstore.ToolCall); ok && ev.Seq <= l.Foreign {
-				foreign[c.ID] = true
-			}
-		}
-		for _, c := range calls {
-			if l.Repeat != nil && l.Repeat(c.Name) && !foreign[c.ID] {
-				again = append(again, c)
-			} else {
-				lost = append(lost, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})
-			}
-		}
-		if l.Await != nil && len(again) > 0 {
-			ids := make([]string, len(again))
-			for i, c := range again {
-				ids[i] = c.ID
-			}
-			if err := l.Await(ctx, ids); err != nil {
-				return Outcome{}, err
-			}
-		}
-		if err := t.history.save(ctx, lost...); err != nil {
+	var again []convstore.ToolCall
+	if !t.spent() { // otherwise what is pending is refused
+		if again, err = t.await(ctx); err != nil {
 			return Outcome{}, err
 		}
-		if err := t.call(work, again); err != nil {
-			return Outcome{}, err
-		}
-		if len(again) > 0 && l.late(again, resultsOf(h.current())) {
-			if err := t.note(ctx, convstore.Note{Kind: NoteSynthesis, Text: "late results are folded in: for the rest of this turn nothing is held but what reads"}); err != nil {
+		if msgs := t.next().Messages; len(msgs) > 0 && msgs[len(msgs)-1].Role == model.Assistant {
+			if err := t.note(ctx, convstore.Note{Kind: NoteCut, Text: resumeCut}); err != nil {
 				return Outcome{}, err
 			}
-			t.fold()
 		}
 	}
-	return t.run(ctx, work)
+	return t.run(ctx, func(work context.Context) error { return t.repeat(ctx, work, again) })
+}
+
+// await returns the calls of a turn that was cut off that are made again, once the runs have ended that they
+// had started. The others get a result.
+func (t *turn) await(ctx context.Context) (again []convstore.ToolCall, err error) {
+	l := t.loop
+	foreign := map[string]bool{} // ids of calls that no model made here
+	for _, ev := range t.history.current() {
+		if c, ok := ev.Body.(convstore.ToolCall); ok && ev.Seq <= l.Foreign {
+			foreign[c.ID] = true
+		}
+	}
+	var ids []string
+	var lost []convstore.Body
+	for _, c := range pending(t.history.current()) {
+		if l.Repeat != nil && l.Repeat(c.Name) && !foreign[c.ID] {
+			again, ids = append(again, c), append(ids, c.ID)
+		} else {
+			lost = append(lost, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})
+		}
+	}
+	if l.Await != nil && len(again) > 0 {
+		if err := l.Await(ctx, ids); err != nil {
+			return nil, err
+		}
+	}
+	return again, t.history.save(ctx, lost...)
+}
+
+// repeat makes calls again. Where their results are late, the rest of the turn only folds them in.
+func (t *turn) repeat(ctx, work context.Context, calls []convstore.ToolCall) error {
+	if err := t.call(work, calls); err != nil {
+		return err
+	}
+	if !t.loop.late(calls, resultsOf(t.history.current())) {
+		return nil
+	}
+	if err := t.note(ctx, convstore.Note{Kind: NoteSynthesis, Text: "late results are folded in: for the rest of this turn nothing is held but what reads"}); err != nil {
+		return err
+	}
+	t.fold()
+	return nil
 }
 
 // open begins a new turn, which is stored with its first step.
@@ -354,9 +368,16 @@ func (t *turn) note(ctx context.Context, n convstore.Note) error {
 	return nil
 }
 
-// run asks the model and runs the tools that it calls, until the turn ends. work is ctx without the
-// time of the closing call.
-func (t *turn) run(ctx, work context.Context) (Outcome, error) {
+// run does what comes first (nil = nothing), asks the model and runs the tools that it calls, until the turn
+// ends. work is ctx without the time of the closing call, from here on.
+func (t *turn) run(ctx context.Context, first func(work context.Context) error) (Outcome, error) {
+	work, stop := working(ctx)
+	defer stop()
+	if first != nil {
+		if err := first(work); err != nil {
+			return Outcome{}, err
+		}
+	}
 	for {
 		if ctx.Err() != nil {
 			return t.end(ctx, reply{}, context.Cause(ctx))

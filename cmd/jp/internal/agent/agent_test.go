@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -462,6 +463,58 @@ func TestResumeLate(t *testing.T) {
 	if err != nil || out.State != convstore.StatePartial || out.Text != "So far: a." {
 		t.Errorf("Resume = %+v, %v", out, err)
 	}
+}
+
+// TestResumeAwaits waits for an earlier run in nearly all the time that there is: the call that is made again
+// still gets its answer.
+func TestResumeAwaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRun(t, "[[rule]]\ncontains = \"echo x\"\ntext = \"It says x.\"\n")
+		r.loop.Repeat = func(string) bool { return true }
+		r.loop.Await = func(context.Context, []string) error {
+			time.Sleep(50 * time.Second)
+			return nil
+		}
+		if err := r.log.Append(t.Context(),
+			convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "go"}},
+			convstore.Event{Body: convstore.ToolCall{ID: "1", Name: "echo", Arguments: json.RawMessage(`{"say":"x"}`)}}, convstore.Event{Body: convstore.ModelCall{}}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		out, err := r.loop.Resume(ctx)
+		if err != nil || out.State != convstore.StateOK || out.Text != "It says x." {
+			t.Errorf("Resume = %+v, %v", out, err)
+		}
+	})
+}
+
+// TestResumeAfterCut goes on after a crash between a reply that was cut off at the deadline and its closing call.
+func TestResumeAfterCut(t *testing.T) {
+	r := newRun(t, "[[rule]]\nround = 1\ncontains = \"was cut off\"\ntool_calls = [{ name = \"echo\", arguments = { say = \"a\" } }]\n"+
+		"[[rule]]\nround = 2\ncontains = [\"was cut off\", \"echo a\"]\ntext = \"It says a.\"\n")
+	if err := r.log.Append(t.Context(),
+		convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "go"}},
+		convstore.Event{Body: convstore.AssistantMessage{Text: "It s"}}, convstore.Event{Body: convstore.ModelCall{Stop: string(StopCut)}}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.loop.Resume(t.Context())
+	if err != nil || out.State != convstore.StateOK || out.Text != "It says a." {
+		t.Errorf("Resume = %+v, %v", out, err)
+	}
+	r.want(`
+1 start
+1 user go
+1 assistant It s
+1 model cut
+1 note
+1 call echo {"say":"a"}
+1 model tool_use
+1 result false echo a
+1 assistant It says a.
+1 model end
+1 end ok
+`)
 }
 
 // TestResumeAtTheLimit goes on after a crash between the reply that asked for one round too many

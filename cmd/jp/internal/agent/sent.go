@@ -106,9 +106,7 @@ func beginnings(events []convstore.Event) []bool {
 		case convstore.ToolResult:
 			answered = answered || inReply
 		case convstore.Note:
-			if b.Kind == NoteSchema || b.Kind == NoteEscalation {
-				inReply = false
-			}
+			inReply = inReply && !asksOn(b.Kind)
 		case convstore.Reasoning, convstore.AssistantMessage, convstore.Structured, convstore.ToolCall:
 			if c, ok := b.(convstore.ToolCall); ok && isFetch(c.ID) {
 				continue

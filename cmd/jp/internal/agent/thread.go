@@ -88,11 +88,11 @@ func (s sent) thread(provider string) []model.Message {
 				}
 			}
 		case convstore.Note:
-			switch b.Kind {
-			case NoteSchema, NoteEscalation:
+			switch {
+			case asksOn(b.Kind):
 				flush()
 				said(b.Text)
-			case NoteLeft:
+			case b.Kind == NoteLeft:
 				flush()
 				if len(msgs) > 0 && b.Text != "" {
 					left = append(left, b.Text)
@@ -120,6 +120,11 @@ func (s sent) thread(provider string) []model.Message {
 	flush()
 	settle()
 	return msgs
+}
+
+// asksOn reports whether the model is sent notes of this kind as messages of the user.
+func asksOn(note string) bool {
+	return note == NoteSchema || note == NoteEscalation || note == NoteCut
 }
 
 // userText returns a user's message with its attachments, each with its source.
