@@ -183,6 +183,29 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// TestRecordAgain: what stands for all before it stays in the record, where the oldest lines are left out.
+func TestRecordAgain(t *testing.T) {
+	line := `{"assistant":"` + strings.Repeat("x", 110) + `"}` + "\n"
+	for _, test := range []struct {
+		summary, kept string
+		left          int
+	}{
+		{"read so far", "read so far", 1},
+		{strings.Repeat("a", 150) + "é" + strings.Repeat("b", 148), strings.Repeat("a", 150) + " [100 bytes left out] " + strings.Repeat("b", 50), 2},
+	} {
+		said := convstore.Event{Turn: 1, Body: convstore.AssistantMessage{Text: strings.Repeat("x", 110)}}
+		events := []convstore.Event{
+			{Turn: 1, Body: convstore.TurnStart{}}, {Turn: 1, Body: convstore.UserMessage{Text: "go"}},
+			{Turn: 1, Body: convstore.Compaction{Summary: test.summary, Covered: 2}}, said, said, said,
+		}
+		want := `{"summary_of_what_was_before":"` + test.kept + `"}` + "\n" + `{"user":"go"}` + "\n" + fmt.Sprintf(`{"left_out":%d}`, test.left) + "\n" +
+			strings.Repeat(line, 3-test.left)
+		if got := record(choose(events, 0), len(events), 400); got != want {
+			t.Errorf("record = %s\nwant %s", got, want)
+		}
+	}
+}
+
 // TestQuoteSummary: no summary closes the tags around it, nor opens others, however they are
 // written.
 func TestQuoteSummary(t *testing.T) {

@@ -127,15 +127,20 @@ type entry struct {
 
 // record returns what a summary is made of: what s sends before an event, as lines of JSON, so that
 // no text can pass for another entry. Where it would have more than most bytes, texts are made
-// shorter, and then the oldest lines are left out. 0 = no limit.
+// shorter, and then the oldest lines are left out, but not those that stand for all before them. 0 = no limit.
 func record(s sent, before int, most int64) string {
 	var entries []entry
 	if s.summary != nil {
-		entries = append(entries, entry{Summary: s.summary.Summary})
+		summary := s.summary.Summary
+		if most > 0 {
+			summary = shortened(summary, int(most/2))
+		}
+		entries = append(entries, entry{Summary: summary})
 	}
 	if r := s.openRequest(); s.summary != nil && r != nil {
 		entries = append(entries, entry{User: userText(*r)})
 	}
+	stay := len(entries)
 	names := map[string]string{}
 	for _, ev := range s.all[s.from:max(before, s.from)] {
 		switch b := ev.Body.(type) {
@@ -164,25 +169,31 @@ func record(s sent, before int, most int64) string {
 			continue
 		}
 		n := 0
-		for ; most > 0 && size > most && n < len(lines); n++ {
-			size -= int64(len(lines[n]))
+		for ; most > 0 && size > most && stay+n < len(lines); n++ {
+			size -= int64(len(lines[stay+n]))
 		}
 		if n > 0 {
 			line, _ := json.Marshal(entry{LeftOut: n})
-			lines = append([][]byte{append(line, '\n')}, lines[n:]...)
+			lines = slices.Replace(lines, stay, stay+n, append(line, '\n'))
 		}
 		return string(bytes.Join(lines, nil))
 	}
 }
 
-// cut shortens each text to its beginning and its end, n bytes together. A summary stays whole.
+// cut shortens each text but a summary to n bytes.
 func (e entry) cut(n int) entry {
 	for _, s := range []*string{&e.User, &e.Assistant, &e.Arguments, &e.Text} {
-		if len(*s) > n {
-			begin := brief.Prefix(*s, n/4*3)
-			end := strings.ToValidUTF8((*s)[len(*s)-n/4:], "")
-			*s = begin + fmt.Sprintf(" [%d bytes left out] ", len(*s)-len(begin)-len(end)) + end
-		}
+		*s = shortened(*s, n)
 	}
 	return e
+}
+
+// shortened returns the beginning and the end of a text that has more than n bytes, n bytes together.
+func shortened(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	begin := brief.Prefix(s, n/4*3)
+	end := strings.ToValidUTF8(s[len(s)-n/4:], "")
+	return begin + fmt.Sprintf(" [%d bytes left out] ", len(s)-len(begin)-len(end)) + end
 }
