@@ -72,7 +72,7 @@ func runPs(ctx context.Context, g *Group) error {
 		here[c.ID] = true
 	}
 	for _, c := range cs {
-		if !here[c.Parent] {
+		if !here[c.Parent] || c.Link != convstore.DelegationLink { // nothing calls a fork
 			c.Parent = 0
 		}
 		p.below[c.Parent] = append(p.below[c.Parent], c)

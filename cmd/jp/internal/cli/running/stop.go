@@ -47,12 +47,12 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 	if err != nil {
 		return err
 	}
-	views := make([]convstore.View, len(ids))
+	scopes := make([]convstore.Scope, len(ids))
 	trees := map[convstore.ID][]int{} // indexes in ids
 	for i, id := range ids {          // before anything is stopped
 		c, err := st.Get(ctx, id)
 		if err == nil {
-			views[i], err = st.Under(ctx, id)
+			scopes[i], err = st.Below(ctx, id)
 		}
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 	for _, tree := range trees { // none waits for another
 		all.Go(func() {
 			for _, i := range tree {
-				list[i], anything[i], failed[i] = stopTree(ctx, g, st, ids[i], views[i])
+				list[i], anything[i], failed[i] = stopTree(ctx, g, st, ids[i], scopes[i])
 			}
 		})
 	}
@@ -87,7 +87,7 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 //
 // Commands that delegate for one of these conversations are stopped before what they have started:
 // otherwise they would start the next.
-func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.ID, below convstore.View) (list []ended, anything bool, err error) {
+func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.ID, below convstore.Scope) (list []ended, anything bool, err error) {
 	for {
 		top, err := topmost(ctx, st, id, below)
 		if err != nil {
@@ -156,7 +156,7 @@ func stopAll(ctx context.Context, st *convstore.Store, ids []convstore.ID) []err
 
 // topmost returns the conversation if it runs, and else what runs below it and was not called by
 // something that runs.
-func topmost(ctx context.Context, st *convstore.Store, id convstore.ID, below convstore.View) ([]convstore.ID, error) {
+func topmost(ctx context.Context, st *convstore.Store, id convstore.ID, below convstore.Scope) ([]convstore.ID, error) {
 	c, err := st.Get(ctx, id)
 	if err != nil || c.Status == convstore.StatusRunning || c.Status == convstore.StatusQueued {
 		return []convstore.ID{id}, err
