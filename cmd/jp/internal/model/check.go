@@ -126,6 +126,7 @@ type Calls struct {
 	used  map[string]bool
 	calls []*Call
 	bare  bool // whether the last one came without arguments
+	whole int  // number of calls behind which something else began
 }
 
 // NewCalls returns the collection for a reply to r.
@@ -161,6 +162,9 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 	return id
 }
 
+// Next notes that something else of the reply begins: no call that was added was cut off.
+func (c *Calls) Next() { c.whole = len(c.calls) }
+
 // longestID is the length in bytes of the longest id of a call that is kept. Each delegation of a
 // call is in the ledger under that id and a number.
 const longestID = 512
@@ -188,12 +192,12 @@ func Reserved(id string) bool {
 }
 
 // Finish returns the calls of a reply that ended with stop, and the right stop: some servers end a
-// reply with calls as if it had none. In a reply that was cut off, a last call was cut too if its
+// reply with calls as if it had none. In a reply that was cut off, a call at its end was cut too if its
 // arguments are not JSON or had not begun, and is left out.
 func (c *Calls) Finish(stop Stop) ([]*Call, Stop) {
 	calls := c.calls
 	cut := stop == StopMaxTokens || stop == StopRefusal
-	if last := len(calls) - 1; cut && last >= 0 && (c.bare || !json.Valid(calls[last].Arguments)) {
+	if last := len(calls) - 1; cut && last >= c.whole && (c.bare || !json.Valid(calls[last].Arguments)) {
 		calls = calls[:last]
 	}
 	if stop == StopEnd && len(calls) > 0 {

@@ -165,6 +165,7 @@ func (r *reply) start(e event) error {
 	c := e.ContentBlock
 	b := &open{kind: c.Type.Text, id: c.ID.Text, name: c.Name.Text, signature: []byte(c.Signature.Text), redacted: c.Data.Text, text: []byte(c.Thinking.Text)}
 	r.blocks[e.Index.N] = b
+	r.calls.Next()
 	r.goesOn = r.goesOn || r.stop != ""
 	r.hidden(len(b.signature) + len(b.redacted))
 	switch b.kind {

@@ -96,6 +96,12 @@ func TestEvents(t *testing.T) {
 		{"cut off before the input of a call, the call closed", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":""}}`, `{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
+		{"cut off behind a call without input", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"2","name":"u","input":{}}}`,
+			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}`, stop}, "call 1 t {}\n" + counted + "stop max_tokens\n", ""},
+		{"cut off in a text behind a call without input", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"a"}}`, `{"type":"content_block_stop","index":1}`,
+			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}`, stop}, "text a\ncall 1 t {}\n" + counted + "stop max_tokens\n", ""},
 		{"other stops", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"model_context_window_exceeded"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
 		{"no message_stop", []string{begin, finish}, counted + "stop end\n", ""},
 

@@ -140,6 +140,9 @@ func (r *response) pieces(index int64) {
 	if r.inPieces == nil {
 		r.inPieces = map[int64]bool{}
 	}
+	if !r.inPieces[index] {
+		r.calls.Next()
+	}
 	r.inPieces[index] = true
 }
 
@@ -156,6 +159,9 @@ func (r *response) fails(err error) bool {
 
 // item takes a complete output item of so many bytes.
 func (r *response) item(index int64, i item, size int) bool {
+	if !r.inPieces[index] {
+		r.calls.Next()
+	}
 	switch i.Type {
 	case "reasoning":
 		return r.reasoning(i)
