@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -135,10 +136,10 @@ func Retry(s Stream, o RetryOptions) Stream {
 					if gated {
 						continue
 					}
-					o.begin(ctx, Retrying{Attempt: n, Wait: wait, Err: e})
+					o.Notice(ctx, Retrying{Attempt: n, Wait: wait, Err: e})
 					if a.err = o.Sleep(ctx, wait); a.err == nil {
 						last = nil
-						o.end(ctx)
+						o.Goes(ctx)
 						continue
 					}
 				}
@@ -169,21 +170,12 @@ func (o RetryOptions) enter(ctx context.Context, n int, e *Error, waits func(con
 		if e == nil {
 			n = 0
 		}
-		o.begin(ctx, Retrying{Attempt: n, Wait: wait, Err: e})
+		o.Notice(ctx, Retrying{Attempt: n, Wait: wait, Err: e})
 	})
 	if waited && err == nil {
-		o.end(ctx)
+		o.Goes(ctx)
 	}
 	return pass, err
-}
-
-// begin and end report a wait.
-func (o RetryOptions) begin(ctx context.Context, r Retrying) {
-	o.Notice(ctx, r)
-}
-
-func (o RetryOptions) end(ctx context.Context) {
-	o.Goes(ctx)
 }
 
 // limited reports to the gate that attempt n met a limit. It returns whether the gate does the
@@ -193,7 +185,8 @@ func (o RetryOptions) limited(p Pass, n int, err error) bool {
 	if !errors.As(err, &e) || !e.Temporary() || e.Kind != KindRateLimit && e.Kind != KindOverloaded {
 		return false
 	}
-	return o.Gate.Limited(p, o.wait(n, e)) && e.RetryAfter <= usualLimit
+	wait := o.wait(n, e)
+	return o.Gate.Limited(p, wait) && cmp.Or(e.RetryAfter, wait) <= usualLimit
 }
 
 // noGate is a gate that is always open.

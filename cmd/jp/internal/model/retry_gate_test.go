@@ -39,7 +39,7 @@ func (j *journal) Limited(p Pass, wait time.Duration) bool {
 
 func TestRetryThroughGate(t *testing.T) {
 	limit, long := &Error{Kind: KindRateLimit, Status: 429, RetryAfter: time.Minute}, &Error{Kind: KindRateLimit, Status: 429, RetryAfter: time.Hour}
-	more, broken := &Error{Kind: KindRateLimit, Status: 429, RetryAfter: 130 * time.Second}, &Error{Kind: KindNetwork}
+	unsaid, more, broken := &Error{Kind: KindRateLimit, Status: 429}, &Error{Kind: KindRateLimit, Status: 429, RetryAfter: 130 * time.Second}, &Error{Kind: KindNetwork}
 	closed := &Error{Kind: KindRateLimit, Final: true, Message: "closed"}
 	for _, tt := range []struct {
 		name   string
@@ -58,15 +58,17 @@ func TestRetryThroughGate(t *testing.T) {
 		{"a limit of a little more than a gate holds for", journal{usable: true}, []step{fails(more)},
 			[]string{"enter 1", "limited 1 2m10s", "waits 1 2m10s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
 		{"no limit", journal{usable: true}, []step{fails(broken)},
-			[]string{"enter 1", "waits 1 500ms network", "goes", "enter 2", "heard 2"}, 1, nil},
+			[]string{"enter 1", "waits 1 5m0s network", "goes", "enter 2", "heard 2"}, 1, nil},
 		{"held back", journal{usable: true, refuse: closed}, []step{fails(limit)}, []string{"enter 1", "limited 1 1m0s"}, 0, closed},
 		{"a limit in the middle", journal{usable: true}, []step{text("half"), fails(limit)}, []string{"enter 1", "heard 1", "limited 1 1m0s"}, 0, limit},
+		{"a wait of our own for which no gate holds", journal{usable: true}, []step{fails(unsaid)},
+			[]string{"enter 1", "limited 1 5m0s", "waits 1 5m0s rate_limit (429)", "goes", "enter 2", "heard 2"}, 1, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := play(tt.first, []step{text("x"), done})
 			sleeps := 0
 			_, err := drain(t.Context(), Retry(s, RetryOptions{
-				Gate: &tt.gate, MaxAfter: 2 * time.Hour, Rand: func() float64 { return 0 },
+				Gate: &tt.gate, Base: 10 * time.Minute, Max: 15 * time.Minute, MaxAfter: 2 * time.Hour, Rand: func() float64 { return 0 },
 				Notice: func(_ context.Context, r Retrying) {
 					tt.gate.said = append(tt.gate.said, fmt.Sprintf("waits %d %v %v", r.Attempt, r.Wait, r.Err))
 				},
