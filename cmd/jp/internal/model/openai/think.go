@@ -8,6 +8,9 @@ const (
 	thinkEnd   = "</think>"
 )
 
+// mostBlank is the most bytes of space before the first tag. They are held back, and read again with each piece.
+const mostBlank = 64
+
 // thinkTags takes thinking out of the text of a reply. It looks for the tags only at the beginning
 // of a reply: later they are part of the text.
 type thinkTags struct {
@@ -33,11 +36,11 @@ func (t *thinkTags) take(piece string) (thought, said string) {
 	t.held = ""
 	if t.state == thinkMay {
 		start := strings.TrimLeft(text, " \t\r\n")
-		switch {
-		case len(start) < len(thinkBegin) && strings.HasPrefix(thinkBegin, start):
+		switch few := len(text)-len(start) <= mostBlank; {
+		case few && len(start) < len(thinkBegin) && strings.HasPrefix(thinkBegin, start):
 			t.held = text
 			return "", ""
-		case !strings.HasPrefix(start, thinkBegin):
+		case !few || !strings.HasPrefix(start, thinkBegin):
 			t.state = thinkNever
 			return "", text
 		}

@@ -19,6 +19,8 @@ func TestThinkTags(t *testing.T) {
 		{"<thinking>x", "", "<thinking>x"},
 		{"<thi", "", "<thi"},
 		{"  yes", "", "  yes"},
+		{strings.Repeat(" ", mostBlank) + "<think>hm</think>yes", "hm", "yes"},
+		{strings.Repeat(" ", mostBlank+1) + "<think>hm</think>", "", strings.Repeat(" ", mostBlank+1) + "<think>hm</think>"},
 		{"", "", ""},
 	} {
 		for size := 1; size <= len(tt.in)+1; size++ {
