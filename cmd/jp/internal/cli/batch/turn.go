@@ -136,6 +136,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		return nil, exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	scope, caller := convstore.Scope{}, rule.Caller{Tools: []string{"jp_batch_query"}, Limits: rule.LimitsOf(cfg, b.env.WaitLimit)}
+	parallel := min(b.o.parallel.Value, convstore.MaxSlots)
 	if b.o.rootID.Set {
 		st, err := b.session.StandFor(ctx, b.root)
 		if err != nil {
@@ -152,7 +153,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		}
 		b.parallel = caller.Limits.MaxParallel
 		if b.o.parallel.Set {
-			b.parallel = b.o.parallel.Value
+			b.parallel = parallel
 		}
 		b.divide(b.whole())
 	} else {
@@ -169,7 +170,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			l.MaxPerTurn, l.MaxChildren = math.MaxInt32, math.MaxInt32
 		}
 		if b.o.parallel.Set {
-			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
+			l.MaxParallel = parallel
 		}
 		b.parallel = l.MaxParallel
 		session := rule.SessionLimits(cfg, *l).With(convstore.Change{Tokens: convstore.Choice(b.o.tokens), CostNano: convstore.Choice(b.o.cost)})
