@@ -112,7 +112,7 @@ func table() []setting {
 			doc:   "longest time of a whole reply, in seconds; 0 = no limit"},
 		{key: "assistant.request.max_response_bytes", kind: kinds.Whole, def: int64(8 << 20), check: kinds.Between(1, 1<<40),
 			field: func(c *Config, _ []string) any { return &c.Assistant.Request.MaxResponseBytes },
-			doc:   "largest reply, in bytes on the wire"},
+			doc:   "largest reply, in bytes of text, reasoning and calls; on the wire it may have 4 times as many"},
 
 		{key: "conversation.default", kind: kinds.Text, class: machine, def: "active", check: kinds.OneOf("active", "new"),
 			field: func(c *Config, _ []string) any { return &c.Conversation.Default },
