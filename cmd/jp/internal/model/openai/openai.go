@@ -51,7 +51,7 @@ type reply struct {
 	uncounted bool   // whether something was said since the usage was reported
 	finished  string // the finish reason
 	goesOn    bool   // whether more came after it: some servers send one in each chunk
-	over      bool   // whether usage came after it, and nothing else
+	over      bool   // whether usage came after it, for the first time or with no choice, and nothing else
 	said      bool
 	refused   bool
 	reasoning []byte
@@ -83,7 +83,7 @@ type memory struct {
 	Named   string                     `json:"named,omitempty"`   // model that wants its ids of calls back as they are, and signatures; "" = they are like those of others
 }
 
-// whole is false until there is usage that came after the finish reason.
+// whole is false until there is usage that came after the finish reason, for the first time or with no choice.
 func (r *reply) whole() bool { return r.over }
 
 func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) {
@@ -98,13 +98,14 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 	if err != nil {
 		return true, err
 	}
+	counted := r.tally.output > 0
 	r.tally.add(c.Usage)
 	if err := reported(r.config, e, c.Error); err != nil {
 		return true, err
 	}
 	name(c.ID.Text, c.Model.Text)
 	finished := r.finished != ""
-	r.over = finished && c.Usage.counts()
+	r.over = finished && c.Usage.counts() && (!counted || len(c.Choices) == 0)
 	for _, choice := range c.Choices {
 		if choice.Index.N != 0 {
 			continue // we ask for one

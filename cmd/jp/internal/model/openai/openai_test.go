@@ -64,6 +64,11 @@ func TestEvents(t *testing.T) {
 			"text a\n" + `usage {"input_tokens":3,"output_tokens":1,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"usage as it grows", []string{`{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, `{"choices":[{"index":0,"delta":{"content":"b"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`, ends("stop")},
 			"text a\ntext b\n" + `usage {"input_tokens":3,"output_tokens":2,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
+		{"a finish reason and usage in each chunk, also of one that says nothing", []string{
+			`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
+			`{"choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`},
+			"text a\ntext b\n" + `usage {"input_tokens":3,"output_tokens":2,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"a total at the end", []string{`{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, delta(`{"content":"b"}`), ends("stop"), `{"choices":[],"usage":{"prompt_tokens":3,"total_tokens":9}}`},
 			"text a\ntext b\n" + `usage {"input_tokens":3,"output_tokens":6,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"a cost that is told", []string{ends("stop"), `{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"cost":0.00015}}`},
