@@ -167,16 +167,7 @@ func (f *reader) exists(l location) (bool, error) {
 	if _, ok := f.instead[l.abs()]; ok {
 		return true, nil
 	}
-	var err error
-	switch key := l.key(); {
-	case f.withheld(l):
-		return false, ErrWithheld
-	case key != "":
-		_, err = fs.Stat(f.workspace, key)
-	default:
-		_, err = os.Stat(l.path)
-	}
-	switch {
+	switch _, err := f.stat(l); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -186,36 +177,53 @@ func (f *reader) exists(l location) (bool, error) {
 	}
 }
 
-// read returns the bytes of a regular file and its identity, nil for a file of Sources.Instead.
-// Errors name neither operation nor path.
-func (f *reader) read(l location) ([]byte, fs.FileInfo, error) {
-	if data, ok := f.instead[l.abs()]; ok {
-		if len(data) > maxFileBytes {
-			return nil, nil, fmt.Errorf("larger than %d KiB", maxFileBytes>>10)
-		}
-		return data, nil, nil
-	}
-	if f.count++; f.count > maxFiles {
-		return nil, nil, fmt.Errorf("more than %d config files are read", maxFiles)
-	}
-	var data []byte
-	var info fs.FileInfo
-	var err error
+// stat says what is at l, links followed.
+func (f *reader) stat(l location) (fs.FileInfo, error) {
 	switch key := l.key(); {
 	case f.withheld(l):
-		return nil, nil, ErrWithheld
+		return nil, ErrWithheld
 	case key != "":
-		data, info, err = files.ReadFS(f.workspace, key, maxFileBytes)
+		return fs.Stat(f.workspace, key)
+	}
+	return os.Stat(l.path)
+}
+
+// opened is a file that was read: its name, and what the system knows it by; nil = it is not there
+// yet, as one of Sources.Instead may be.
+type opened struct {
+	name string
+	info fs.FileInfo
+}
+
+// is reports whether both are one file.
+func (o opened) is(other opened) bool { return o.name == other.name || os.SameFile(o.info, other.info) }
+
+// read returns the bytes of a regular file. Errors name neither operation nor path.
+func (f *reader) read(l location) (data []byte, from opened, err error) {
+	from.name = l.abs()
+	if f.count++; f.count > maxFiles {
+		return nil, from, fmt.Errorf("more than %d config files are read", maxFiles)
+	}
+	data, instead := f.instead[from.name]
+	switch key := l.key(); {
+	case instead && len(data) > maxFileBytes:
+		return nil, from, fmt.Errorf("larger than %d KiB", maxFileBytes>>10)
+	case instead:
+		from.info, _ = f.stat(l)
+	case f.withheld(l):
+		return nil, from, ErrWithheld
+	case key != "":
+		data, from.info, err = files.ReadFS(f.workspace, key, maxFileBytes)
 	default:
-		data, info, err = readDisk(l.path)
+		data, from.info, err = readDisk(l.path)
 	}
 	if err != nil {
-		return nil, nil, f.explain(l, err)
+		return nil, from, f.explain(l, err)
 	}
 	if f.bytes += len(data); f.bytes > maxTotalBytes {
-		return nil, nil, fmt.Errorf("more than %d MiB of config is read", maxTotalBytes>>20)
+		return nil, from, fmt.Errorf("more than %d MiB of config is read", maxTotalBytes>>20)
 	}
-	return data, info, nil
+	return data, from, nil
 }
 
 // explain turns an error of opening into one that a user can act on.

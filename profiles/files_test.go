@@ -133,6 +133,13 @@ func TestFileErrors(t *testing.T) {
 			want: "OUT/a.toml:1: extends: OUT/a.toml extends itself, over this file or directly"},
 		{name: "cycle over a link", files: map[string]string{"OUT/a.toml": "extends = ['l.toml']"}, setup: func(w *world) { w.link("a.toml", "OUT/l.toml") }, cfg: []string{"OUT/a.toml"},
 			want: "OUT/a.toml:1: extends: OUT/l.toml extends itself, over this file or directly"},
+		{name: "itself, once it is written", setup: func(w *world) {
+			w.src.Instead = map[string][]byte{w.path("WS/.jp/config.toml"): []byte("extends = ['config.toml']")}
+		}, want: "WS/.jp/config.toml:1: extends: WS/.jp/config.toml extends itself, over this file or directly"},
+		{name: "itself over a link, once it is written", files: map[string]string{"OUT/a.toml": ""}, setup: func(w *world) {
+			w.link("a.toml", "OUT/l.toml")
+			w.src.Instead = map[string][]byte{w.path("OUT/a.toml"): []byte("extends = ['l.toml']")}
+		}, cfg: []string{"OUT/a.toml"}, want: "OUT/a.toml:1: extends: OUT/l.toml extends itself, over this file or directly"},
 		{name: "too many", files: chain, cfg: []string{"OUT/0.toml"}, want: "more than 256 config files are read"},
 		{name: "too many patterns", files: map[string]string{"WS/.jp/config.toml": "extends = [" + patterns.String() + "]"},
 			want: "WS/.jp/config.toml:1: extends: item 257 is one of more than 256 patterns"},

@@ -3,9 +3,9 @@ package profiles
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +23,7 @@ func (r *resolver) load(kind LayerKind, name string, at location) ([]*document, 
 		}
 		return []*document{d}, nil
 	}
-	data, info, err := r.files.read(at)
+	data, from, err := r.files.read(at)
 	if err != nil {
 		e := &Error{File: at.abs(), Msg: err.Error(), Err: err}
 		if errors.Is(err, fs.ErrNotExist) {
@@ -31,11 +31,11 @@ func (r *resolver) load(kind LayerKind, name string, at location) ([]*document, 
 		}
 		return nil, e
 	}
-	return r.extend(&document{layer: Layer{Kind: kind, Name: name, File: at.abs(), SHA256: hashHex(data)}, from: r.files.direct(at)}, data, []fs.FileInfo{info})
+	return r.extend(&document{layer: Layer{Kind: kind, Name: name, File: at.abs(), SHA256: hashHex(data)}, from: r.files.direct(at)}, data, []opened{from})
 }
 
 // extend parses d and loads what it extends. open are the files being read, d's own last.
-func (r *resolver) extend(d *document, data []byte, open []fs.FileInfo) ([]*document, error) {
+func (r *resolver) extend(d *document, data []byte, open []opened) ([]*document, error) {
 	if err := d.parse(data); err != nil {
 		return nil, err
 	}
@@ -56,18 +56,16 @@ func (r *resolver) extend(d *document, data []byte, open []fs.FileInfo) ([]*docu
 			return fail("item "+strconv.Itoa(i+1)+" "+err.Error(), err)
 		}
 		for _, at := range found {
-			data, info, err := r.files.read(at)
+			data, from, err := r.files.read(at)
 			if err != nil {
 				return fail(at.abs()+": "+err.Error(), err)
 			}
-			for _, up := range open {
-				if os.SameFile(up, info) {
-					return fail(at.abs()+" extends itself, over this file or directly", nil)
-				}
+			if slices.ContainsFunc(open, from.is) {
+				return fail(at.abs()+" extends itself, over this file or directly", nil)
 			}
 			below := &document{layer: d.layer, from: r.files.direct(at)}
 			below.layer.File, below.layer.Via, below.layer.SHA256 = at.abs(), d.layer.File, hashHex(data)
-			more, err := r.extend(below, data, append(open[:len(open):len(open)], info))
+			more, err := r.extend(below, data, append(open[:len(open):len(open)], from))
 			if err != nil {
 				return nil, err
 			}
