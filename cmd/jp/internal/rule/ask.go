@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,8 @@ type Limits struct {
 	Timeout     time.Duration
 	Expire      time.Duration // how long after its last run a sub-conversation expires; 0 = never
 	Profiles    []string      // profiles of the enum
-	Models      []string      // models that an override may name; empty = any but script/
-	Efforts     []string      // levels of reasoning that an override may name; empty = any
+	Models      []string      // models that an override may name; nil = any but script/
+	Efforts     []string      // levels of reasoning that an override may name; nil = any
 	// whether a person says what runs, line by line: the lists and the time of the config do
 	// not bound that
 	Free bool
@@ -37,10 +38,10 @@ func (l Limits) Permit(profile string) error {
 
 // choose refuses an override that a list does not name.
 func (l Limits) choose(what, value string, list []string) error {
-	if value == "" || l.Free || len(list) == 0 || slices.Contains(list, value) {
+	if value == "" || l.Free || list == nil || slices.Contains(list, value) {
 		return nil
 	}
-	return Refuse(CodeProfile, "%q is not one of the %s that may be chosen (%s)", value, what, strings.Join(list, ", "))
+	return Refuse(CodeProfile, "%q is not one of the %s that may be chosen (%s)", value, what, cmp.Or(strings.Join(list, ", "), "none"))
 }
 
 // timeout returns how long a sub-agent may run for which so much time is asked; 0 = as the config
