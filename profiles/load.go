@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"jp/profiles/kinds"
+	"jp/profiles/tomldoc"
 )
 
 // load reads the file at and what it extends, as documents in the order in which they apply: the
@@ -75,8 +76,8 @@ func (r *resolver) extend(d *document, data []byte, open []opened) ([]*document,
 	return append(docs, d), nil
 }
 
-// claim records what the user's own config reads as soon as it exists: what its patterns match, and
-// profiles.
+// claim records what the user's own config reads beside its files, as soon as it exists: what its
+// patterns match, profiles, and specializations.
 func (r *resolver) claim(d *document, extends []string) {
 	if d.layer.Kind != UserLayer {
 		return
@@ -90,8 +91,13 @@ func (r *resolver) claim(d *document, extends []string) {
 	for _, item := range list {
 		entry, _ := item.(string)
 		if at, err := r.searchDir(d, entry); err == nil && entry != "" {
-			r.UserFolders = append(r.UserFolders, at.abs())
+			r.UserReads = append(r.UserReads, at.abs())
 		}
+	}
+	named, _ := tomldoc.Lookup(d.tree, strings.Split(specializationsKey, "."))
+	entry, _ := named.(string)
+	if at, err := r.iniFile(d, entry); err == nil {
+		r.UserReads = append(r.UserReads, at.abs())
 	}
 }
 

@@ -65,9 +65,9 @@ type Resolved struct {
 	Layers   []Layer  // everything read, in order, dropped ones included
 	Warnings []string // what the user should know, one line each
 
-	// Folders and patterns of files that the user's own config reads as soon as they exist.
+	// What the user's own config reads beside its files, also what does not exist yet.
 	UserPatterns []Pattern
-	UserFolders  []string // of config_load_paths
+	UserReads    []string // folders of config_load_paths, and files of specializations
 
 	schema  *schema
 	applied []*applied

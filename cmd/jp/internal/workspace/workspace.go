@@ -40,7 +40,7 @@ type Workspace struct {
 
 	root      string
 	settings  *profiles.Config // machine settings, from the last config that was resolved
-	userFiles []string         // the files of the user's own config and folders of its profiles, from the same
+	userFiles []string         // the files of the user's own config, and what else it reads, from the same
 	growing   []fs.Growing     // folders and patterns of files that its config would read too
 	st        *convstore.Store
 	vanishing atomic.Pointer[vanishing.Dir] // of the store of a run with --no-persist
@@ -115,7 +115,7 @@ func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive)
 // know stores what r says about this machine.
 func (w *Workspace) know(r *profiles.Resolved) {
 	w.Con.LogDefault = r.Config.Log.File
-	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserFolders), nil
+	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserReads), nil
 	for _, pattern := range r.UserPatterns {
 		w.growing = append(w.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
 	}
