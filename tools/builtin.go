@@ -50,9 +50,9 @@ type embeddedTool struct {
 // EmbeddedNames are the names that Embedded knows, sorted.
 func EmbeddedNames() []string { return slices.Clone(embeddedNames[:]) }
 
-// CheckSource refuses a definition that claims a source of jp's own tools under a name that jp does
+// checkSource refuses a definition that claims a source of jp's own tools under a name that jp does
 // not have there. pos is as for [Decode]. The error is a *DefinitionError.
-func CheckSource(def Definition, pos func(key string) string) error {
+func checkSource(def Definition, pos func(key string) string) error {
 	if _, mcp := def.MCP(); mcp || def.Local() {
 		return nil
 	}

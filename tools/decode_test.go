@@ -487,11 +487,7 @@ func TestEmbedded(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(file, ".toml")
 		names = append(names, name)
-		src, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		def, err := decodeFile(src, file, nil)
+		def, err := decodeFile(file, file, os.ReadFile)
 		if err != nil || def.Name != name || def.Description == "" {
 			t.Errorf("%s: %v, name %s, description %q", file, err, def.Name, def.Description)
 		}

@@ -18,12 +18,11 @@ import (
 const maxDefinition = 1 << 20
 
 // DecodeFiles reads the *.toml files of a folder. files has their bytes by their names, dir is the
-// name of the folder in messages. The definitions are returned by the names of the tools. When some
-// files are broken, the others are returned, with an error that joins one for each broken file; an
-// error about the content of a file is a *DefinitionError.
-func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, error) {
-	names := slices.Sorted(maps.Keys(files))
-	return decodeAll(dir, names, func(name string) ([]byte, error) {
+// name of the folder in messages. The definitions are returned by the names of the tools, and so are
+// the names of their files. When some files are broken, the others are returned, with an error that
+// joins one for each broken file; an error about the content of a file is a *DefinitionError.
+func DecodeFiles(dir string, files map[string][]byte) (defs map[string]Definition, in map[string]string, err error) {
+	read := func(name string) ([]byte, error) {
 		src, ok := files[name]
 		switch {
 		case !ok:
@@ -32,39 +31,34 @@ func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, er
 			return nil, fmt.Errorf("is larger than %s", brief.Size(maxDefinition))
 		}
 		return src, nil
-	})
-}
-
-// decodeAll decodes the definitions among the files of a folder.
-func decodeAll(dir string, names []string, read func(name string) ([]byte, error)) (map[string]Definition, error) {
-	out, from := map[string]Definition{}, map[string]string{}
+	}
+	defs, in = map[string]Definition{}, map[string]string{}
 	var all []error
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasSuffix(name, ".toml") || strings.HasPrefix(name, ".") {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		src, err := read(name)
-		if err != nil {
-			all = append(all, fmt.Errorf("%s: %w", path, files.Reason(err)))
-			continue
-		}
-		def, err := decodeFile(src, path, read)
+		def, err := decodeFile(path, name, read)
 		switch {
 		case err != nil:
 			all = append(all, err)
-		case from[def.Name] != "":
-			all = append(all, &DefinitionError{Pos: path, Tool: def.Name, Msg: "is defined already, in " + from[def.Name]})
+		case in[def.Name] != "":
+			all = append(all, &DefinitionError{Pos: path, Tool: def.Name, Msg: "is defined already, in " + filepath.Join(dir, in[def.Name])})
 		default:
-			out[def.Name], from[def.Name] = def, path
+			defs[def.Name], in[def.Name] = def, name
 		}
 	}
-	return out, errors.Join(all...)
+	return defs, in, errors.Join(all...)
 }
 
-// decodeFile decodes the text of a definition file. read returns the bytes of another file in its
-// folder.
-func decodeFile(src []byte, path string, read func(name string) ([]byte, error)) (Definition, error) {
+// decodeFile decodes the definition file name, which messages call path. read returns the bytes of a
+// file in its folder.
+func decodeFile(path, name string, read func(name string) ([]byte, error)) (Definition, error) {
+	src, err := read(name)
+	if err != nil {
+		return Definition{}, fmt.Errorf("%s: %w", path, files.Reason(err))
+	}
 	var table map[string]any
 	_, marks, err := tomldoc.Decode(src, &table)
 	if bad, ok := errors.AsType[*tomldoc.Error](err); ok {
@@ -84,13 +78,17 @@ func decodeFile(src []byte, path string, read func(name string) ([]byte, error))
 		}
 		return ""
 	}
-	name, ok := table[keyName].(string)
+	tool, ok := table[keyName].(string)
 	if !ok {
 		base := strings.TrimSuffix(filepath.Base(path), ".toml")
 		return Definition{}, newDecoder(base, table, pos).errorf(keyName, "want the name of the tool, not %s", typeName(table[keyName]))
 	}
 	if _, ok := table[keyEnable]; ok {
-		return Definition{}, newDecoder(name, table, pos).errorf(keyEnable, "belongs into a config file: a file of its own only defines a tool")
+		return Definition{}, newDecoder(tool, table, pos).errorf(keyEnable, "belongs into a config file: a file of its own only defines a tool")
 	}
-	return decode(name, table, pos, read)
+	def, err := decode(tool, table, pos, read)
+	if err == nil {
+		err = checkSource(def, pos)
+	}
+	return def, err
 }

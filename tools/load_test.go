@@ -59,7 +59,7 @@ func TestDecodeFiles(t *testing.T) {
 		{"dup.toml", "name = \"a\"\nname = \"b\"\n", "D/dup.toml:2: Key 'name' has already been defined."},
 		{"utf8.toml", "name = \"a\xff\"\n", "D/utf8.toml:1: not UTF-8 text"},
 	} {
-		defs, err := DecodeFiles("D", map[string][]byte{tt.name: []byte(tt.text)})
+		defs, _, err := DecodeFiles("D", map[string][]byte{tt.name: []byte(tt.text)})
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -70,7 +70,7 @@ func TestDecodeFiles(t *testing.T) {
 			t.Errorf("DecodeFiles(%s): %s, want %s", tt.name, got, tt.want)
 		}
 	}
-	defs, err := DecodeFiles("D", map[string][]byte{
+	defs, _, err := DecodeFiles("D", map[string][]byte{
 		"a.toml":    []byte(wordCount),
 		"b.toml":    []byte(strings.Replace(wordCount, `"word_count"`, `"other"`, 1)),
 		"c.toml":    []byte(wordCount),
@@ -96,7 +96,7 @@ func TestDecodeFilesNesting(t *testing.T) {
 		"lists.toml":  "a = " + strings.Repeat("[", 250_000),
 		"tables.toml": "a = " + strings.Repeat("{a=", 80_000),
 	} {
-		_, err := DecodeFiles("D", map[string][]byte{name: []byte(src)})
+		_, _, err := DecodeFiles("D", map[string][]byte{name: []byte(src)})
 		if want := "D/" + name + ":1: nested deeper than 24 levels"; err == nil || err.Error() != want {
 			t.Errorf("DecodeFiles = %.200v, want %s", err, want)
 		}

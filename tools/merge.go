@@ -15,7 +15,7 @@ func Define(name string, table map[string]any, pos func(key string) string, file
 	}
 	def, err := Decode(name, table, pos)
 	if err == nil {
-		err = CheckSource(def, pos)
+		err = checkSource(def, pos)
 	}
 	return def, err
 }

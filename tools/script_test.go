@@ -18,7 +18,7 @@ func TestShellGuide(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("bash is not installed")
 	}
-	defs, err := DecodeFiles("../scripts", filesOf(t, "../scripts"))
+	defs, _, err := DecodeFiles("../scripts", filesOf(t, "../scripts"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestShellDefinitions(t *testing.T) {
 		{head + `command = { script = 1 }`, "ls", `a.toml:3: tool a: command.script: want a string, not an integer`},
 		{head + "env = [\"GOFLAGS\"]\ncommand = { script = \"GOFLAGS={{tool.name}}\" }", "", `a.toml:4: tool a: command.script: line 1, column 9: {{tool.name}} is assigned to GOFLAGS, which means something to the shell or to programs`},
 	} {
-		_, err := DecodeFiles("D", map[string][]byte{"a.toml": []byte(tt.toml), "x.sh": []byte(tt.script)})
+		_, _, err := DecodeFiles("D", map[string][]byte{"a.toml": []byte(tt.toml), "x.sh": []byte(tt.script)})
 		got := ""
 		if err != nil {
 			got = strings.ReplaceAll(err.Error(), "D/", "")

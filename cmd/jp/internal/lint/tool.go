@@ -3,7 +3,6 @@ package lint
 import (
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,22 +65,12 @@ type position func(key string) profiles.Position
 
 // definitions checks every file of .jp/tools.
 func (l *Linter) definitions() {
-	const folder = ".jp/tools/"
 	l.definitionsToo = true
-	if _, err := l.files.Tools(); err != nil {
-		l.add(err)
-	}
-	for key := range l.files.Stamps {
-		name, ok := strings.CutPrefix(key, folder)
-		if !ok || strings.Contains(name, "/") || path.Ext(name) != ".toml" || l.files.Data[key] == nil {
-			continue
-		}
-		d, ok := l.files.Definition(key)
-		if !ok {
-			continue
-		}
+	defs, err := l.files.Tools()
+	l.add(err)
+	for name, key := range l.files.DefinedIn() {
 		lines := l.files.KeyLines(key)
-		l.tool(d, false, func(k string) profiles.Position {
+		l.tool(defs[name], false, func(k string) profiles.Position {
 			at := profiles.Position{File: filepath.Join(l.files.Root, filepath.FromSlash(key))}
 			for ; k != "" && at.Line == 0; k = k[:max(strings.LastIndexByte(k, '.'), 0)] {
 				at.Line = lines[k]

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode/utf8"
 
@@ -49,6 +50,9 @@ type Files struct {
 	bytes  int64
 	leave  bool     // leave out the files of editors, see editorFile
 	left   []string // names of those that were left out, in lower case, each once
+
+	decode      sync.Once
+	definitions definitions // of defined
 }
 
 // fileStamp is the stamp of a regular file. A stamp says what a path holds, so that equal stamps
@@ -277,76 +281,59 @@ func (c *Files) Unfit(key string, err error) error {
 		WithHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")
 }
 
-// Tools decodes the definitions in .jp/tools from the bytes that were read, so that no others can
-// take their place.
-func (c *Files) Tools() (map[string]tools.Definition, error) {
-	const folder = ".jp/tools"
-	files := map[string][]byte{}
-	for key := range c.Stamps {
-		name, ok := strings.CutPrefix(key, folder+"/")
-		definition := strings.HasSuffix(name, ".toml")
-		if !ok || definition && (strings.Contains(name, "/") || strings.HasPrefix(name, ".")) {
-			continue // a definition is in the folder itself; scripts may be below
-		}
-		switch data, ok := c.Data[key]; {
-		case ok:
-			files[name] = data
-		case definition:
-			return nil, fmt.Errorf("%s: is no file of at most %d MiB in .jp", filepath.Join(c.Root, filepath.FromSlash(key)), MaxContributedKept>>20)
-		}
-	}
-	found, err := tools.DecodeFiles(filepath.Join(c.Root, filepath.FromSlash(folder)), files)
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if e := tools.CheckSource(found[name], func(string) string { return c.definitionAt(name) }); e != nil {
-			err = errors.Join(err, e)
-			delete(found, name)
-		}
-	}
-	return found, err
+// definitions are what .jp/tools defines.
+type definitions struct {
+	tools map[string]tools.Definition
+	in    map[string]string // their files, below the workspace
+	err   error             // joins one for each file that cannot be used
 }
 
-// definitionAt is the path of a definition in .jp/tools, from its source.
-func (c *Files) definitionAt(name string) string {
-	key := c.DefinedIn()[name]
-	return fmt.Sprintf("%s:%d", filepath.Join(c.Root, filepath.FromSlash(key)), max(c.KeyLines(key)["source"], 1))
+// Tools returns the definitions in .jp/tools, from the bytes that were read, so that no others can
+// take their place. With an error it returns those that can be used. Nobody changes the map.
+func (c *Files) Tools() (map[string]tools.Definition, error) {
+	d := c.defined()
+	return d.tools, d.err
+}
+
+// DefinedIn names the file of each definition of Tools, below the workspace. Nobody changes the map.
+func (c *Files) DefinedIn() map[string]string { return c.defined().in }
+
+// defined decodes the definitions in .jp/tools, once: a page of trust asks for them again for each
+// agent.
+func (c *Files) defined() definitions {
+	c.decode.Do(func() {
+		const folder = ".jp/tools"
+		files := map[string][]byte{}
+		var all []error
+		for _, key := range slices.Sorted(maps.Keys(c.Stamps)) {
+			name, ok := strings.CutPrefix(key, folder+"/")
+			definition := strings.HasSuffix(name, ".toml")
+			if !ok || definition && (strings.Contains(name, "/") || strings.HasPrefix(name, ".")) {
+				continue // a definition is in the folder itself; scripts may be below
+			}
+			switch data, ok := c.Data[key]; {
+			case ok:
+				files[name] = data
+			case definition:
+				all = append(all, fmt.Errorf("%s: is no file of at most %d MiB in .jp", filepath.Join(c.Root, filepath.FromSlash(key)), MaxContributedKept>>20))
+			}
+		}
+		d := &c.definitions
+		d.tools, d.in, d.err = tools.DecodeFiles(filepath.Join(c.Root, filepath.FromSlash(folder)), files)
+		for name, file := range d.in {
+			d.in[name] = path.Join(folder, file)
+		}
+		if len(all) > 0 {
+			d.err = errors.Join(append(all, d.err)...)
+		}
+	})
+	return c.definitions
 }
 
 // KeyLines returns the line of each key in a TOML file that can be read, by dotted path.
 func (c *Files) KeyLines(key string) map[string]int {
 	_, marks, _ := tomldoc.Decode(c.Data[key], new(map[string]any))
 	return marks.Lines()
-}
-
-// DefinedIn names the file of each definition in .jp/tools that can be read, below the workspace.
-func (c *Files) DefinedIn() map[string]string {
-	in := map[string]string{}
-	for key := range c.Data {
-		if path.Dir(key) != ".jp/tools" || path.Ext(key) != ".toml" {
-			continue
-		}
-		if d, ok := c.Definition(key); ok {
-			in[d.Name] = key
-		}
-	}
-	return in
-}
-
-// Definition decodes one file of .jp/tools, with the scripts beside it.
-func (c *Files) Definition(key string) (tools.Definition, bool) {
-	files := map[string][]byte{}
-	for k, data := range c.Data {
-		if name, ok := strings.CutPrefix(k, ".jp/tools/"); ok && (k == key || path.Ext(name) != ".toml") {
-			files[name] = data
-		}
-	}
-	found, err := tools.DecodeFiles(filepath.Join(c.Root, ".jp", "tools"), files)
-	if err != nil {
-		return tools.Definition{}, false
-	}
-	for _, d := range found {
-		return d, true
-	}
-	return tools.Definition{}, false
 }
 
 // sub returns the stamps below a folder.
