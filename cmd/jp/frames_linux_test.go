@@ -313,7 +313,7 @@ func TestHostileSubagent(t *testing.T) {
 		"a server":            {begin + tools + `{"n":3,"serve":{"tool":"echo","call":"c1","arguments":{"text":"another"}}}` + "\n", `"Text":"as it is stored"`, 0, 0},
 		"a server, unasked":   {begin + tools + `{"n":3,"serve":{"tool":"ask_echo","call":"c2"}}` + "\n", "refused: nobody can answer", 0, 0},
 		"a server, nonsense":  {begin + tools + `{"n":3,"serve":{"tool":"echo","call":"c3"}}` + "\n", "arguments of echo", 0, 0},
-		"a server, not held":  {begin + tools + `{"n":3,"serve":{"tool":"env","call":"c4"}}` + "\n", "is not one of its MCP servers", 0, 0},
+		"a server, not held":  {begin + tools + `{"n":3,"serve":{"tool":"env","call":"c4"}}` + "\n", "is none that its owner calls", 0, 0},
 		"a server, by a call": {begin + tools + `{"n":3,"call":{"id":"c1","name":"echo","arguments":{"text":"x"}}}` + "\n", "tool echo: not held", 0, 0},
 		"no answer":           {begin + `{"n":2,"append":{"events":[{"event_id":"z2","type":"turn_end","state":"ok"}]}}` + "\n", "without an answer", 0, 0},
 		"after the end": {begin + `{"n":2,"append":{"events":[{"event_id":"n1","type":"note","kind":"k","text":"t"}` + end +

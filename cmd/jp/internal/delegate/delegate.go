@@ -109,7 +109,7 @@ type Options struct {
 	// Place returns what runs the process of a sub-agent, nil = this machine; nil = all run here.
 	Place func(context.Context, Below) (subprocess.Runner, error)
 
-	// Served returns the tools of MCP servers that a sub-agent holds, when it starts; nil = none
+	// Served returns the tools that are served to a sub-agent, when it starts; nil = none
 	// holds any. An error ends the sub-agent before that.
 	Served func(context.Context, Below) (Served, error)
 

@@ -28,12 +28,13 @@ type Below struct {
 	Environ   []string // environment of its process
 }
 
-// Served are the tools of MCP servers that a sub-agent holds, which its owner calls for it. The
-// zero Served are none.
+// Served are the tools that a sub-agent holds and its owner calls for it: those of MCP servers, and
+// skill. The zero Served are none.
 type Served struct {
-	Pins  []wire.Pin
-	Call  func(context.Context, tools.Call) tools.Result // as wire.Owner.Serve
-	Close func()                                         // ends the servers, and calls that still run
+	Pins   []wire.Pin
+	Skills []wire.Skill
+	Call   func(context.Context, tools.Call) tools.Result // as wire.Owner.Serve
+	Close  func()                                         // ends the servers, and calls that still run
 }
 
 func (v Served) close() {
@@ -95,25 +96,25 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 		return serving{}, err
 	}
 	o.below = Below{Log: log, Conv: res.Child, Overrides: r.overrides, Environ: environ}
-	mcp, err := o.runner.o.Served(ctx, o.below)
+	served, err := o.runner.o.Served(ctx, o.below)
 	if err != nil {
 		_ = log.Close()
 		return serving{}, err
 	}
 	ours, theirs, err := proc.Pair()
 	if err != nil {
-		mcp.close()
+		served.close()
 		_ = log.Close()
 		return serving{}, fmt.Errorf("wire: %w", err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	// A server may take its time to end: all those of a tree that is stopped end at the same time.
-	closeMCP := sync.OnceFunc(mcp.close)
-	context.AfterFunc(ctx, closeMCP)
+	closeServed := sync.OnceFunc(served.close)
+	context.AfterFunc(ctx, closeServed)
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
-			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.o.WaitLimit, Pins: mcp.Pins}, Log: log, Subagents: o.subagents, Serve: mcp.Call,
+			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.o.WaitLimit, Pins: served.Pins, Skills: served.Skills}, Log: log, Subagents: o.subagents, Serve: served.Call,
 			Title: r.Title, Change: o.change, Priced: o.runner.o.Priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.o.Checkpoint,
 			Models: o.runner.o.Models(ctx, o.below), Record: o.runner.o.Record(o.below), Works: o.works,
 		})
@@ -125,13 +126,13 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 	return serving{ctx: ctx, theirs: theirs, end: func() error {
 		theirs.Close()
 		_ = ours.SetDeadline(time.Now().Add(subprocess.Drain))
-		go closeMCP()
+		go closeServed()
 		err := <-ended
 		stop(nil)
 		if o.sub != nil {
 			o.sub.end(ctx)
 		}
-		closeMCP()
+		closeServed()
 		_ = log.Close()
 		return err
 	}}, nil

@@ -129,6 +129,9 @@ func Says(r *profiles.Resolved, tool, key string) bool {
 // SkillTool is the name of the built-in tool that returns skills.
 const SkillTool = "skill"
 
+// IsSkill reports whether a tool is that one.
+func IsSkill(d tools.Definition) bool { return d.Source == tools.SourceBuiltin && d.Name == SkillTool }
+
 // UnknownTool adds a hint to an error about the name of a tool: the name of the tool here, where it
 // is defined and how to enable it, or the most similar known name.
 func UnknownTool(ws *workspace.Workspace, f *exit.Error, name string, known []string, otherwise string) error {

@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/rule"
+	"jp/cmd/jp/internal/skills"
 	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -47,8 +48,8 @@ func (ag *Agent) Denied() []stream.PermissionDenial { return ag.denied.all() }
 type Agent struct {
 	Loop   *agent.Loop
 	Sub    Subagents
-	Info   model.Info       // facts about the first of its models
-	Skills []profiles.Skill // skills that the model is offered
+	Info   model.Info  // facts about the first of its models
+	Skills skills.List // skills that the model is offered
 
 	run     *Run
 	free    string // title that the model gave in the turn; "" = none
@@ -126,9 +127,9 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	var skills []model.Section
+	var offered []model.Section
 	if _, ok := set.Get(enabled.SkillTool); ok {
-		skills = offerSkills(ag.Skills)
+		offered = ag.Skills.Section()
 	}
 	policy := tools.NewPolicy(ag.prompter())
 	if m := (memory{r}); m.lasts() {
@@ -140,7 +141,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	}
 	loop := &agent.Loop{
 		Log: r.Log, Models: models, Escalate: escalate,
-		System: slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
+		System: slices.Concat(system(cfg, set), instructions, offered, r.req.prompts()),
 		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: ag.delivers(policy), Absent: ceiling.Forbids, Parallel: cfg.Conversation.Parallel, Around: around},
 		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning,

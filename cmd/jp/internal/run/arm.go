@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/skills"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/tools"
@@ -28,7 +29,7 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 	armed := make([]tools.Tool, 0, len(defs))
 	var builtin []tools.Definition
 	for _, def := range defs {
-		def = withinGrant(def, ag.run.Conv.Grant)
+		def = withinGrant(withoutAsking(def, ag.run.Resolved), ag.run.Conv.Grant)
 		if def.Local() {
 			own := env
 			if users, program, off := enabled.OffByUser(ag.run.env.WS, ag.run.env.Con.Env.Environ, def); off && !env.Main {
@@ -59,16 +60,16 @@ func (ag *Agent) arm(ctx context.Context, defs []tools.Definition, funcs delegat
 		}
 		switch def.Source {
 		case tools.SourceBuiltin:
-			if def.Name == enabled.SkillTool {
-				if !enabled.Says(ag.run.Resolved, def.Name, "run") {
-					def.Run = tools.RunUnattended // it reads only trusted files
-				}
-				def = withinGrant(def, ag.run.Conv.Grant)
-				ag.Skills = ag.run.env.Skills(ctx)
-				armed = append(armed, tools.Tool{Definition: def, Func: ag.run.env.ReadSkill(ag.Skills)})
-				continue
+			switch conn := ag.run.conn(); {
+			case !enabled.IsSkill(def):
+				builtin = append(builtin, def)
+			case conn != nil:
+				ag.Skills = skills.Of(conn.Start().Skills)
+				armed = append(armed, tools.Tool{Definition: def, Func: conn.Serve})
+			default:
+				ag.Skills = ag.run.env.Skills()
+				armed = append(armed, tools.Tool{Definition: def, Func: ag.Skills.Read})
 			}
-			builtin = append(builtin, def)
 		case tools.SourceDelegation, tools.SourceConversation:
 			f, ok := funcs(def.Name)
 			if !ok {

@@ -22,26 +22,17 @@ import (
 // Not in it is what an agent finds out: files, pages, the profiles of its own sub-agents.
 
 // meaning returns what a resolved profile says, see rule.MeaningOf.
-func (env *Env) meaning(ctx context.Context, r *profiles.Resolved, defs []tools.Definition) (string, error) {
+func (env *Env) meaning(r *profiles.Resolved, defs []tools.Definition) (string, error) {
 	held := rule.Held(defs)
 	for i, d := range defs {
 		if d.Name == enabled.SkillTool {
 			var err error
-			if held[i].Description, err = rule.MeaningOf(r.Stored(), skillTexts(env.Skills(ctx))); err != nil {
+			if held[i].Description, err = rule.MeaningOf(r.Stored(), env.Skills().Texts()); err != nil {
 				return "", err
 			}
 		}
 	}
 	return rule.MeaningOf(r.Stored(), held)
-}
-
-// skillTexts returns what the tool skill can return.
-func skillTexts(list []profiles.Skill) []rule.HeldTool {
-	texts := make([]rule.HeldTool, len(list))
-	for i, s := range list {
-		texts[i] = rule.HeldTool{Name: s.Name, Description: s.Description + "\n" + s.Body}
-	}
-	return texts
 }
 
 // asked returns the digest of the run's task. Of a run that was delegated, by an agent or a person,
@@ -79,7 +70,7 @@ func (ag *Agent) asked() (convstore.Digest, error) {
 		Window      int
 		ContextTool string
 	}{
-		r.req.Task.asked(), models, l.System, rule.Held(defs), skillTexts(ag.Skills), wording.Either(specialTools(l.Tools.Set), json.RawMessage(r.Resolved.Stored()), nil),
+		r.req.Task.asked(), models, l.System, rule.Held(defs), ag.Skills.Texts(), wording.Either(specialTools(l.Tools.Set), json.RawMessage(r.Resolved.Stored()), nil),
 		l.MaxTokens, l.Reasoning, l.MaxRounds, l.Window, r.req.Task.Fetch.Tool,
 	})
 }

@@ -20,6 +20,7 @@ package run
 
 import (
 	"context"
+	"sync"
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
@@ -27,6 +28,7 @@ import (
 	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/skills"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -42,11 +44,16 @@ type Env struct {
 	// Serve carries out a command line of a jp inside a tool and returns its exit status.
 	Serve func(ctx context.Context, g Guest, r call.Request) int
 	Reads call.Readers // what tools and sub-agents read of conversations
+	// Skills are those that agents here read. They are found once, after the gate.
+	Skills func() skills.List
 }
 
 // New returns the Env of a workspace.
 func New(con *console.Console, ws *workspace.Workspace) *Env {
-	return &Env{Set: models.New(con, ws), Servers: servers.New(con, ws), Reads: make(call.Readers, call.MaxReaders)}
+	return &Env{
+		Set: models.New(con, ws), Servers: servers.New(con, ws), Reads: make(call.Readers, call.MaxReaders),
+		Skills: sync.OnceValue(func() skills.List { return skills.Find(con, ws) }),
+	}
 }
 
 // Implicit resolves the layers that no flag names. The result is the config of a new conversation,
@@ -100,7 +107,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 	if r.Config.Delegation.MaxDepth != nil {
 		depth = *r.Config.Delegation.MaxDepth
 	}
-	meaning, err := env.meaning(ctx, r, defs)
+	meaning, err := env.meaning(r, defs)
 	if err != nil {
 		return rule.Profile{}, err
 	}

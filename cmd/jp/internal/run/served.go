@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/subprocess"
@@ -16,11 +17,18 @@ import (
 	"jp/tools"
 )
 
+// isServed reports whether a sub-agent has its owner call a tool: one of an MCP server, or the one
+// that returns skills, so that it reads those that have passed the gate.
+func isServed(d tools.Definition) bool {
+	_, remote := d.MCP()
+	return remote || enabled.IsSkill(d)
+}
+
 // served is delegate.Options.Served. The config and the grant that the store has of a sub-agent say
-// which tools of MCP servers it holds. It has servers of its own: a server may keep a state for its
+// which of these tools it holds. It has MCP servers of its own: a server may keep a state for its
 // client.
 func (s site) served(ctx context.Context, of delegate.Below) (v delegate.Served, err error) {
-	if k, err := s.kindOf(ctx, of); err != nil || !k.servers {
+	if k, err := s.kindOf(ctx, of); err != nil || !k.served {
 		return v, err
 	}
 	own, err := s.env.Servers.ForSubagent(ctx)
@@ -45,10 +53,7 @@ func (s site) served(ctx context.Context, of delegate.Below) (v delegate.Served,
 	if err != nil {
 		return v, err
 	}
-	defs = slices.DeleteFunc(slices.Clone(defs), func(d tools.Definition) bool {
-		_, ok := d.MCP()
-		return !ok
-	})
+	defs = slices.DeleteFunc(slices.Clone(defs), func(d tools.Definition) bool { return !isServed(d) })
 	if err := s.env.Servers.ForSubagents(ctx, defs); err != nil {
 		return v, err
 	}
@@ -61,12 +66,14 @@ func (s site) served(ctx context.Context, of delegate.Below) (v delegate.Served,
 	}
 	var held []tools.Tool
 	for _, d := range defs {
-		d = withinGrant(d, of.Conv.Grant)
+		d = withinGrant(withoutAsking(d, r), of.Conv.Grant)
 		if !ceiling.Holds(d) {
 			continue
 		}
-		t, err := own.Tool(ctx, d)
-		if err != nil {
+		t := tools.Tool{Definition: d, Func: s.env.Skills().Read}
+		if enabled.IsSkill(d) {
+			v.Skills = s.env.Skills().Told()
+		} else if t, err = own.Tool(ctx, d); err != nil {
 			return v, err
 		}
 		held = append(held, t)

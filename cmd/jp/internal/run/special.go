@@ -94,7 +94,7 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 	special.Profile.Others, special.Profile.Life = all[1:], rule.LifeOf(agent.Config)
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)}
 	special.Profile.Tools = grantable(defs, r)
-	special.Profile.Meaning, err = s.env.meaning(ctx, r, defs)
+	special.Profile.Meaning, err = s.env.meaning(r, defs)
 	return special, err
 }
 

@@ -36,11 +36,16 @@ func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.
 func grantable(defs []tools.Definition, r *profiles.Resolved) []rule.Tool {
 	list := make([]rule.Tool, len(defs))
 	for i, d := range defs {
-		list[i] = rule.Tool{Name: d.Name, Source: d.Source, Authority: d.Authority()}
-		if d.Name == enabled.SkillTool && !enabled.Says(r, d.Name, "run") {
-			d.Run = tools.RunUnattended
-		}
-		list[i].Permissions = d.Permissions()
+		list[i] = rule.Tool{Name: d.Name, Source: d.Source, Authority: d.Authority(), Permissions: withoutAsking(d, r).Permissions()}
 	}
 	return list
+}
+
+// withoutAsking returns the tool skill as one that needs no permission, unless the config says
+// otherwise: it reads only trusted files. It returns every other tool as it is.
+func withoutAsking(d tools.Definition, r *profiles.Resolved) tools.Definition {
+	if enabled.IsSkill(d) && !enabled.Says(r, d.Name, "run") {
+		d.Run = tools.RunUnattended
+	}
+	return d
 }

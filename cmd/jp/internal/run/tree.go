@@ -45,7 +45,7 @@ func collectLate() {
 type kind struct {
 	models   []wire.Model
 	launcher string // name; "" = none
-	servers  bool   // whether one may hold a tool of an MCP server
+	served   bool   // whether one may hold a tool that its owner calls
 
 	variables []string // names of the variables that its tools get
 }
@@ -70,7 +70,7 @@ func (s site) kindOf(ctx context.Context, of delegate.Below) (kind, error) {
 			return kind{}, err
 		}
 		k = kind{models: s.env.OpenAll(ctx, r.Config), launcher: r.Config.Launcher}
-		k.servers, k.variables = s.env.uses(ctx, r)
+		k.served, k.variables = s.env.uses(ctx, r)
 		if ctx.Err() == nil { // else it may only have been stopped
 			s.tree.kinds[key] = k
 		}
@@ -78,19 +78,18 @@ func (s site) kindOf(ctx context.Context, of delegate.Below) (kind, error) {
 	return k, nil
 }
 
-// uses reports whether a config may enable tools of MCP servers, and returns the variables that its
+// uses reports whether a config may enable tools that are served, and returns the variables that its
 // tools name.
-func (env *Env) uses(ctx context.Context, r *profiles.Resolved) (servers bool, variables []string) {
+func (env *Env) uses(ctx context.Context, r *profiles.Resolved) (served bool, variables []string) {
 	files, err := env.WS.Gate.Tools(ctx)
 	var defs []tools.Definition
 	if err == nil {
 		defs, err = enabled.All(r, files)
 	}
 	for _, d := range defs {
-		_, remote := d.MCP()
-		servers, variables = servers || remote, append(variables, d.Env...)
+		served, variables = served || isServed(d), append(variables, d.Env...)
 	}
-	return servers || err != nil, variables
+	return served || err != nil, variables
 }
 
 // variables is delegate.Options.Variables. The tools of a sub-agent get them from it, and the key of

@@ -221,11 +221,12 @@ func (g *Gate) again(ctx context.Context, root string, j Judgement) (Judgement, 
 	return g.Judge(ctx, root)
 }
 
-// PassUnasked is the gate without a question: nil when the workspace is not trusted, or not found.
+// PassUnasked is the gate without a question: nil when the workspace is not trusted, or not found,
+// and for a sub-agent, which gets what has passed the gate of its root.
 func (g *Gate) PassUnasked(ctx context.Context) *Files {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.passed == nil && g.err == nil && !g.WithheldByEnv() {
+	if g.passed == nil && g.err == nil && !g.WithheldByEnv() && !g.Delegated {
 		if root, err := g.Root(); err == nil {
 			if j, err := g.Judge(ctx, root); err == nil && j.OK() {
 				g.passed, g.shown, g.state = j.Files, j.shown(), j.state()

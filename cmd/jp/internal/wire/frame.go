@@ -1,9 +1,9 @@
 // Package wire is how a sub-agent reaches what it has no access to: the store, its model, its MCP
-// servers, its sub-agents, and the conversations below it. The process that started it, its owner,
+// servers, skills, its sub-agents, and the conversations below it. The process that started it, its owner,
 // has all that and keeps it, keys included.
 //
 //	owner (Serve)                                  sub-agent (Join)
-//	   start: conversation, config, limits, tools of MCP servers ──►
+//	   start: conversation, config, limits, served tools ─────────►
 //	                                     ◄────────── append: the events of one step
 //	   answer, when they are durable     ────────►
 //	                                     ◄────────── begin: events, and the most that a call of the model may use
@@ -13,7 +13,7 @@
 //	                                     ◄────────── admit, call, release: delegation and conversation tools
 //	   step: what a delegation has come to ──────►
 //	   answer: the result                ────────►
-//	                                     ◄────────── serve: a call of a tool of an MCP server
+//	                                     ◄────────── serve: a call of a tool of an MCP server, or of skill
 //	   answer: the result                ────────►
 //	                                     ◄────────── command: that of a jp inside a tool
 //	   want: its stdin is read           ────────►
@@ -29,7 +29,7 @@
 //
 // The owner trusts nothing that a sub-agent says: a frame cannot name another conversation, a call
 // must be one that the model made, of a tool that the owner itself has found the conversation to
-// hold, an MCP server is called once for each call, with its stored arguments, the model is asked
+// hold, a served tool is called once for each call, with its stored arguments, the model is asked
 // once for each begin, and what is stored must be a turn that a run could take; see turn. A frame
 // that breaks these rules ends the connection, and the run is an error.
 package wire
@@ -67,7 +67,7 @@ const (
 	eventSize = 1 << 10                       // bytes that each event counts beside those of its frame: what is kept of it takes as much memory
 	valueSize = 64                            // bytes that each value of an open request counts beside its own: a list takes as much memory for it
 	maxPlace  = 16 << 10                      // bytes of the place of a call
-	maxKept   = 2 * MaxReply                  // bytes of the arguments of calls that MCP servers have not had yet
+	maxKept   = 2 * MaxReply                  // bytes of the arguments of calls that the owner has not carried out yet
 	MaxReason = 4 << 10                       // bytes of the reason why a run ended
 	batchSize = 1 << 20                       // bytes of events in one answer, about
 	chunkSize = 64 << 10                      // bytes of stdin in one frame
@@ -90,7 +90,8 @@ type Start struct {
 	Account      convstore.Account      `json:"account"`
 	Models       []Known                `json:"models"`
 	WaitLimit    time.Duration          `json:"wait_limit,omitempty"` // longest wait for a reset; 0 = the usual one
-	Pins         []Pin                  `json:"pins,omitempty"`       // tools of MCP servers that it holds
+	Pins         []Pin                  `json:"pins,omitempty"`       // tools that it holds and its owner calls
+	Skills       []Skill                `json:"skills,omitempty"`     // what it can read with one of them
 }
 
 // conversation is a Conversation with all its fields. Its own JSON is that of listings.

@@ -10,11 +10,13 @@ import (
 	"jp/tools"
 )
 
-// What a sub-agent knows of MCP servers: tools as they were approved, and the results of its calls.
-// The owner starts the servers. It takes the arguments of a call from the store, so a server is
-// called with what the conversation shows, and once for each call that it shows.
+// What a sub-agent knows of MCP servers and skills: tools as they were approved, names, and the
+// results of its calls. The owner starts the servers, and reads the skills that have passed its
+// gate. It takes the arguments of a call from the store, so a tool is called with what the
+// conversation shows, and once for each call that it shows.
 
-// Pin is a tool of an MCP server as it was approved; see tools.Definition.Pinned.
+// Pin is a tool that the owner calls. One of an MCP server is as it was approved; see
+// tools.Definition.Pinned.
 type Pin struct {
 	Tool        string          `json:"tool"` // name of the definition
 	Pin         string          `json:"pin"`
@@ -22,7 +24,13 @@ type Pin struct {
 	Schema      json.RawMessage `json:"schema"`
 }
 
-// served is a call of a tool of an MCP server.
+// Skill is a skill that the owner can read.
+type Skill struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// served is a call of a tool that the owner calls.
 type served struct {
 	Tool string `json:"tool"`
 	Call string `json:"call"` // id of the tool call
@@ -48,8 +56,8 @@ func (c *Conn) Pinned(defs []tools.Definition) ([]tools.Definition, error) {
 	return list, nil
 }
 
-// Serve is the tools.Func of a tool of an MCP server. The owner ends the call when the tool's time
-// is over.
+// Serve is the tools.Func of a tool that the owner calls. It ends the call when the tool's time is
+// over.
 func (c *Conn) Serve(ctx context.Context, call tools.Call) (tools.Result, error) {
 	a, err := c.ask(ctx, fromChild{Serve: &served{call.Name, call.ID}}, &asked{})
 	if err == nil {
@@ -74,7 +82,7 @@ func (o *Owner) serves(tool string) bool {
 // callOf returns the call that a sub-agent asks for, with its arguments as they are stored.
 func (s *server) callOf(c served) (tools.Call, error) {
 	if !s.owner.serves(c.Tool) {
-		return tools.Call{}, &FrameError{fmt.Sprintf("call %.64q of the tool %.64q: is not one of its MCP servers", c.Call, c.Tool)}
+		return tools.Call{}, &FrameError{fmt.Sprintf("call %.64q of the tool %.64q: is none that its owner calls", c.Call, c.Tool)}
 	}
 	args, err := s.turn.serve(c.Call, c.Tool)
 	return tools.Call{ID: c.Call, Name: c.Tool, Arguments: agent.RawArguments(args)}, err

@@ -31,7 +31,7 @@ func calling(tool string, args ...string) string {
 	return appending(list...)
 }
 
-// TestServe calls tools of MCP servers as a run does.
+// TestServe calls tools that the owner carries out, as a run does.
 func TestServe(t *testing.T) {
 	f := newFamily(t, convstore.Budget{})
 	began := make(chan struct{})
@@ -80,9 +80,9 @@ func TestServeHostile(t *testing.T) {
 		want   string   // how the connection breaks
 		runs   int64    // calls that were carried out
 	}{
-		"not its tool":      {calling("other", "{}"), []string{`"serve":{"tool":"other","call":"c0"}`}, "not one of its MCP servers", 0},
-		"no tool":           {calling("echo", "{}"), []string{`"serve":{}`}, "not one of its MCP servers", 0},
-		"a server":          {calling("echo", "{}"), []string{`"serve":{"tool":"mcp.x.echo","call":"c0"}`}, "not one of its MCP servers", 0},
+		"not its tool":      {calling("other", "{}"), []string{`"serve":{"tool":"other","call":"c0"}`}, "is none that its owner calls", 0},
+		"no tool":           {calling("echo", "{}"), []string{`"serve":{}`}, "is none that its owner calls", 0},
+		"a server":          {calling("echo", "{}"), []string{`"serve":{"tool":"mcp.x.echo","call":"c0"}`}, "is none that its owner calls", 0},
 		"not made":          {calling("echo", "{}"), []string{`"serve":{"tool":"echo","call":"c9"}`}, "not made in this turn", 0},
 		"another tool":      {calling("other", "{}"), []string{call}, "not made in this turn", 0},
 		"before the turn":   {"", []string{call}, "not made in this turn", 0},
@@ -163,7 +163,7 @@ func TestServeHostile(t *testing.T) {
 		r.ask(appending(event("t4", convstore.ToolCall{ID: "c4", Name: "echo", Arguments: json.RawMessage(large)})))
 		r.n++
 		r.send(fmt.Sprintf(`{"n":%d,%s}`, r.n, appending(event("t5", convstore.ToolCall{ID: "c5", Name: "echo", Arguments: json.RawMessage(large)}))))
-		broken(t, r.end(), "arguments of more than 16 MiB for MCP servers")
+		broken(t, r.end(), "arguments of more than 16 MiB for served tools")
 	})
 	t.Run("gone", func(t *testing.T) {
 		f := newFamily(t, convstore.Budget{})

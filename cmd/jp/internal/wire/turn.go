@@ -319,7 +319,7 @@ func (t *turn) keep(c convstore.ToolCall) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.kept += len(c.Arguments); t.kept > maxKept {
-		return fmt.Sprintf("arguments of more than %d MiB for MCP servers", maxKept>>20)
+		return fmt.Sprintf("arguments of more than %d MiB for served tools", maxKept>>20)
 	}
 	return ""
 }

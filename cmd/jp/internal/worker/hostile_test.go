@@ -218,7 +218,7 @@ func TestNodeBreaksRules(t *testing.T) {
 		want     string // reason; "" = the job ends with 0
 	}{
 		{"old", convstore.StateError, "launcher gpu: the worker on gpu1 speaks protocol 7, and this jp 2"},
-		{"old-wire", convstore.StateError, "launcher gpu: the sub-agents on gpu1 speak protocol 7, and this jp 4"},
+		{"old-wire", convstore.StateError, "launcher gpu: the sub-agents on gpu1 speak protocol 7, and this jp 5"},
 		{"nonce", convstore.StateError, "launcher gpu: the worker on gpu1 answers another jp"},
 		{"lacks", convstore.StateRefused, `launcher gpu: gpu1: its sandbox cannot enforce a sandbox\x1b[2J`},
 		{"ok", "", ""},

@@ -110,7 +110,7 @@ func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Hos
 			return tools.Tool{}, err
 		}
 		if d.Name == enabled.SkillTool {
-			return tools.Tool{Definition: d, Func: g.Env.ReadSkill(g.Env.Skills(ctx))}, nil
+			return tools.Tool{Definition: d, Func: g.Env.Skills().Read}, nil
 		}
 		if _, err := g.WS.Store(ctx); err != nil { // opens the store, so that its folder is closed to the tool
 			return tools.Tool{}, err
