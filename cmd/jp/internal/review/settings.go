@@ -57,7 +57,7 @@ func inLine(key string) bool {
 
 // text returns the value, and the one without the workspace.
 func (s SettingGrant) text() string {
-	return asJSON(s.Value) + wording.Either(s.Default == nil, "", " (without it "+asJSON(s.Default)+")")
+	return wording.Either(s.Value == nil, "not set", asJSON(s.Value)) + wording.Either(s.Default == nil, "", " (without it "+asJSON(s.Default)+")")
 }
 
 func asJSON(v any) string {
