@@ -270,9 +270,9 @@ func table() []setting {
 		{key: "log.file", kind: kinds.Text, class: machine, check: kinds.LogFile, field: func(c *Config, _ []string) any { return &c.Log.File },
 			doc: "where tracing goes; - for stderr"},
 		{key: "editor.cmd", kind: kinds.Text, class: machine, check: kinds.NotEmpty, field: func(c *Config, _ []string) any { return &c.Editor.Cmd },
-			doc: "command that edits a file"},
+			doc: "command that edits a request; JP_EDITOR counts before it, VISUAL and EDITOR after it"},
 		{key: "pager.cmd", kind: kinds.Text, class: machine, check: kinds.NotEmpty, field: func(c *Config, _ []string) any { return &c.Pager.Cmd },
-			doc: "command that pages long output"},
+			doc: "command that pages long output on a terminal; JP_PAGER counts before it, PAGER after it; cat = none"},
 	}...)
 }
 

@@ -49,8 +49,10 @@ type Console struct {
 	InTool   bool           // the command line came from a jp inside a tool: nobody is asked, nothing is paged
 	Called   bool           // another jp started this one, and asks it with SIGINT to end
 
-	LogDefault string // path of the log in the user's config, once that was read; "" = none
-	Last       func() // called at the end of a process that is ended by force; nil = nothing
+	LogDefault   string // path of the log in the user's config, once that was read; "" = none
+	PagerDefault string // its pager, the same
+	Settings     func() // reads that config, if it can be read and was not; nil = there is none
+	Last         func() // called at the end of a process that is ended by force; nil = nothing
 }
 
 // New finds out what the streams of env are.
@@ -106,7 +108,7 @@ func (c *Console) GlobalFlags() []*command.Option {
 		command.String(&g.Workspace, "workspace", "PATH", "use the workspace at or above PATH").Alias("w"),
 		command.Bool(&g.NoPersist, "no-persist", "write nothing to the store").Alias("no-session-persistence"),
 		command.Int(&g.width, "width", "N", 0, "width of text in columns; 0 = unlimited"),
-		command.Bool(&g.noPager, "no-pager", "do not start a pager for long output (default: $JP_PAGER, $PAGER or less; cat turns it off)"),
+		command.Bool(&g.noPager, "no-pager", "do not start a pager for long output (default: $JP_PAGER, pager.cmd, $PAGER or less; cat turns it off)"),
 		command.Bool(&g.NonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),
 	}
 }

@@ -17,15 +17,17 @@ import (
 // write starts the pager, so an error alone stays on the terminal. Paged returns when the reader
 // has left the pager.
 func (c *Console) Paged(f func() error) error {
-	command := c.pagerCommand()
-	if command == "" {
+	if !c.IO.OutTTY || c.Globals.noPager || c.JSON() || c.InTool || c.IO.Dumb {
 		return f()
 	}
-	p := &pager{con: c, command: command}
+	if c.Settings != nil {
+		c.Settings()
+	}
+	p := &pager{con: c}
 	c.IO = c.IO.Through(p)
 	err := f()
 	failed := p.close()
-	if errors.Is(err, term.ErrClosed) {
+	if p.cmd != nil && errors.Is(err, term.ErrClosed) {
 		err = nil // a reader who leaves the pager has seen enough
 	}
 	if err == nil {
@@ -37,10 +39,7 @@ func (c *Console) Paged(f func() error) error {
 // pagerCommand is the pager as a line for a shell; "" = none. A jp in the background has none: it
 // would only be stopped.
 func (c *Console) pagerCommand() string {
-	if !c.IO.OutTTY || c.Globals.noPager || c.JSON() || c.InTool || c.IO.Dumb {
-		return ""
-	}
-	for i, command := range []string{c.Getenv("JP_PAGER"), c.Getenv("PAGER"), "less"} {
+	for i, command := range []string{c.Getenv("JP_PAGER"), c.PagerDefault, c.Getenv("PAGER"), "less"} {
 		words := strings.Fields(command)
 		if len(words) == 0 {
 			continue
@@ -48,8 +47,8 @@ func (c *Console) pagerCommand() string {
 		if words[0] == "cat" {
 			return ""
 		}
-		// JP_PAGER is meant for jp: if it names a program that is not there, that is an error.
-		if _, err := exec.LookPath(words[0]); i > 0 && err != nil && !strings.ContainsAny(command, `=$"'\;|&(`) {
+		// The first two are meant for jp: if they name a program that is not there, that is an error.
+		if _, err := exec.LookPath(words[0]); i > 1 && err != nil && !strings.ContainsAny(command, `=$"'\;|&(`) {
 			continue
 		}
 		tty, err := term.OpenTTY("")
@@ -64,17 +63,17 @@ func (c *Console) pagerCommand() string {
 
 // pager is a process that reads what is written. Not for concurrent use.
 type pager struct {
-	con     *Console
-	command string
+	con *Console
 
-	cmd   *exec.Cmd // nil before the first Write
-	in    io.WriteCloser
-	leave func() // ends the time in which Ctrl-C is for the pager
-	err   error  // of the start
+	command string         // set by the first Write; "" = none
+	cmd     *exec.Cmd      // its process, if there is a pager
+	in      io.WriteCloser // stdin of cmd, else stdout
+	leave   func()         // ends the time in which Ctrl-C is for the pager
+	err     error          // of the start
 }
 
 func (p *pager) Write(text []byte) (int, error) {
-	if p.cmd == nil && p.err == nil {
+	if p.in == nil && p.err == nil {
 		p.err = p.start()
 	}
 	if p.err != nil {
@@ -84,6 +83,10 @@ func (p *pager) Write(text []byte) (int, error) {
 }
 
 func (p *pager) start() error {
+	if p.command = p.con.pagerCommand(); p.command == "" {
+		p.in = unclosed{p.con.Env.Stdout}
+		return nil
+	}
 	cmd := exec.Command("sh", "-c", p.command)
 	cmd.Stdout, cmd.Stderr = p.con.Env.Stdout, p.con.Env.Stderr
 	cmd.Env = slices.Clone(p.con.Env.Environ)
@@ -105,6 +108,11 @@ func (p *pager) start() error {
 	return nil
 }
 
+// unclosed is a stream that stays open.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
+
 // close ends the text and waits until it was read. A pager that fails may have shown nothing, so
 // that is an error. A pager that Ctrl-C ends is one that was left.
 func (p *pager) close() error {
@@ -122,5 +130,5 @@ func (p *pager) close() error {
 		return nil
 	}
 	f := &exit.Error{Code: "pager", Status: exit.Failed, Msg: fmt.Sprintf("pager: %s: %v", p.command, ended), Err: err}
-	return f.WithHint("JP_PAGER names another; --no-pager uses none")
+	return f.WithHint("JP_PAGER or pager.cmd names another; --no-pager uses none")
 }

@@ -52,6 +52,7 @@ func New(con *console.Console) *Workspace {
 	w := &Workspace{Con: con}
 	w.Gate = &trust.Gate{Con: con, Root: w.Root, Records: w.trustRecords}
 	con.Last = w.removeVanishing
+	con.Settings = func() { _, _ = w.Machine() } // an error is that of the command, if it needs them
 	return w
 }
 
@@ -114,7 +115,7 @@ func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive)
 
 // know stores what r says about this machine.
 func (w *Workspace) know(r *profiles.Resolved) {
-	w.Con.LogDefault = r.Config.Log.File
+	w.Con.LogDefault, w.Con.PagerDefault = r.Config.Log.File, r.Config.Pager.Cmd
 	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserReads), nil
 	for _, pattern := range r.UserPatterns {
 		w.growing = append(w.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
