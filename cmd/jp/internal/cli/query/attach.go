@@ -107,12 +107,13 @@ func (k *asking) attachments(ctx context.Context, r *attach.Reader, ref string) 
 	}
 	var list []convstore.Attachment
 	var err error
-	kind, rest, _ := strings.Cut(ref, ":")
+	line, isCommand := strings.CutPrefix(ref, "cmd:")
+	of, isTurns := strings.CutPrefix(ref, "jp:")
 	switch {
-	case kind == "cmd":
-		list, err = one(k.attachOutput(ctx, r, ref, rest))
-	case kind == "jp":
-		list, err = one(k.attachTurns(ctx, r, ref, rest))
+	case isCommand:
+		list, err = one(k.attachOutput(ctx, r, ref, line))
+	case isTurns:
+		list, err = one(k.attachTurns(ctx, r, ref, of))
 	case attach.IsURL(ref):
 		list, err = one(r.URL(ctx, ref))
 	default:
