@@ -213,8 +213,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// An interrupt that comes with the first message, or while its run opens, stops that message alone:
-// what waits is answered.
+// An interrupt that comes with a message, or while its run opens, stops that message alone: what
+// waits is answered.
 func TestClientInterruptEarly(t *testing.T) {
 	message := func(text string) string {
 		return `{"type":"user","uuid":"` + text + `","message":{"role":"user","content":"` + text + `"},"parent_tool_use_id":null}`
@@ -239,8 +239,12 @@ func TestClientInterruptEarly(t *testing.T) {
 		if want := []any{"cancelled", "ok"}; !slices.Equal(states, want) {
 			t.Errorf("%d: results %v, want %v", n, states, want)
 		}
-		if status := c.end(); status != 0 {
-			t.Errorf("%d: status %d, want 0", n, status)
+		c.send(message("stall"), interrupt)
+		if r := c.until("result"); r["status"] != "cancelled" {
+			t.Errorf("%d: a message that came when nothing ran: %v, want that it is cancelled", n, r)
+		}
+		if status := c.end(); status != 130 {
+			t.Errorf("%d: status %d, want 130", n, status)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -40,8 +39,9 @@ type client struct {
 	line   int                     // number of the line that is read; used by read only
 	spoken bool                    // a request was answered
 	cancel context.CancelCauseFunc // cancels the present run; nil = none
-	taken  bool                    // a message was taken from the queue
-	early  bool                    // the first message is interrupted before it is taken
+	busy   bool                    // a message was taken that has no result yet
+	fresh  bool                    // nothing was busy, and nothing waited, when the first of the queue was read
+	early  bool                    // the first of the queue is interrupted before it is taken
 	left   bool                    // nothing more is queued
 	queue  []stream.Input
 	waits  int           // size of the queue in bytes, roughly
@@ -233,6 +233,9 @@ func (c *client) take(line []byte) error {
 	if len(c.queue) > 0 && c.waits+w > console.StdinMax {
 		return errAhead
 	}
+	if len(c.queue) == 0 {
+		c.fresh = !c.busy
+	}
 	c.waits += w
 	c.queue = append(c.queue, in)
 	c.wake()
@@ -294,7 +297,7 @@ func (c *client) first(ctx context.Context) (context.Context, stream.Input, erro
 	if c.early {
 		c.cancel(errInterrupted)
 	}
-	c.taken, c.early = true, false
+	c.busy, c.fresh, c.early = true, false, false
 	return ctx, in, nil
 }
 
@@ -346,14 +349,14 @@ func (c *client) start(r stream.Control) error {
 	return nil
 }
 
-// interrupt stops the present run, if any; c.mu is held. The result of the run comes when it has
-// ended.
+// interrupt stops the present run, if any, or that of a message which was read when nothing ran and
+// is about to begin; c.mu is held. The result of the run comes when it has ended.
 func (c *client) interrupt(queued bool) stream.Interrupted {
 	switch {
+	case c.fresh && len(c.queue) > 0 && !queued:
+		c.early = true
 	case c.cancel != nil:
 		c.cancel(errInterrupted)
-	case !c.taken && len(c.queue) > 0 && !queued:
-		c.early = true // it came with the first message, whose run is about to begin
 	}
 	begins := 0 // messages in the queue that have a run already
 	if c.early {
@@ -384,7 +387,7 @@ func (c *client) again() error {
 	case c.group.Env.Tape != nil:
 		return exit.Usagef("stdin: with --record or --replay jp answers one message")
 	}
-	o.id = command.Given(c.run.id.String())
+	o.id, o.attach = command.Given(c.run.id.String()), nil
 	o.fresh, o.fork, o.hidden = false, command.Maybe[int]{}, false
 	o.tmp, o.title = command.Maybe[time.Duration]{}, command.Maybe[string]{}
 	if !c.run.begun {
@@ -443,10 +446,20 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	return c.failed(err)
 }
 
+// answered notes that the result of the run is about to be written. What the client writes when it
+// has read that is not about this run.
+func (c *client) answered() {
+	c.run.answered = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy = false
+}
+
 // over notes that nothing runs which the client could interrupt.
 func (c *client) over() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.busy = false
 	if c.cancel != nil {
 		c.cancel(nil)
 		c.cancel = nil
@@ -461,12 +474,11 @@ func (c *client) failed(err error) error {
 
 // writeFailed writes the result of a message that could not begin.
 func (c *client) writeFailed(err error) error {
-	c.mu.Lock()
-	session := strings.TrimPrefix(c.o.id.Value, "new")
-	c.mu.Unlock()
-	if c.run.id != 0 {
-		session = c.run.id.String()
+	id := c.run.id
+	if id == 0 {
+		id, _ = convstore.ParseID(c.o.id.Value) // a word such as newest names no session
 	}
+	session := id.String()
 	return stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, &session).Write(show.Failed(session, err))
 }
 

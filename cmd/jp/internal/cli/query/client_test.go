@@ -3,6 +3,8 @@ package query
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,12 +50,12 @@ func TestClientAhead(t *testing.T) {
 	}
 }
 
-// TestClientInterruptsEarly: an interrupt that comes before the first message is taken is for that
-// message, and for no other.
+// TestClientInterruptsEarly: an interrupt that comes before a message is taken is for that message,
+// if nothing ran when it was read, and for no other.
 func TestClientInterruptsEarly(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
-		does           string // a message m1 ...; i: interrupt, c: interrupt with cancel_queued, t: takes the next message
+		does           string // a message m1 ...; i: interrupt, c: interrupt with cancel_queued, t: takes the next message, r: writes the result of a run, o: which is over
 		said           string // for each interrupt what still waits and what was removed
 		interrupted    string
 		notInterrupted string
@@ -64,6 +66,10 @@ func TestClientInterruptsEarly(t *testing.T) {
 		{"all removed at once", "1 2 c 3 t", "[]/[m1 m2]", "", "m3"},
 		{"twice", "1 i i 2 t t", "[]/[] []/[]", "m1", "m2"},
 		{"while it runs", "1 t 2 i t", "[m2]/[]", "m1", "m2"},
+		{"after a result", "1 t r 2 i o t", "[]/[]", "m2", "m1"},
+		{"after a run", "1 t r o 2 3 i t t", "[m3]/[]", "m2", "m1 m3"},
+		{"at the end of a run", "1 t 2 r o i t", "[m2]/[]", "", "m1 m2"},
+		{"when all were removed", "1 t 2 c r 3 i o t", "[]/[m2] []/[]", "m1 m3", ""},
 		{"nothing waits", "i 1 t", "[]/[]", "", "m1"},
 	} {
 		c := &client{news: make(chan struct{}, 1)}
@@ -74,6 +80,10 @@ func TestClientInterruptsEarly(t *testing.T) {
 			case "i", "c":
 				r := c.interrupt(step == "c")
 				said = append(said, fmt.Sprintf("%v/%v", r.StillQueued, r.Cancelled))
+			case "r":
+				c.answered()
+			case "o":
+				c.over()
 			case "t":
 				c.over()
 				ctx, in, err := c.first(t.Context())
@@ -89,8 +99,8 @@ func TestClientInterruptsEarly(t *testing.T) {
 			}
 		}
 		var stopped, others []string
-		for id, ctx := range runs {
-			if context.Cause(ctx) == errInterrupted {
+		for _, id := range slices.Sorted(maps.Keys(runs)) {
+			if ctx := runs[id]; context.Cause(ctx) == errInterrupted {
 				stopped = append(stopped, id)
 			} else {
 				others = append(others, id)

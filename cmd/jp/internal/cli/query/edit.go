@@ -95,10 +95,6 @@ func (k *asking) compose(ctx context.Context) (*draft, error) {
 func (k *asking) wantsEditor(ctx context.Context) (id convstore.ID, wanted bool, err error) {
 	o := k.o
 	switch {
-	case o.edit && o.noEdit:
-		return 0, false, command.ErrMixed("--edit", "--no-edit")
-	case o.edit && o.input != inputText:
-		return 0, false, exit.Usagef("--edit: not with --input-format %s", o.input)
 	case o.edit && !k.con.Interactive():
 		return 0, false, exit.Usagef("--edit: nobody can be asked").WithHint("give the question as words or on stdin")
 	case o.edit:

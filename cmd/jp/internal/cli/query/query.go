@@ -97,6 +97,10 @@ func (o *options) check(inTool, noPersist, json, streams bool) error {
 		return exit.Usagef("--pick: not together with %s", wording.Either(o.fresh, "--new", "--id"))
 	case o.fork.Set && isNew:
 		return exit.Usagef("--fork: not together with a new conversation")
+	case o.edit && o.noEdit:
+		return command.ErrMixed("--edit", "--no-edit")
+	case o.edit && o.input != inputText:
+		return exit.Usagef("--edit: not with --input-format %s", o.input)
 	case o.rootID.Set && !o.id.Set:
 		return exit.Usagef("--root-id: needs --id")
 	case o.noActivate && !o.id.Set && !o.fresh && !o.fork.Set:
