@@ -73,7 +73,7 @@ var ErrGone = errors.New("the client has gone")
 var errCancelled = errors.New("cancelled by the client")
 
 const (
-	maxRequests = 64             // requests of a client that run at the same time
+	maxRequests = 64             // requests of a client that run at the same time, and answers that it has not read
 	maxUnderWay = 2 * MaxMessage // bytes of these requests
 	maxSessions = 1024           // open sessions of a client
 )
@@ -119,6 +119,7 @@ type conn struct {
 	able     *capabilities                      // nil before initialize
 	running  map[string]context.CancelCauseFunc // cancels the requests of the client that run, by id
 	underWay int                                // bytes of these requests
+	unread   int                                // answers to requests that ran, from the end of the run until they are written
 	last     int64                              // id of our latest request
 	asked    map[int64]chan message             // our requests that have no answer yet, by id
 	sessions map[string]*session
@@ -170,9 +171,9 @@ func (c *conn) begin(ctx context.Context, m message) {
 		most, room = 2*most, 2*room
 	}
 	_, taken := c.running[key]
-	full := len(c.running) >= most
+	full, unread := len(c.running) >= most, c.unread > most // it may have read one of them just now
 	large := len(c.running) > 0 && c.underWay+len(m.Params) > room
-	if !taken && !full && !large && !c.ended {
+	if !taken && !full && !unread && !large && !c.ended {
 		c.running[key] = cancel
 		c.underWay += len(m.Params)
 		c.work.Add(1)
@@ -191,6 +192,10 @@ func (c *conn) begin(ctx context.Context, m message) {
 		cancel(nil)
 		c.refuse(m.ID, requestf("%d requests are under way; wait for one of them", maxRequests))
 		return
+	case unread:
+		cancel(nil)
+		c.refuse(m.ID, requestf("%d answers are not read yet; read one of them", maxRequests))
+		return
 	case large:
 		cancel(nil)
 		c.refuse(m.ID, requestf("requests of %d MiB are under way; wait for one of them", maxUnderWay>>20))
@@ -208,16 +213,22 @@ func (c *conn) begin(ctx context.Context, m message) {
 		c.mu.Lock()
 		delete(c.running, key)
 		c.underWay -= len(m.Params)
+		c.unread++
 		c.mu.Unlock()
+		var answer any = response{"2.0", m.ID, result}
 		if err != nil {
 			e := asError(err)
 			if context.Cause(ctx) == errGivenUp {
 				e = &Error{Code: codeGivenUp, Message: "cancelled by the client"}
 			}
-			c.refuse(m.ID, e)
-			return
+			answer = failure{"2.0", m.ID, e}
+			defer c.hurry()()
 		}
-		c.send(response{"2.0", m.ID, result})
+		c.write(answer, func() {
+			c.mu.Lock()
+			c.unread--
+			c.mu.Unlock()
+		})
 	}()
 }
 
@@ -355,11 +366,15 @@ func (c *conn) end() {
 }
 
 // send writes a message. If that fails, everything ends, because the message is lost.
-func (c *conn) send(m any) {
+func (c *conn) send(m any) { c.write(m, func() {}) }
+
+// write does the same, and calls written before anything else is written.
+func (c *conn) write(m any, written func()) {
 	b, err := encode(m)
 	if err == nil {
 		c.writing <- struct{}{}
 		_, err = c.out.Write(b)
+		written()
 		<-c.writing
 	}
 	if err != nil {
@@ -367,12 +382,17 @@ func (c *conn) send(m any) {
 	}
 }
 
-// refuse answers with an error. It is called by the reader too, which has to see what the client
-// cancels, and its end: so everything ends, with ErrUnread, if the client does not read that in
-// time.
+// refuse answers with an error.
 func (c *conn) refuse(id json.RawMessage, e *Error) {
-	defer time.AfterFunc(unreadWait, func() { c.cancel(ErrUnread) }).Stop()
+	defer c.hurry()()
 	c.send(failure{"2.0", id, e})
+}
+
+// hurry ends everything with ErrUnread, unless done is called in time. It is for errors: the reader
+// writes some, and has to see what the client cancels, and its end.
+func (c *conn) hurry() (done func()) {
+	late := time.AfterFunc(unreadWait, func() { c.cancel(ErrUnread) })
+	return func() { late.Stop() }
 }
 
 // tell sends an update, in a form that the client knows.

@@ -282,13 +282,32 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// unread asks for a prompt, reads nothing of it, and sends the line stop.
-func unread(t *testing.T, word, stop string) {
-	word, _, _ = strings.Cut(word, ",")
+// TestUnreadAnswers: a client that asks without end, and reads no answer, is left.
+func TestUnreadAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, done := quiet(t)
+		n := 0
+		for ; n < 1000; n++ {
+			if _, err := fmt.Fprintf(client, `{"jsonrpc":"2.0","id":%d,"method":"session/list","params":{}}`+"\n", n); err != nil {
+				break
+			}
+			synctest.Wait()
+		}
+		if n > 3*maxRequests {
+			t.Fatalf("%d requests were taken, and no answer was read", n)
+		}
+		if err := <-done; !errors.Is(err, ErrUnread) {
+			t.Errorf("Serve = %v, want %v", err, ErrUnread)
+		}
+	})
+}
+
+// quiet serves a client that has a session and reads nothing any more.
+func quiet(t *testing.T) (client net.Conn, done chan error) {
 	ours, theirs := net.Pipe()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	defer context.AfterFunc(ctx, func() { ours.Close() })() // as a bounded stdout fails then
-	done := make(chan error, 1)
+	context.AfterFunc(ctx, func() { ours.Close() }) // as a bounded stdout fails then
+	done = make(chan error, 1)
 	go func() {
 		done <- Serve(ctx, cancel, scripted{new(atomic.Int32)}, Options{Log: func(string, ...any) {}}, ours, ours)
 	}()
@@ -304,8 +323,15 @@ func unread(t *testing.T, word, stop string) {
 			t.Fatal(err)
 		}
 	}
+	return theirs, done
+}
+
+// unread asks for a prompt, reads nothing of it, and sends the line stop.
+func unread(t *testing.T, word, stop string) {
+	word, _, _ = strings.Cut(word, ",")
+	client, done := quiet(t)
 	for _, line := range []string{prompt(1, word), stop} {
-		if _, err := io.WriteString(theirs, line+"\n"); err != nil {
+		if _, err := io.WriteString(client, line+"\n"); err != nil {
 			t.Fatal(err)
 		}
 	}

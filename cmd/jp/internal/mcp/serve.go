@@ -131,11 +131,13 @@ type boundedClient struct {
 	mu       sync.Mutex
 	calls    map[jsonrpc.ID]asking // calls that have no answer yet
 	underWay int                   // bytes of calls
+	unread   int                   // answers to calls that are not written yet
 	begun    bool                  // whether the client has said that it is initialized
 	refusals []*jsonrpc.Response   // refusals that are not written yet
 	writing  bool                  // whether refusals are being written
 	closed   bool
 	written  sync.WaitGroup
+	answer   sync.Mutex // one answer to a call is written at a time, and counted before the next
 }
 
 // asking is a call that has no answer yet.
@@ -233,6 +235,8 @@ func (c *boundedClient) begin(r *jsonrpc.Request) *jsonrpc.Response {
 		return &jsonrpc.Response{ID: r.ID, Result: json.RawMessage("{}")}
 	case len(c.calls) >= maxRequests:
 		return busy(r, "%d requests are under way; wait for one of them", maxRequests)
+	case c.unread > maxRequests: // the client may have read one of them already
+		return busy(r, "%d answers are not read yet; read one of them", maxRequests)
 	case len(c.calls) > 0 && c.underWay+len(r.Params) > maxUnderWay:
 		return busy(r, "requests of %d MB are under way; wait for one of them", maxUnderWay>>20)
 	}
@@ -280,17 +284,27 @@ func (c *boundedClient) notified(r *jsonrpc.Request) bool {
 }
 
 func (c *boundedClient) Write(ctx context.Context, msg jsonrpc.Message) error {
-	if r, ok := msg.(*jsonrpc.Response); ok {
-		c.mu.Lock()
-		call := c.calls[r.ID]
-		delete(c.calls, r.ID)
-		c.underWay -= call.size
-		c.mu.Unlock()
-		if call.cancelled {
-			return nil
-		}
+	r, ok := msg.(*jsonrpc.Response)
+	if !ok {
+		return c.Connection.Write(ctx, msg)
 	}
-	return c.Connection.Write(ctx, msg)
+	c.mu.Lock()
+	call := c.calls[r.ID]
+	delete(c.calls, r.ID)
+	c.underWay -= call.size
+	if call.cancelled {
+		c.mu.Unlock()
+		return nil
+	}
+	c.unread++
+	c.mu.Unlock()
+	c.answer.Lock()
+	defer c.answer.Unlock()
+	err := c.Connection.Write(ctx, msg)
+	c.mu.Lock()
+	c.unread--
+	c.mu.Unlock()
+	return err
 }
 
 // input reports its end.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -264,11 +265,20 @@ func TestServeFlood(t *testing.T) {
 	}
 }
 
-// A client that asks without end and reads nothing is left.
+// A client that asks without end and reads nothing is left, whether its calls go on or have ended.
 func TestServeUnread(t *testing.T) {
+	for name, f := range map[string]func(context.Context){"go on": func(ctx context.Context) { <-ctx.Done() }, "ended": func(context.Context) {}} {
+		t.Run(name, func(t *testing.T) { serveUnread(t, f) })
+	}
+}
+
+// serveUnread asks without end for calls that are carried out by f.
+func serveUnread(t *testing.T, f func(context.Context)) {
+	var taken atomic.Int32
 	s := listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {
-		<-ctx.Done()
-		return tools.Result{Text: "stopped"}
+		taken.Add(1)
+		f(ctx)
+		return tools.Result{Text: strings.Repeat("x", 16<<10)} // of which a pipe holds few
 	})
 	left := make(chan error, 1)
 	s.Bound = func(ctx context.Context) {
@@ -290,6 +300,9 @@ func TestServeUnread(t *testing.T) {
 	_ = out.Close() // as a write is that need not wait
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "reads no answers") {
 		t.Errorf("Run = %v", err)
+	}
+	if n := taken.Load(); n > 3*maxRequests {
+		t.Errorf("%d calls were taken, and no answer was read", n)
 	}
 }
 
