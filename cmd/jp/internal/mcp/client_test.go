@@ -160,7 +160,7 @@ func TestHTTP(t *testing.T) {
 		want  string
 	}{
 		{&broken, `MCP server s: calling "tools/call": rejected by transport: sending "tools/call": Internal Server Error`},
-		{&expired, "MCP server s was ended during the call, which may have had its effect: " + signIn},
+		{&expired, "MCP server s: " + signIn},
 	} {
 		tt.fails.Store(true)
 		if r, err := c.Call(t.Context(), echo, json.RawMessage(`{"text":""}`)); err != nil || r.Text != tt.want || !r.IsError {

@@ -203,6 +203,43 @@ func TestHTTPMany(t *testing.T) {
 	}
 }
 
+// A call that the server refuses is an error of that call, as often as it happens: the token may not
+// be for this tool.
+func TestHTTPRefused(t *testing.T) {
+	for status, why := range map[int]string{401: `it answers "401 Unauthorized": `, 403: `it answers "403 Forbidden": `, 307: "it redirects to another server, and "} {
+		refused := true
+		c := openHTTP(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
+			if refused {
+				w.Header().Set("Location", "http://127.0.0.1:1/")
+				w.WriteHeader(status)
+				return
+			}
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"right"}]}}`, id)
+		})
+		for range starts + 1 {
+			if got, isError := call(t, c, "echo", "x"); !strings.HasPrefix(got, "MCP server s: "+why) || !isError {
+				t.Errorf("%d: echo = %q, %v, want %s...", status, got, isError, why)
+			}
+		}
+		refused = false
+		if got, isError := call(t, c, "echo", "x"); got != "right" || isError || c.begun != 1 {
+			t.Errorf("%d: the call after it: %q, %v, %d starts", status, got, isError, c.begun)
+		}
+	}
+}
+
+// An answer may be written over as many lines of one event as it has values.
+func TestHTTPLines(t *testing.T) {
+	c := openHTTP(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"right\"}],\"_meta\":{\"v\":[\n", id)
+		fmt.Fprint(w, strings.Repeat("data: 1,\n", 3*maxUnasked), "data: 1]}}}\n\n")
+	})
+	if got, isError := call(t, c, "echo", "x"); got != "right" || isError {
+		t.Errorf("echo = %q, %v", got, isError)
+	}
+}
+
 // An answer over HTTP that is too large is an error of that call, and only of it.
 func TestHTTPLarge(t *testing.T) {
 	for name, tt := range map[string]struct{ kind, before, after string }{

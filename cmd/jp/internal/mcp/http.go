@@ -59,7 +59,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := c.bounds.err(); err != nil {
 		return nil, err
 	}
-	id, err := asked(r)
+	id, method, err := asked(r)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +69,19 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set(name, value)
 	}
 	resp, err := c.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if refused := refuses(resp); refused != nil {
+		_ = resp.Body.Close() // the target of a redirect may have the token in it
+		if method != methodCall || id == nil {
+			return nil, c.bounds.fault(refused)
+		}
+		resp.StatusCode, resp.Header, resp.ContentLength = http.StatusOK, http.Header{"Content-Type": {"application/json"}}, -1
+		resp.Body = io.NopCloser(bytes.NewReader(failed(id, refused.Error())))
+		return resp, nil
+	}
 	switch {
-	case err != nil:
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
-		_ = resp.Body.Close()
-		return nil, c.bounds.fault(fmt.Errorf(`it answers "%d %s": headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the `+
-			`variable NAME; jp cannot sign in by itself (OAuth)`, resp.StatusCode, http.StatusText(resp.StatusCode)))
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		_ = resp.Body.Close() // its target may have the token in it
-		return nil, c.bounds.fault(errors.New("it redirects to another server, and redirects are not followed"))
 	case resp.StatusCode == http.StatusNotFound && r.Header.Get("Mcp-Session-Id") != "":
 		_ = resp.Body.Close()
 		resp.Body = http.NoBody // with an error in it the SDK would keep the session
@@ -92,17 +96,30 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 		resp.Body = &bounded{resp.Body, maxMessage}
 	}
-	return resp, err
+	return resp, nil
 }
 
-// asked returns the id of the protocol's request in r, nil for none.
-func asked(r *http.Request) (json.RawMessage, error) {
+// refuses returns why a server carries out nothing of a request: for a call of a tool that is the
+// answer, as another may be allowed, and for any other request the end of the session.
+func refuses(resp *http.Response) error {
+	switch status := resp.StatusCode; {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return fmt.Errorf(`it answers "%d %s": headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the `+
+			`variable NAME; jp cannot sign in by itself (OAuth)`, status, http.StatusText(status))
+	case status >= 300 && status < 400:
+		return errors.New("it redirects to another server, and redirects are not followed")
+	}
+	return nil
+}
+
+// asked returns id and method of the protocol's request in r; nil = there is none.
+func asked(r *http.Request) (id json.RawMessage, method string, err error) {
 	if r.Method != http.MethodPost || r.GetBody == nil {
-		return nil, nil
+		return nil, "", nil
 	}
 	body, err := r.GetBody()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer func() { _ = body.Close() }()
 	var m struct {
@@ -110,9 +127,9 @@ func asked(r *http.Request) (json.RawMessage, error) {
 		Method string          `json:"method"`
 	}
 	if err := json.NewDecoder(body).Decode(&m); err != nil || m.Method == "" || bytes.Equal(m.ID, []byte("null")) {
-		return nil, nil // not a request; the server decides
+		return nil, "", nil // not a request; the server decides
 	}
-	return m.ID, nil
+	return m.ID, m.Method, nil
 }
 
 // answer is the body that answers the request id. One that is too large is replaced by an error,
@@ -143,8 +160,8 @@ func (a *answer) Read(p []byte) (int, error) {
 	return a.text.Read(p)
 }
 
-// events is a body of events, and returns each event whole. It fails when there are too many; each
-// takes at least two lines. In the answer to the request id the first event that is too large is
+// events is a body of events, and returns each event whole. It fails when there are too many. In the
+// answer to the request id the first event that is too large is
 // replaced by an error, and ends the answer.
 type events struct {
 	io.ReadCloser
@@ -171,18 +188,19 @@ func (e *events) Read(p []byte) (int, error) {
 func (e *events) more() {
 	var buf [32 << 10]byte
 	n, err := e.ReadCloser.Read(buf[:])
-	if fault := e.bounds.said(bytes.Count(buf[:n], []byte("\n")), 2*maxUnasked); fault != nil {
-		e.err = fault
-		return
-	}
 	behind := max(0, len(e.event)-len("\n\r\n")+1)
 	e.event, e.err = append(e.event, buf[:n]...), err
-	first, end := len(e.event), 0
+	first, end, ended := len(e.event), 0, 0
 	for _, blank := range []string{"\n\n", "\n\r\n"} {
+		ended += bytes.Count(e.event[behind:], []byte(blank))
 		if i := bytes.Index(e.event[behind:], []byte(blank)); i >= 0 {
 			first = min(first, behind+i+len(blank))
 			end = max(end, behind+bytes.LastIndex(e.event[behind:], []byte(blank))+len(blank))
 		}
+	}
+	if fault := e.bounds.said(ended); fault != nil {
+		e.err = fault
+		return
 	}
 	if err != nil {
 		end = len(e.event) // the reader takes a last event without an end

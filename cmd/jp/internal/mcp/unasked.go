@@ -25,6 +25,7 @@ const (
 
 const (
 	methodPing        = "ping"
+	methodCall        = "tools/call"
 	methodListChanged = "notifications/tools/list_changed"
 )
 
@@ -46,13 +47,12 @@ func (b *bounds) renew() {
 	b.asked.Store(0)
 }
 
-// said counts n more, where limit is as much as maxUnasked messages. After a fault it returns the
-// fault.
-func (b *bounds) said(n, limit int) error {
+// said counts n more messages. After a fault it returns the fault.
+func (b *bounds) said(n int) error {
 	if err := b.err(); err != nil {
 		return err
 	}
-	if b.messages.Add(int64(n)) > int64(limit) {
+	if b.messages.Add(int64(n)) > maxUnasked {
 		return b.fault(fmt.Errorf("it sent more than %d messages that nobody asked for", maxUnasked))
 	}
 	return nil
@@ -128,7 +128,7 @@ func (f *answers) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 			return nil, err
 		}
-		if err := f.bounds.said(1, maxUnasked); err != nil {
+		if err := f.bounds.said(1); err != nil {
 			return nil, err
 		}
 		req, unasked := msg.(*jsonrpc.Request)
