@@ -93,8 +93,6 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 	}
 	texts := slices.Concat([]string{m.Command, m.URL}, m.Args, slices.Collect(maps.Values(e.Server.Env)), slices.Collect(maps.Values(e.Server.Headers)))
 	switch {
-	case !mcp.ValidName(m.Name):
-		e.Err = errors.New("the name of a server has at most 64 letters, digits, _ and, not first, -")
 	case m.Type != "" && m.Type != "stdio" && m.Type != "http":
 		e.Err = fmt.Errorf("type %q is not supported", m.Type)
 	case (m.Type == "http") != (m.URL != ""):

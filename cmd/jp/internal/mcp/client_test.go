@@ -522,10 +522,10 @@ func TestParseFile(t *testing.T) {
 	}
 	want := map[string]string{
 		"ok": "", "web": "", "none": "has neither a command nor a url", "both": "has a command and a url: one of them",
-		"sse": "type sse is not supported: it is superseded by http", "a b": "the name of a server must be letters, digits, _ and, not first, -",
+		"sse": "type sse is not supported: it is superseded by http", "a b": "the name of a server has at most 64 letters, digits, _ and, not first, -",
 		"jp": `env: "JP_STORE" is no variable that it may be given`, "open": `"${A": want ${NAME} or ${NAME:-text}`,
 		"host":  `headers: "Host" is no header that can be set`,
-		"wrong": "command: want a string, not a number", "--yes": "the name of a server must be letters, digits, _ and, not first, -",
+		"wrong": "command: want a string, not a number", "--yes": "the name of a server has at most 64 letters, digits, _ and, not first, -",
 	}
 	for name, msg := range want {
 		e, ok := got[name]

@@ -71,6 +71,9 @@ func (r Reach) Files() []string {
 
 // Check returns why the entry cannot be used, nil if it can.
 func (s Server) Check() error {
+	if !validName(s.Name) {
+		return errors.New("the name of a server has at most 64 letters, digits, _ and, not first, -")
+	}
 	for _, text := range s.texts() {
 		if strings.ContainsRune(text, 0) {
 			return errors.New("holds a NUL byte")
@@ -277,8 +280,6 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		switch {
 		case err != nil:
 			err = jsondoc.Explain(err)
-		case !ValidName(name):
-			err = errors.New("the name of a server must be letters, digits, _ and, not first, -")
 		case e.Type == "sse":
 			err = errors.New("type sse is not supported: it is superseded by http")
 		case !slices.Contains([]string{"", "stdio", "http", "streamable-http"}, e.Type):
@@ -293,8 +294,8 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 	return out, nil
 }
 
-// ValidName reports whether a server may have this name in the definitions of tools.
-func ValidName(s string) bool {
+// validName reports whether a server may have this name in the definitions of tools.
+func validName(s string) bool {
 	return s != "" && s[0] != '-' && len(s) <= 64 && strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
 	}) < 0

@@ -28,7 +28,7 @@ func FuzzParseFile(f *testing.F) {
 			if e.Err != nil {
 				continue
 			}
-			if s.Name != name || !ValidName(name) || (s.Command == "") == (s.URL == "") || (s.Dir == "/dir") != (s.Command != "") {
+			if s.Name != name || !validName(name) || (s.Command == "") == (s.URL == "") || (s.Dir == "/dir") != (s.Command != "") {
 				t.Fatalf("%q: %+v", name, s)
 			}
 			record, err := json.Marshal(s)

@@ -12,7 +12,6 @@ package servers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,8 +116,6 @@ func (u *Set) Parse(root string, data []byte) (all map[string]Server, confines m
 		}
 		e.Server.Reach, e.Err = reachOf(name, s)
 		switch {
-		case !mcp.ValidName(name):
-			e.Err = errors.New("the name of a server has at most 64 letters, digits, _ and, not first, -")
 		case e.Err != nil:
 		case OnlyConfines(s):
 			confines[name] = e
