@@ -16,7 +16,7 @@ func TestTerms(t *testing.T) {
 		Budget: Budget{Tokens: ptr(100), CostNano: ptr(7)}, Run: Budget{Tokens: ptr(90)}, Strict: true, Children: 5, Parallel: 3,
 	}
 	changed := func(tokens int64) *Limits {
-		l := was.With(Change{Tokens: Choice{true, &tokens}})
+		l := was.With(Change{Tokens: Choice{Set: true, Value: &tokens}})
 		return &l
 	}
 	no := errors.New("refused")
@@ -83,7 +83,7 @@ func TestTerms(t *testing.T) {
 			if test.refuse != nil {
 				want = test.refuse
 			}
-			scope := mustBelow(t, s, child).Under(Terms{Change: Change{Tokens: Choice{true, &test.tokens}}})
+			scope := mustBelow(t, s, child).Under(Terms{Change: Change{Tokens: Choice{Set: true, Value: &test.tokens}}})
 			if _, err = scope.Reserve(t.Context(), func(Standing) ([]Child, error) { return nil, test.refuse }); !reflect.DeepEqual(err, want) {
 				t.Errorf("Reserve = %v, want %v", err, want)
 			}
