@@ -13,8 +13,8 @@ import (
 	"jp/convstore"
 )
 
-// TestReplyTooLargeForSubagent: a reply that a sub-agent could not store is an error of its model,
-// which says what it has too much of, and none of the sub-agent.
+// TestReplyTooLargeForSubagent: a reply that a sub-agent could not store is an error of its model and
+// none of the sub-agent. The error says what the reply has too much of.
 func TestReplyTooLargeForSubagent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		parts []model.Part
