@@ -58,7 +58,7 @@ func New(con *console.Console) *Workspace {
 
 // SetDirectives records whether the directives of the command have NONE.
 func (w *Workspace) SetDirectives(ds []profiles.Directive) {
-	w.none = slices.ContainsFunc(ds, func(d profiles.Directive) bool { return d.Text == "NONE" })
+	w.none = WithNone(ds)
 }
 
 // Found returns the folder that holds .jp if Root has found it, else "".
@@ -67,7 +67,7 @@ func (w *Workspace) Found() string { return w.root }
 // Opened returns the store if it was asked for, else nil.
 func (w *Workspace) Opened() *convstore.Store { return w.st }
 
-// UsesNone reports whether reset has found NONE.
+// UsesNone reports whether SetDirectives has found NONE.
 func (w *Workspace) UsesNone() bool { return w.none }
 
 // Root returns the folder that holds .jp: at or above --workspace, else the working directory. The
