@@ -90,7 +90,7 @@ func (g *Group) writeProfile(w *bufio.Writer, s profileShown) error {
 	}
 	for _, t := range s.Tools {
 		more := func(format string, args ...any) { g.Con.Field(w, "    ", fmt.Sprintf(format, args...), 6) }
-		g.Con.Field(w, "  "+t.Name+"  ", fmt.Sprintf("%s, run %s, set at %s", t.Source, t.Run, unseen.Spell(g.WS.Relative(t.Origin))), 4)
+		g.Con.Field(w, "  "+t.Name+"  ", fmt.Sprintf("%s, run %s, set at %s", unseen.Spell(t.Source), t.Run, unseen.Spell(g.WS.Relative(t.Origin))), 4)
 		if t.Run == string(tools.RunAsk) {
 			more("if nobody can be asked: %s", t.Detached)
 		}
