@@ -508,6 +508,8 @@ command = { program = "wc", args = ["-w"] }
 [conversation.tools.count.parameters.path]
 type = "string"
 required = true
+[conversation.tools.count.parameters.command]
+type = "string"
 [conversation.tools.'*']
 run = "ask"
 `,
@@ -519,6 +521,8 @@ run = "ask"
 command = { program = "cat" }
 [conversation.tools.count.parameters.path]
 type = "array"
+[conversation.tools.count.parameters.command]
+required = true
 `})
 	r := w.resolve("conversation.tools.count.enable=false", "conversation.tools.count.timeout=60s", "conversation.tools.count.limit=3")
 	if got, want := r.Config.Assistant.SystemPromptSections, []Section{{Content: "three"}}; !slices.Equal(got, want) {
@@ -526,7 +530,7 @@ type = "array"
 	}
 	want := map[string]any{
 		"source": "local", "run": "ask", "command": map[string]any{"program": "cat"}, "enable": false, "timeout": "60s", "limit": int64(3),
-		"parameters": map[string]any{"path": map[string]any{"type": "array", "required": true}},
+		"parameters": map[string]any{"path": map[string]any{"type": "array", "required": true}, "command": map[string]any{"type": "string", "required": true}},
 	}
 	count := r.Tools["count"]
 	if !reflect.DeepEqual(count.Values, want) {
@@ -544,6 +548,7 @@ type = "array"
 		"parameters.path.required": "USER/config.toml:12",
 		"parameters.path.type":     "WS/.jp/config.toml:8",
 		"parameters.path.nothing":  "WS/.jp/config.toml:7",
+		"parameters.command.type":  "USER/config.toml:14",
 		"enable":                   "--cfg",
 	} {
 		if got := w.show(count.Pos(key).String()); got != want {

@@ -81,20 +81,24 @@ func Merge(tree map[string]any, parts []string, v any) {
 		}
 		tree = next
 	}
-	last := parts[len(parts)-1]
+	// Only the table of a tool is a table. Its command is one thing: its program is not mixed with
+	// arguments that another file meant for another program.
+	merge(tree, parts[len(parts)-1], v, "command")
+}
+
+// merge puts a value at a key. The key whole of a table is replaced even if it is a table.
+func merge(tree map[string]any, key string, v any, whole string) {
 	over, isTable := v.(map[string]any)
-	under, wasTable := tree[last].(map[string]any)
+	under, wasTable := tree[key].(map[string]any)
 	if !isTable || !wasTable {
-		tree[last] = Clone(v)
+		tree[key] = Clone(v)
 		return
 	}
-	// Only tables of tools get here. A command is one thing: its program is not mixed with
-	// arguments that another file meant for another program.
 	for k, v := range over {
-		if k == "command" {
+		if k == whole {
 			under[k] = Clone(v)
 		} else {
-			Merge(under, []string{k}, v)
+			merge(under, k, v, "")
 		}
 	}
 }
