@@ -20,7 +20,7 @@ type omitted uint8
 const (
 	maxBlocks   = 50        // nested blocks
 	MaxRendered = 4_000_000 // bytes of one text
-	MaxSteps    = 1_000_000 // nodes rendered
+	MaxSteps    = 1_000_000 // texts, values, conditions and elements of loops
 )
 
 // Renderer renders the nodes of a template, piece by piece. It is not safe for concurrent use.
@@ -99,8 +99,8 @@ func (r *Renderer) Each(n For, body func() error) error {
 	defer func() { r.loop = outer }()
 	for _, e := range list {
 		r.loop = &scope{n.Name, e, from, outer}
-		if r.steps++; r.steps > MaxSteps {
-			return n.Path.At.Errorf("the loops go on for more than %d steps", MaxSteps)
+		if err := r.step(n.Path.At); err != nil {
+			return err
 		}
 		if err := body(); err != nil {
 			return err
@@ -109,10 +109,22 @@ func (r *Renderer) Each(n For, body func() error) error {
 	return nil
 }
 
-// Put emits s and counts it towards the bound.
+// step counts a step at a place, towards the bound.
+func (r *Renderer) step(at Position) error {
+	if r.steps++; r.steps > MaxSteps {
+		return at.Errorf("the loops go on for more than %d steps", MaxSteps)
+	}
+	return nil
+}
+
+// Put emits s and counts it towards the bounds. Lookup has counted the step of a value.
 func (r *Renderer) Put(s string, from *Path, at Position) error {
-	r.steps++
-	if r.Size += len(s); r.Size > MaxRendered || r.steps > MaxSteps {
+	if from == nil {
+		if err := r.step(at); err != nil {
+			return err
+		}
+	}
+	if r.Size += len(s); r.Size > MaxRendered {
 		return at.Errorf("renders to more than %s", brief.Size(MaxRendered))
 	}
 	r.Emit(s, from)
@@ -135,6 +147,9 @@ func (r *Renderer) Value(p *Path) (any, *Path, error) {
 
 // Lookup returns the value at p, which may be Omitted, and the path in data that it came from.
 func (r *Renderer) Lookup(p *Path) (any, *Path, error) {
+	if err := r.step(p.At); err != nil {
+		return nil, nil, err
+	}
 	var v any = r.Data
 	keys, from := p.Keys, p
 	for s := r.loop; s != nil; s = s.outer {

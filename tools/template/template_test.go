@@ -151,10 +151,11 @@ func TestTemplateBounds(t *testing.T) {
 	for i := range list {
 		list[i] = strings.Repeat("x", 100)
 	}
-	data := map[string]any{"l": list}
+	data := map[string]any{"l": list, "few": list[:400]}
 	for _, in := range []string{
 		"{{#for a in l}}{{#for b in l}}{{b}}{{/for}}{{/for}}",
 		"{{#for a in l}}{{#for b in l}}{{/for}}{{/for}}",
+		"{{#for a in few}}{{#for b in few}}" + strings.Repeat("{{#if b}}{{/if}}", 6) + "{{/for}}{{/for}}",
 	} {
 		tmpl, err := Parse(in)
 		if err != nil {
