@@ -225,6 +225,9 @@ func (c command) data(call Call) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.schema.Fill(args, template.Omitted); err != nil {
+		return nil, err
+	}
 	about := map[string]any{"conversation_id": template.Omitted, "workspace": c.env.Dir, "action": "run"}
 	maps.Copy(about, c.env.Context)
 	options := c.def.Options
@@ -232,7 +235,7 @@ func (c command) data(call Call) (map[string]any, error) {
 		options = map[string]any{}
 	}
 	return map[string]any{
-		"tool":    map[string]any{"name": c.def.Name, "arguments": c.schema.Fill(args, template.Omitted), "options": options},
+		"tool":    map[string]any{"name": c.def.Name, "arguments": args, "options": options},
 		"context": about,
 	}, nil
 }

@@ -71,6 +71,41 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// TestArgumentsGrow: what a few bytes of arguments become is bounded, of all their parts together.
+func TestArgumentsGrow(t *testing.T) {
+	texts := func(n int) json.RawMessage {
+		held := "[" + strings.Repeat("0,", 60_000) + "0]"
+		return json.RawMessage(`{"l":["` + strings.Repeat(held+`","`, n-1) + held + `"]}`)
+	}
+	lists := withSchema(`{"type":"object","properties":{"l":{"type":"array","items":{"type":"array","items":{"type":"integer"}}}}}`)
+	if _, err := lists.Validate(texts(4)); err != nil {
+		t.Errorf("4 texts: %v", err)
+	}
+	const want = "texts in it hold more than 262144 values: make it shorter"
+	if _, err := lists.Validate(texts(5)); err == nil || err.Error() != want {
+		t.Errorf("5 texts: %v, want %s", err, want)
+	}
+
+	s, err := Parse(json.RawMessage(`{"type":"object","properties":{"l":{"type":"array","items":{"type":"object","properties":{"a":{},"b":{},"c":{},"d":{}}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := func(n int) map[string]any {
+		list := make([]any, n)
+		for i := range list {
+			list[i] = map[string]any{"d": 1}
+		}
+		return map[string]any{"l": list}
+	}
+	v := lacking(33_333)
+	if err := s.Fill(v, true); err != nil || !reflect.DeepEqual(v["l"].([]any)[33_332], map[string]any{"a": true, "b": true, "c": true, "d": 1}) {
+		t.Errorf("Fill = %v, the last is %v", err, v["l"].([]any)[33_332])
+	}
+	if err := s.Fill(lacking(33_334), true); err == nil || err.Error() != "leaves out more than 100000 properties: make it shorter" {
+		t.Errorf("Fill = %v", err)
+	}
+}
+
 func TestValidateErrors(t *testing.T) {
 	for _, tt := range []struct {
 		in   string

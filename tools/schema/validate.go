@@ -33,15 +33,19 @@ func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	if _, ok := v.(map[string]any); !ok {
 		return nil, []string{"want a JSON object, not " + jsonTypeName(v)}
 	}
-	room := maxFilled
-	v = s.complete(s.coerce(v), &room)
-	if room < 0 {
+	room, left := maxFilled, jsondoc.MaxValues
+	v = s.complete(s.coerce(v, &left), &room)
+	switch {
+	case left < 0:
+		return nil, []string{fmt.Sprintf("texts in it hold more than %d values: make it shorter", jsondoc.MaxValues)}
+	case room < 0:
 		return nil, []string{"with its defaults it is larger than " + brief.Size(maxFilled) + ": make it shorter"}
 	}
 	out, wrong := s.accept(v)
 	if len(wrong) > 0 && room < maxFilled { // a default may be wrong, or not go with another argument
 		if v, err = jsondoc.Decode(args); err == nil {
-			if plain, none := s.accept(s.coerce(v)); len(none) == 0 {
+			left = jsondoc.MaxValues
+			if plain, none := s.accept(s.coerce(v, &left)); len(none) == 0 {
 				return plain, nil
 			}
 		}
@@ -49,8 +53,11 @@ func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	return out, wrong
 }
 
-// maxFilled bounds what defaults add to arguments, in bytes: a list may get one in each element.
-const maxFilled = 4 << 20
+// Bounds of what is added to arguments: a list may get it in each element.
+const (
+	maxFilled = 4 << 20 // bytes of defaults
+	maxMarked = 100_000 // properties that were not given
+)
 
 // accept writes v as one JSON document with sorted keys and says what is wrong with it.
 func (s *Schema) accept(v any) (json.RawMessage, []string) {
@@ -78,10 +85,13 @@ func (s *Schema) accept(v any) (json.RawMessage, []string) {
 	return out, nil
 }
 
-// coerce decodes strings that hold JSON of the type that the schema declares, and removes optional
-// properties that are null.
-func (s *Schema) coerce(v any) any {
+// coerce decodes strings that hold JSON of the type that the schema declares, while so many values
+// are left, and removes optional properties that are null.
+func (s *Schema) coerce(v any, left *int) any {
 	if text, ok := v.(string); ok && len(s.types) > 0 && !slices.Contains(s.types, "string") {
+		if *left -= jsondoc.Values([]byte(text)); *left < 0 {
+			return v
+		}
 		if held, err := jsondoc.Decode([]byte(text)); err == nil && s.hasType(held) {
 			v = held
 		}
@@ -95,13 +105,13 @@ func (s *Schema) coerce(v any) any {
 			case e == nil && len(sub.types) > 0 && !slices.Contains(sub.types, "null") && !slices.Contains(s.required, name):
 				delete(v, name)
 			default:
-				v[name] = sub.coerce(e)
+				v[name] = sub.coerce(e, left)
 			}
 		}
 	case []any:
 		if s.items != nil {
 			for i, e := range v {
-				v[i] = s.items.coerce(e)
+				v[i] = s.items.coerce(e, left)
 			}
 		}
 	case json.Number:
@@ -143,25 +153,32 @@ func (s *Schema) complete(v any, room *int) any {
 	return v
 }
 
-// Fill sets properties that are declared and were not given to mark.
-func (s *Schema) Fill(v, mark any) any {
+// Fill sets properties that are declared and were not given to mark, if they are not too many.
+func (s *Schema) Fill(v, mark any) error {
+	room := maxMarked
+	if s.fill(v, mark, &room); room < 0 {
+		return fmt.Errorf("leaves out more than %d properties: make it shorter", maxMarked)
+	}
+	return nil
+}
+
+func (s *Schema) fill(v, mark any, room *int) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, sub := range s.properties {
 			if e, given := v[name]; given {
-				v[name] = sub.Fill(e, mark)
-			} else {
+				sub.fill(e, mark, room)
+			} else if *room--; *room >= 0 {
 				v[name] = mark
 			}
 		}
 	case []any:
-		if s.items != nil {
-			for i, e := range v {
-				v[i] = s.items.Fill(e, mark)
+		for _, e := range v {
+			if s.items != nil {
+				s.items.fill(e, mark, room)
 			}
 		}
 	}
-	return v
 }
 
 // Property returns the schema of a property that s names.
