@@ -150,11 +150,11 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 	if err := c.override(&r.Ask, a.Overrides); err != nil {
 		return r, err
 	}
-	// The enum is checked before anything is read: no name from a model reaches the file system.
-	if err := c.limits.Permit(a.Config); err != nil {
+	// The lists are checked before anything is read: no name from a model reaches the file system.
+	r.Profile.Name = a.Config
+	if err := c.limits.PermitAsk(r.Ask); err != nil {
 		return r, err
 	}
-	r.Profile.Name = a.Config
 	if r.ID == 0 {
 		r.Profile, err = c.profile(ctx, a.Config, a.Overrides)
 		r.Asked.Meaning = r.Profile.Meaning

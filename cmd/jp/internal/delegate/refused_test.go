@@ -86,6 +86,33 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestUnlistedResolvesNothing: no profile is read for a model or a level of reasoning that may not be
+// chosen.
+func TestUnlistedResolvesNothing(t *testing.T) {
+	resolved := 0
+	_, log := running(t)
+	set := specialSet(t, toolQuery)
+	d, err := New(Options{
+		Scope:  log.Below(),
+		Limits: rule.Limits{MaxDepth: 1, MaxPerTurn: 5, MaxChildren: 5, Share: 1, Profiles: []string{"agent/a"}, Models: []string{"x/a"}, Efforts: []string{"low"}},
+		Resolve: func(context.Context, string, []string) (rule.Profile, error) {
+			resolved++
+			return reader("agent/a"), nil
+		},
+	}, func(Funcs) (tools.Set, error) { return set, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, override := range []string{"assistant.model=x/b", "assistant.parameters.reasoning=high"} {
+		call := tools.Call{ID: fmt.Sprint("c", i), Name: toolQuery, Arguments: fmt.Appendf(nil, `{"config":"agent/a","query":"x","overrides":[%q]}`, override)}
+		d.Admit(t.Context(), []tools.Call{call})
+		if r, err := d.query(t.Context(), call); err != nil || !r.IsError || resolved > 0 {
+			t.Errorf("%s: %+v, %v, and %d profiles were resolved", override, r, err, resolved)
+		}
+		d.Release(t.Context())
+	}
+}
+
 // TestStarvedLeavesNothing: a call that waits until another one leaves something, and is cancelled
 // meanwhile, is not kept. A service that runs for weeks has many.
 func TestStarvedLeavesNothing(t *testing.T) {

@@ -36,6 +36,11 @@ func (l Limits) Permit(profile string) error {
 	return Refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", profile)
 }
 
+// PermitAsk refuses a profile, a model or a level of reasoning that the lists do not name.
+func (l Limits) PermitAsk(a Ask) error {
+	return cmp.Or(l.Permit(a.Profile.Name), l.choose("models", a.Model, l.Models), l.choose("levels of reasoning", a.Effort, l.Efforts))
+}
+
 // choose refuses an override that a list does not name.
 func (l Limits) choose(what, value string, list []string) error {
 	if value == "" || l.Free || list == nil || slices.Contains(list, value) {

@@ -176,8 +176,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 
 	// 3. Profile.
 	if !a.Person && !a.Fixed {
-		l := c.Limits
-		if err := cmp.Or(l.Permit(a.Profile.Name), l.choose("models", a.Model, l.Models), l.choose("levels of reasoning", a.Effort, l.Efforts)); err != nil {
+		if err := c.Limits.PermitAsk(a); err != nil {
 			return convstore.Child{}, err
 		}
 	}
