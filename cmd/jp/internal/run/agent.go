@@ -80,10 +80,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 			return nil, err
 		}
 	}
-	session, err := r.budget(cfg)
-	if err != nil {
-		return nil, err
-	}
+	session := r.budget(cfg)
 	var set tools.Set
 	arm := func(funcs delegate.Funcs) (_ tools.Set, err error) {
 		if set, err = ag.arm(ctx, defs, funcs); err != nil {

@@ -56,8 +56,7 @@ func (env *Env) standFor(ctx context.Context, id convstore.ID, ds []profiles.Dir
 	return st, nil
 }
 
-// standToContinue is standFor for a person who continues a sub-conversation of a conversation. That
-// takes no tool.
+// standToContinue is standFor for a person who continues a sub-conversation, which needs no tool.
 func (env *Env) standToContinue(ctx context.Context, id convstore.ID, ds []profiles.Directive, by convstore.Change) (st Stand, err error) {
 	st, r, err := env.standOf(ctx, id, ds, by)
 	if err == nil && !r.Config.Delegation.Enabled {
@@ -103,21 +102,20 @@ func (env *Env) configOf(ctx context.Context, store *convstore.Store, id convsto
 	return profiles.Resolve(src, nil, nil)
 }
 
-// firstLimits returns the limits of a session whose root has begun no turn here: those of the
-// root's config.
-func (env *Env) firstLimits(ctx context.Context, store *convstore.Store, id convstore.ID, ds []profiles.Directive) (convstore.Limits, error) {
+// firstLimits returns the limits of a session whose root has begun no turn here, by the root's config.
+func (env *Env) firstLimits(ctx context.Context, store *convstore.Store, id convstore.ID, ds []profiles.Directive) (l convstore.Limits, err error) {
 	root, err := store.Get(ctx, id)
 	for err == nil && root.Link == convstore.DelegationLink {
 		root, err = store.Get(ctx, root.Parent)
 	}
 	if err != nil {
-		return convstore.Limits{}, err
+		return l, err
 	}
 	r, err := env.configOf(ctx, store, root.ID, ds)
-	if err != nil {
-		return convstore.Limits{}, err
+	if err == nil {
+		l = rule.SessionLimits(r.Config, rule.LimitsOf(r.Config, env.WaitLimit))
 	}
-	return rule.SessionLimits(r.Config, rule.LimitsOf(r.Config, env.WaitLimit)), nil
+	return l, err
 }
 
 // delegates returns the name of a held tool that can start sub-agents under profiles. It prefers

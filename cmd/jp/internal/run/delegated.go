@@ -44,11 +44,8 @@ func (o *opening) continueChild(ctx context.Context) error {
 	if o.req.Task.Text == "" && !Resumable(o.Conv.Status) {
 		return ErrNothing()
 	}
-	stored, err := o.Store.Config(ctx, o.Conv.ID)
+	stored, err := o.resolveStored(ctx, o.req.Directives)
 	if err != nil {
-		return err
-	}
-	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
 		return err
 	}
 	model, _, err := o.accept(ctx)
@@ -58,10 +55,10 @@ func (o *opening) continueChild(ctx context.Context) error {
 	if err := o.reserve(ctx, model); err != nil {
 		return err
 	}
-	if taken := o.locked().Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
+	if taken := o.locked().Taken(); !bytes.Equal(taken.JSON, stored) {
 		return exit.Refusedf("conversation %s: its config was changed meanwhile", o.Conv.ID).WithHint("try it again")
 	}
-	o.change, err = o.changed(ctx, stored.JSON)
+	o.change, err = o.changed(ctx, stored)
 	return err
 }
 

@@ -12,12 +12,11 @@ import (
 
 // budget returns what the session of this run may use; nil in a delegated conversation, which has a
 // grant.
-func (r *Run) budget(cfg profiles.Config) (*convstore.Limits, error) {
+func (r *Run) budget(cfg profiles.Config) *convstore.Limits {
 	if r.Delegated() || r.hand != nil {
-		return nil, nil
+		return nil
 	}
-	l := rule.SessionLimits(cfg, rule.LimitsOf(cfg, 0)).With(convstore.Change{Run: r.req.Bounds})
-	return &l, nil
+	return new(rule.SessionLimits(cfg, rule.LimitsOf(cfg, 0)).With(convstore.Change{Run: r.req.Bounds}))
 }
 
 // boundable refuses --max-cost for a model whose price is unknown.

@@ -202,11 +202,7 @@ func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
 	if o.Conv, err = o.Store.Get(ctx, src); err != nil {
 		return err
 	}
-	stored, err := o.Store.Config(ctx, src)
-	if err != nil {
-		return err
-	}
-	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
+	if _, err := o.resolveStored(ctx, o.req.Directives); err != nil {
 		return err
 	}
 	model, config, err := o.accept(ctx)
@@ -296,6 +292,15 @@ func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Dire
 	}
 	o.Resolved = r
 	return nil
+}
+
+// resolveStored resolves the stored config of the conversation, and returns it.
+func (o *opening) resolveStored(ctx context.Context, ds []profiles.Directive) ([]byte, error) {
+	stored, err := o.Store.Config(ctx, o.Conv.ID)
+	if err == nil {
+		err = o.resolve(ctx, stored.JSON, ds)
+	}
+	return stored.JSON, err
 }
 
 // create makes a root. Its config is checked first, so that a mistake leaves nothing behind.

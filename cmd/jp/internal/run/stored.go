@@ -26,11 +26,7 @@ func (env *Env) Stored(ctx context.Context, id convstore.ID, req Request) (*Stor
 	if o.Conv, err = o.Store.Get(ctx, id); err != nil {
 		return nil, err
 	}
-	stored, err := o.Store.Config(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.resolve(ctx, stored.JSON, nil); err != nil {
+	if _, err := o.resolveStored(ctx, nil); err != nil {
 		return nil, err
 	}
 	return &Stored{site: at, Conv: o.Conv, Resolved: o.Resolved, req: req}, nil

@@ -57,11 +57,7 @@ func (r *Run) Shortened(ctx context.Context) {
 
 // reserveSummary reserves a run that asks only the model that writes a summary.
 func (o *opening) reserveSummary(ctx context.Context) error {
-	stored, err := o.Store.Config(ctx, o.Conv.ID)
-	if err != nil {
-		return err
-	}
-	if err := o.resolve(ctx, stored.JSON, nil); err != nil {
+	if _, err := o.resolveStored(ctx, nil); err != nil {
 		return err
 	}
 	id, _, err := o.accept(ctx)
