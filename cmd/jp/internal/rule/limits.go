@@ -7,8 +7,8 @@ import (
 	"jp/profiles"
 )
 
-// SessionLimits returns what the sub-agents of a session may use, from the config of its root and
-// what its command makes of the limits there. What flags change is in convstore.Change.
+// SessionLimits returns the limits of the sub-agents of a session, from the config of its root and
+// the limits that its command makes of that. Flags change them by a convstore.Change.
 func SessionLimits(cfg profiles.Config, l Limits) convstore.Limits {
 	d := cfg.Delegation
 	return convstore.Limits{
