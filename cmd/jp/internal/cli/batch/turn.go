@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/attach"
-	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -45,7 +44,7 @@ type batch struct {
 	claims []io.Closer // locks that keep others from resuming the same runs; held to the end
 
 	parallel int
-	within   convstore.Budget // limits of the session in which it began on behalf of root
+	within   convstore.Budget // limits of the session of root when it began on behalf of it
 	most     convstore.Budget // budget of one line
 	out      *bufio.Writer
 	rows     console.List
@@ -142,7 +141,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if err != nil {
 			return nil, err
 		}
-		scope, caller, b.within = st.Scope, st.Caller, st.Session.Budget
+		scope, caller, b.within = st.Scope, st.Caller, st.Session.Budget.Min(st.Session.Run)
 		if b.earlier == nil || b.earlier.line == "" {
 			err = b.claimLine(ctx, b.root, b.line)
 		} else if err = b.join(ctx, b.earlier.line); err == nil {
@@ -155,7 +154,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if b.o.parallel.Set {
 			b.parallel = parallel
 		}
-		b.divide(b.whole())
+		b.divide(b.within)
 	} else {
 		// A person who starts a batch sets its size: only the limits of the session apply.
 		l := &caller.Limits
@@ -194,31 +193,25 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	})
 }
 
-// whole returns what all lines and the reduction may use, whatever the session has besides: what the
-// flags say and, on behalf of a conversation whose turns come and go meanwhile, what it had at first.
-func (b *batch) whole() convstore.Budget {
-	return convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}.Min(b.within)
+// flags returns what the flags say that all lines and the reduction may use.
+func (b *batch) flags() convstore.Budget {
+	return convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value}
 }
 
 // divide sets the budget of one line. A flag's limit is divided evenly among all lines, where their
-// number is known. A limit of the config was not made for this batch, and most lines use little: it
-// is divided by twice the number of lines that run at the same time.
-func (b *batch) divide(all convstore.Budget) {
-	all = b.lessReduction(all)
-	lines := func(flag command.Maybe[*int64]) int {
-		switch few := 2 * b.parallel; {
-		case b.left < 0:
-			return few
-		case flag.Set:
-			return max(b.left, 1)
-		default:
-			return max(min(b.left, few), 1)
-		}
+// number is known. Session, the limits of the session, were not made for this batch, and most lines
+// use little: they are divided by twice the number of lines that run at the same time.
+func (b *batch) divide(session convstore.Budget) {
+	few := 2 * b.parallel
+	lines := few
+	if b.left >= 0 {
+		lines, few = max(b.left, 1), max(min(b.left, few), 1)
 	}
-	b.most = convstore.Budget{
-		Tokens:   amount.Portion(all.Tokens, lines(b.o.tokens)),
-		CostNano: amount.Portion(all.CostNano, lines(b.o.cost)),
+	part := func(all convstore.Budget, by int) convstore.Budget {
+		all = b.lessReduction(all)
+		return convstore.Budget{Tokens: amount.Portion(all.Tokens, by), CostNano: amount.Portion(all.CostNano, by)}
 	}
+	b.most = part(b.flags(), lines).Min(part(session, few))
 }
 
 // begin makes the conversation of a batch, or finds that of an earlier run, and begins its turn
@@ -297,10 +290,11 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	b.env.Con.IO = b.tree.Above(streams) // for warnings
 	ctx, end := spans.Batch(ctx, d.Scope().Caller())
 	call := b.newCall()
-	whole := b.whole()
+	// Turns of the conversation that it is on behalf of come and go meanwhile, each with new limits.
+	whole := b.flags().Min(b.within)
 	purse := delegate.NewPurse(b.lessReduction(whole))
 	failed := d.Batch(ctx, call, b.next, delegate.Work{
-		Parallel: b.parallel, Most: b.most, Default: !b.o.cost.Set, Purse: purse, Retry: b.o.retry.Value, Attach: b.attach, Ended: b.done.add,
+		Parallel: b.parallel, Most: b.most, Default: b.o.cost.Value == nil, Purse: purse, Retry: b.o.retry.Value, Attach: b.attach, Ended: b.done.add,
 	}, b.row)
 	if failed == nil && b.what != nil {
 		purse.Add(whole.Minus(b.lessReduction(whole)))
