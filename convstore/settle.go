@@ -71,8 +71,8 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	return d, t.charge(d, d.Total)
 }
 
-// endRun ends the run of a delegation in the record of its child. Unless the child was removed, it sets
-// what the run used. If that began no turn, it has none: the next one of the child is another's.
+// endRun ends the run of a delegation in the record of its child. Unless the child was removed, it
+// sets its usage. If the run began no turn, it has none: the next one of the child is another's.
 func (t *tx) endRun(d *Delegation, hold time.Duration) error {
 	rec, err := t.Load(d.Child)
 	if errors.As(err, new(*NotFoundError)) || err == nil && !rec.runs(*d) {

@@ -17,8 +17,8 @@ import (
 	"jp/tools"
 )
 
-// isServed reports whether a sub-agent has its owner call a tool: one of an MCP server, or the one
-// that returns skills, so that it reads those that have passed the gate.
+// isServed reports whether a sub-agent has its owner call a tool: one of an MCP server, or the one of
+// skills, so that it reads those that have passed the gate.
 func isServed(d tools.Definition) bool {
 	_, remote := d.MCP()
 	return remote || enabled.IsSkill(d)
