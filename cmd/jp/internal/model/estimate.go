@@ -1,5 +1,7 @@
 package model
 
+import "jp/tools/jsondoc"
+
 // Estimate returns a rough number of tokens that the request will count as input: one for every
 // three bytes of text, which is high for English and average for code, and for each image the most
 // that its model counts. It shows when a thread is long, and is charged if the provider reports no
@@ -53,6 +55,19 @@ func (r Request) Size() int {
 		for _, c := range m.Content {
 			if n += 64 + c.size(); c.Image != nil {
 				n += len(c.Image.Data)
+			}
+		}
+	}
+	return n
+}
+
+// Thoughts returns about how many values of JSON the blocks of reasoning have that are no text. Each
+// can take a hundred times the memory of its bytes where it is decoded.
+func (r Request) Thoughts() (n int) {
+	for _, m := range r.Messages {
+		for _, c := range m.Content {
+			if c.Reasoning != nil {
+				n += jsondoc.Values(c.Reasoning.Opaque)
 			}
 		}
 	}

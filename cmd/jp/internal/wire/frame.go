@@ -59,6 +59,7 @@ const (
 	MaxFrame  = 64 << 20                      // bytes of one frame
 	MaxReply  = 8 << 20                       // bytes of one reply of a model: a line of package stream has room for twice as many
 	maxValues = model.MaxValues + 1<<16       // values in one frame, about: each takes a hundred times the memory of its bytes
+	maxThread = 4 * maxValues                 // values in the reasoning of one thread, which its provider may decode
 	maxOpen   = model.MaxCalls + 2*call.Lines // requests that are not answered yet: calls of one reply, commands, and some beside them
 	maxCalls  = model.MaxCalls                // calls of one admit
 	maxHeld   = 2 * MaxFrame                  // bytes of the requests that are not answered yet, and of calls until they are released

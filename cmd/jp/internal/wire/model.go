@@ -313,6 +313,9 @@ func (t *attempts) ask(n uint64, q question, o *opened, answered func(answer, er
 	if r.Size() > MaxFrame {
 		return &FrameError{fmt.Sprintf("a thread of more than %d MiB", MaxFrame>>20)}
 	}
+	if r.Thoughts() > maxThread {
+		return &FrameError{fmt.Sprintf("a thread with more than %d values in its reasoning", maxThread)}
+	}
 	t.thread, r.CallIDs = r, t.server.turn.callIDs()
 
 	t.mu.Lock()

@@ -219,6 +219,8 @@ func TestAskRefused(t *testing.T) {
 		"more input":     {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"request":{"Messages":[{"Role":"user","Content":[{"Text":"` + strings.Repeat("word ", 20) + `"}]}]}}`, "asked for more"},
 		"what it had":    {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"keep":1,"request":{}}`, "never sent"},
 		"less than none": {[]string{fmt.Sprintf(begin, start, "m/child")}, `"ask":{"keep":-1,"request":{}}`, "never sent"},
+		"many thoughts": {[]string{fmt.Sprintf(begin, start, "m/child")},
+			`"ask":{"request":{"Messages":[{"Role":"assistant","Content":[{"Reasoning":{"Opaque":"[1` + strings.Repeat(",1", maxThread) + `]"}}]}]}}`, "values in its reasoning"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
