@@ -186,9 +186,9 @@ func loosens(b profiles.Brought) bool {
 	case reflect.DeepEqual(v, own):
 		return false
 	case strings.HasPrefix(key, "providers.llm.aliases."), key == "assistant.model", key == "assistant.escalate", key == "conversation.title.model", key == "conversation.compact.model",
-		key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles", key == "launcher": // not set = none
+		key == "delegation.context_tool", key == "delegation.llm_query.tools", key == "delegation.profiles": // not set = none
 		return v != nil
-	case key == "delegation.models", key == "delegation.reasoning", key == "delegation.expire": // not set = any, never
+	case key == "delegation.models", key == "delegation.reasoning", key == "delegation.expire", key == "launcher": // not set = any, never, here
 		return true
 	case key == "delegation.enabled":
 		return v == true
