@@ -107,6 +107,8 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 		r.pieces(e.OutputIndex.N)
 		r.said = true
 		return delta == "" || r.yield(model.Part{Text: delta}, nil), nil
+	case "response.output_item.added":
+		r.calls.Next()
 	case "response.reasoning_summary_part.added":
 		if r.thought.Len() > 0 {
 			return r.think("\n\n"), nil

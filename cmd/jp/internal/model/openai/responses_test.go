@@ -75,6 +75,8 @@ func TestResponsesEvents(t *testing.T) {
 		{"a call that was cut off", []string{call1, cut, full}, `call c1 t {"a":1}` + "\nstop max_tokens\n", ""},
 		{"a call that was cut off behind one without arguments", []string{call2, cut, full}, "call c2 u {}\nstop max_tokens\n", ""},
 		{"a text that was cut off behind a call without arguments", []string{call2, spoken, full}, "text a\ncall c2 u {}\nstop max_tokens\n", ""},
+		{"thinking that was cut off behind a call without arguments", []string{call2, `{"type":"response.output_item.added","output_index":1,"item":{"type":"reasoning"}}`, full},
+			"call c2 u {}\nstop max_tokens\n", ""},
 		{"only a call that was cut off", []string{cut, full}, "stop max_tokens\n", ""},
 		{"filtered", []string{spoken, strings.Replace(full, "max_output_tokens", "content_filter", 1)}, "text a\nstop refusal\n", ""},
 		{"refusal", []string{`{"type":"response.refusal.delta","delta":"no"}`, completed}, "text no\n" + told + "stop refusal\n", ""},
