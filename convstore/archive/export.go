@@ -45,7 +45,7 @@ func Export(ctx context.Context, v convstore.View, ids []convstore.ID, cascade b
 			done = append(done, id)
 		}
 		if err == nil && cascade {
-			err = exportDelegations(ctx, in, done, yield)
+			err = exportDelegations(ctx, in, done, ids, yield)
 		}
 		if err != nil && err != errStop {
 			yield(Piece{}, err)
@@ -218,8 +218,9 @@ func exportedLabels(labels map[string]string) map[string]string {
 	return labels
 }
 
-// exportDelegations yields the delegations of the ledgers of conversations.
-func exportDelegations(ctx context.Context, in convstore.Inside, ids []convstore.ID, yield func(Piece, error) bool) error {
+// exportDelegations yields the delegations of the ledgers of conversations. Of one that is removed
+// meanwhile, and was not named, they are left out: its record went with it.
+func exportDelegations(ctx context.Context, in convstore.Inside, ids, named []convstore.ID, yield func(Piece, error) bool) error {
 	among := make(map[convstore.ID]bool, len(ids))
 	for _, id := range ids {
 		among[id] = true
@@ -228,12 +229,14 @@ func exportDelegations(ctx context.Context, in convstore.Inside, ids []convstore
 		var ds []convstore.Delegation
 		if err := in.ReadOf(ctx, id, func(t *convstore.Tx) error {
 			r, err := in.Within(t, id)
-			if err != nil {
+			if isGone(err) && !slices.Contains(named, id) {
+				return nil
+			} else if err != nil {
 				return err
 			}
 			ds, err = exportedDelegations(t, id, r, func(id convstore.ID) bool { return among[id] })
 			return err
-		}); err != nil && !isGone(err) { // its record went with it
+		}); err != nil {
 			return err
 		}
 		for i := range ds {

@@ -944,6 +944,19 @@ func TestExportRemoved(t *testing.T) {
 	if want := []convstore.ID{root.ID, forks[1]}; !slices.Equal(got, want) {
 		t.Errorf("exported %v, want %v", got, want)
 	}
+	for p, err := range Export(t.Context(), s.View, []convstore.ID{root.ID}, true) { // and what was named may not be missing
+		switch {
+		case err != nil:
+			if !isGone(err) {
+				t.Error(err)
+			}
+			return
+		case p.Conversation.ID == forks[1]:
+			_, err := s.RemoveAll(t.Context(), []convstore.ID{root.ID}, convstore.RemoveOptions{Cascade: true})
+			storetest.NoError(t, err)
+		}
+	}
+	t.Error("exported without the delegations of what was named")
 }
 
 // TestExportLostCall: the call that a killed process was making is owed, though no event of the
