@@ -90,16 +90,20 @@ func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 	}
 }
 
-// hasRoom reports whether a copy leaves free space, as far as that is known: some network file systems
-// say that they have no blocks at all.
+// hasRoom reports whether there is space for a copy, and on the disk of the store for what others
+// write, as far as that is known: some network file systems say that they have no blocks at all.
 func (f *Folder) hasRoom(dst *os.File) bool {
 	var disk unix.Statfs_t
-	info, err := os.Lstat(f.StorePath())
-	if err != nil || unix.Fstatfs(int(dst.Fd()), &disk) != nil {
+	var store, at unix.Stat_t
+	fd := int(dst.Fd())
+	if unix.Lstat(f.StorePath(), &store) != nil || unix.Fstat(fd, &at) != nil || unix.Fstatfs(fd, &disk) != nil {
 		return true
 	}
-	size := uint64(info.Size())
-	return disk.Blocks == 0 || disk.Bavail*uint64(disk.Bsize) >= size+size/8+snapshotSpare
+	need := uint64(store.Size)
+	if at.Dev == store.Dev {
+		need += need/8 + snapshotSpare
+	}
+	return disk.Blocks == 0 || disk.Bavail*uint64(disk.Bsize) >= need
 }
 
 // ahead copies chunks that differ, while others write.
