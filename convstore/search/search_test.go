@@ -481,6 +481,21 @@ func TestMatchSoon(t *testing.T) {
 	}
 }
 
+// scanFor returns a scan of a store that has not begun.
+func scanFor(t *testing.T, s *convstore.Store, pattern string) *scan {
+	t.Helper()
+	search, err := newSearch(s.View, Query{Pattern: pattern})
+	if err == nil {
+		err = search.choose(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := newScan(search)
+	t.Cleanup(sc.maps.Close)
+	return sc
+}
+
 // TestSearchHandsOver reads the matches of one event that has more than wait to be read: the
 // searcher is no further ahead than that, and a bound of conversations counts them as one.
 func TestSearchHandsOver(t *testing.T) {
@@ -494,15 +509,7 @@ func TestSearchHandsOver(t *testing.T) {
 		}
 		_ = l.Close()
 	}
-	search, err := newSearch(s.View, Query{Pattern: "needle"})
-	if err == nil {
-		err = search.choose(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	sc := newScan(search)
-	defer sc.maps.Close()
+	sc := scanFor(t, s, "needle")
 	done := make(chan struct{})
 	go func() { defer close(done); sc.work(t.Context()) }()
 	most := 0
@@ -537,15 +544,7 @@ func TestSearchWaits(t *testing.T) {
 		storetest.Append(t, l, convstore.UserMessage{Text: strings.Repeat("a needle\nhay\n", 700)})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		search, err := newSearch(s.View, Query{Pattern: "needle"})
-		if err == nil {
-			err = search.choose(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		sc := newScan(search)
-		defer sc.maps.Close()
+		sc := scanFor(t, s, "needle")
 		var worker sync.WaitGroup
 		worker.Go(func() { sc.work(t.Context()) })
 		synctest.Wait()
