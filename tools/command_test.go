@@ -118,6 +118,8 @@ func TestRenderRefuses(t *testing.T) {
 		{[]string{"a{{tool.arguments.x}}"}, map[string]any{"x": strings.Repeat("a", maxArgument)}, `argument "x" is too long: an argument of a program is at most 131 KB`},
 		{[]string{"{{tool.arguments.x}}"}, map[string]any{"x": nil}, "line 1, column 1: tool.arguments.x was not given; ask for it with {{#if tool.arguments.x}}"},
 		{[]string{"{{tool.arguments.x}}"}, map[string]any{"x": []any{nil}}, "line 1, column 1: tool.arguments.x holds null"},
+		{[]string{"{{#for e in tool.arguments.x}}{{tool.arguments.y}}{{/for}}"}, map[string]any{"x": slices.Repeat([]any{""}, 2000), "y": slices.Repeat([]any{""}, 2000)},
+			"line 1, column 31: the loops go on for more than 1000000 steps"},
 	} {
 		c, err := fromTable("echo", tt.args...)
 		if err != nil {

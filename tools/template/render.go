@@ -117,12 +117,10 @@ func (r *Renderer) step(at Position) error {
 	return nil
 }
 
-// Put emits s and counts it towards the bounds. Lookup has counted the step of a value.
+// Put emits s and counts it towards the bounds.
 func (r *Renderer) Put(s string, from *Path, at Position) error {
-	if from == nil {
-		if err := r.step(at); err != nil {
-			return err
-		}
+	if err := r.step(at); err != nil {
+		return err
 	}
 	if r.Size += len(s); r.Size > MaxRendered {
 		return at.Errorf("renders to more than %s", brief.Size(MaxRendered))
