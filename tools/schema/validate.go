@@ -163,6 +163,9 @@ func (s *Schema) Fill(v, mark any) error {
 }
 
 func (s *Schema) fill(v, mark any, room *int) {
+	if *room < 0 {
+		return
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		for name, sub := range s.properties {
