@@ -70,9 +70,10 @@ func (s site) served(ctx context.Context, of delegate.Below) (v delegate.Served,
 		if !ceiling.Holds(d) {
 			continue
 		}
-		t := tools.Tool{Definition: d, Func: s.env.Skills().Read}
+		var t tools.Tool
 		if enabled.IsSkill(d) {
-			v.Skills = s.env.Skills().Told()
+			all := s.env.Skills()
+			t, v.Skills = tools.Tool{Definition: d, Func: all.Read}, all.Told()
 		} else if t, err = own.Tool(ctx, d); err != nil {
 			return v, err
 		}
