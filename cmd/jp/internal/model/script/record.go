@@ -78,6 +78,9 @@ func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Strea
 				if err != nil {
 					e.fail(ctx, err)
 				}
+				if e.NoCalls { // a server may not heed that, and nobody runs them
+					e.Calls = nil
+				}
 				e.IDs = e.idMatches(r)
 				return keep(e)
 			}

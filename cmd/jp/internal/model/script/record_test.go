@@ -177,6 +177,25 @@ func TestRecordReplay(t *testing.T) {
 	})
 }
 
+// TestRecordNoCalls records a server that calls tools where calls are ruled out.
+func TestRecordNoCalls(t *testing.T) {
+	says := saying([]model.Part{{Text: "done"}, {Call: &model.Call{ID: "c1", Name: "t", Arguments: json.RawMessage("{}")}}, {Stop: model.StopToolUse}}, nil)
+	closing := model.Request{Round: 1, Turn: 1, ToolChoice: "none", Messages: []model.Message{user("q")}}
+	var kept keeper
+	hear(NewTrail("").Follow(Record(says, model.Info{ID: "x/y"}, kept.keep)), closing)
+	data, err := Compile(kept, "/w", Recorded{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ParseRecording("rec.toml", data)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	if got := hear(NewTrail("").Follow(s.Replay("/w", func(int, error) {})), closing); got.Text != "done" || got.Err != "" || got.Calls != nil {
+		t.Errorf("replay: %+v of\n%s", got, data)
+	}
+}
+
 func TestWithoutPath(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "",
