@@ -273,9 +273,13 @@ func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) 
 		call.Title, call.Status = toolcall.Line("give the model the result of", q.Text), acp.InProgress
 		call.Content = nil
 	}
-	switch n := max(len(q.Detail), len(q.Call.Arguments)); { // each can be the longer one: the detail spells characters out, and counts spaces
-	case n > toolcall.MaxShown && q.Kind == tools.KindRun:
-		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf("the call is too long to be shown whole: %d KiB, more than %d", n>>10, toolcall.MaxShown>>10)}, nil
+	n, what := len(q.Detail), "result"
+	if q.Kind == tools.KindRun { // each can be the longer one: the detail spells characters out, and counts spaces
+		n, what = max(n, len(q.Call.Arguments)), "call"
+	}
+	switch {
+	case n > toolcall.MaxShown:
+		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf("the %s is too long to be shown whole: %d KiB, more than %d", what, n>>10, toolcall.MaxShown>>10)}, nil
 	case len(call.Content) == 0:
 		call.Content = []acp.CallContent{shownText(q.Detail)}
 	default: // a diff shows neither all arguments nor all characters

@@ -1,8 +1,11 @@
 package editor
 
 import (
+	"strings"
 	"testing"
 
+	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/toolcall"
 	"jp/tools"
 )
 
@@ -19,6 +22,24 @@ func TestBesideDiff(t *testing.T) {
 		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: tt.tool, Source: tools.SourceBuiltin}, tools.Call{Name: tt.tool, Arguments: []byte(tt.args)}, "")
 		if got := besideDiff(q); got != tt.want {
 			t.Errorf("besideDiff(%s) = %q, want %q", tt.args, got, tt.want)
+		}
+	}
+}
+
+// Nobody can give a model what was not shown to them whole.
+func TestAskTooLong(t *testing.T) {
+	v := &view{run: new(run.Run)}
+	for _, tt := range []struct {
+		kind         tools.Kind
+		args, result string
+		want         string
+	}{
+		{tools.KindRun, `{"a":"` + strings.Repeat("x", toolcall.MaxShown) + `"}`, "", "the call is too long to be shown whole: 1024 KiB, more than 1024"},
+		{tools.KindDeliver, "{}", strings.Repeat("\n", toolcall.MaxShown) + "tail", "the result is too long to be shown whole: 5120 KiB, more than 1024"},
+	} {
+		q := tools.NewQuestion(tt.kind, tools.Definition{Name: "t"}, tools.Call{Name: "t", Arguments: []byte(tt.args)}, tt.result)
+		if got, err := v.Ask(t.Context(), q); err != nil || got.Choice != tools.DenyOnce || got.Reason != tt.want {
+			t.Errorf("Ask = %+v, %v, want %s", got, err, tt.want)
 		}
 	}
 }
