@@ -83,6 +83,29 @@ func parseDirective(d Directive) (parsed, error) {
 	return p, nil
 }
 
+// MachineKeys returns the machine settings that directives assign, in their order. It leaves out what
+// Resolve refuses.
+func MachineKeys(ds []Directive) (keys []string) {
+	s := newSchema()
+	for _, d := range ds {
+		p, err := parseDirective(d)
+		if err != nil || p.form != assignForm {
+			continue
+		}
+		doc, err := s.assignment(Layer{Kind: AssignLayer, Name: p.flag}, p.key, p.arg, p.json)
+		if err != nil {
+			continue
+		}
+		leaves, _ := s.check(doc)
+		for _, l := range leaves {
+			if l.row.class == machine {
+				keys = append(keys, tomldoc.Key(l.parts))
+			}
+		}
+	}
+	return keys
+}
+
 // isPath: a text that begins like a path cannot be a name, so ../x and /x are paths too.
 func isPath(s string) bool {
 	for _, prefix := range []string{"./", "../", "/", "~/"} {

@@ -73,6 +73,10 @@ func serve(ctx context.Context, env *run.Env, at func(*console.Console) *run.Env
 	if err := record.Refuse(env.Con, "acp"); err != nil {
 		return err
 	}
+	if keys := profiles.MachineKeys(o.directives); len(keys) > 0 {
+		return exit.Usagef("--cfg: %s is a machine setting, which is not kept with a session", keys[0]).
+			WithHint("set it in your config.toml: `jp config set --user %s=...`", keys[0])
+	}
 	env.Con.Globals.NonInteractive = true // the editor has stdin and stdout, and questions go to it
 	if w := &env.Con.Globals.Workspace; w.Set {
 		if _, err := env.WS.Root(); err != nil {

@@ -40,6 +40,7 @@ type Workspace struct {
 
 	root      string
 	settings  *profiles.Config // machine settings, from the last config that was resolved
+	early     *profiles.Config // those of them that were read before a config was; nil = none were
 	userFiles []string         // the files of the user's own config, and what else it reads, from the same
 	growing   []fs.Growing     // folders and patterns of files that its config would read too
 	st        *convstore.Store
@@ -103,6 +104,9 @@ func (w *Workspace) Root() (string, error) {
 // in order, then specific flags. Its warnings go to stderr.
 func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
 	r, err := profiles.Resolve(src, ds, flags)
+	if err == nil && len(ds)+len(flags) > 0 {
+		err = w.heeded(&r.Config)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +115,24 @@ func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive)
 		w.Con.Warn("%s", text)
 	}
 	return r, nil
+}
+
+// heeded returns an error where a command line sets what was read before it.
+func (w *Workspace) heeded(c *profiles.Config) error {
+	var key string
+	switch was := w.early; {
+	case was == nil:
+	case was.Store.Path != c.Store.Path:
+		key = "store.path"
+	case was.Editor.Cmd != c.Editor.Cmd:
+		key = "editor.cmd"
+	case was.Conversation.Default != c.Conversation.Default:
+		key = "conversation.default"
+	}
+	if key == "" {
+		return nil
+	}
+	return exit.Usagef("--cfg: %s is read before it", key).WithHint("set it in your config.toml: `jp config set --user %s=...`", key)
 }
 
 // know stores what r says about this machine.
@@ -144,6 +166,7 @@ func (w *Workspace) Machine() (*profiles.Config, error) {
 			return nil, err
 		}
 		w.know(r)
+		w.early = w.settings
 	}
 	return w.settings, nil
 }
