@@ -128,7 +128,7 @@ func (o *options) flags() []*command.Option {
 		command.Group("limits",
 			command.Duration(&o.timeout, "timeout", "DURATION", "stop the run after DURATION"),
 			run.WaitFlag(&o.wait),
-			command.Int(&o.maxTurns, "max-turns", "N", 0, "number of tool rounds that this turn may take"),
+			command.Int(&o.maxTurns, "max-turns", "N", 1, "number of tool rounds that this turn may take"),
 			command.Tokens(&o.maxTokens, "max-tokens", "tokens that the whole run may use, sub-agents included"),
 			command.Cost(&o.maxCost, "max-cost", "US dollars that the whole run may cost, sub-agents included").Alias("max-budget-usd"),
 		),
