@@ -42,7 +42,7 @@ type chunk struct {
 // store and calls its argument with the store's file. Without room for the copy, and for what others
 // write to the store meanwhile, it fails with unix.ENOSPC and has written nothing.
 func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.File) error) error) error {
-	if !f.hasRoom(dst) {
+	if !hasRoom(f.StorePath(), dst) {
 		return unix.ENOSPC
 	}
 	s := snapshot{f: f, dst: dst, seed: maphash.MakeSeed()}
@@ -90,17 +90,17 @@ func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 	}
 }
 
-// hasRoom reports whether there is space for a copy, and on the disk of the store for what others
-// write, as far as that is known: some network file systems say that they have no blocks at all.
-func (f *Folder) hasRoom(dst *os.File) bool {
+// hasRoom reports whether there is space for a copy of a store, and on the disk of the store for what
+// others write, as far as that is known: some network file systems say that they have no blocks.
+func hasRoom(store string, dst *os.File) bool {
 	var disk unix.Statfs_t
-	var store, at unix.Stat_t
+	var from, at unix.Stat_t
 	fd := int(dst.Fd())
-	if unix.Lstat(f.StorePath(), &store) != nil || unix.Fstat(fd, &at) != nil || unix.Fstatfs(fd, &disk) != nil {
+	if unix.Lstat(store, &from) != nil || unix.Fstat(fd, &at) != nil || unix.Fstatfs(fd, &disk) != nil {
 		return true
 	}
-	need := uint64(store.Size)
-	if at.Dev == store.Dev {
+	need := uint64(from.Size)
+	if at.Dev == from.Dev {
 		need += need/8 + snapshotSpare
 	}
 	return disk.Blocks == 0 || disk.Bavail*uint64(disk.Bsize) >= need
