@@ -340,8 +340,9 @@ func hasStatus(t Tool, text string) bool {
 		func(begins string) bool { return strings.HasPrefix(text, begins) })
 }
 
-// deliver asks for permission to show the result to the model, and bounds it.
+// deliver bounds the result, and asks for permission to show it to the model.
 func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
+	r.Text = bound(r.Text, j.tool.SizeLimit(), fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", j.tool.Name))
 	deliver := b.Deliver
 	if deliver == nil {
 		deliver = deliverUnattended
@@ -353,7 +354,6 @@ func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
 	case !d.Allow:
 		return Result{Text: errorText("the tool ran; its result is withheld: " + orText(d.Reason, "not allowed to be delivered")), IsError: true}
 	}
-	r.Text = bound(r.Text, j.tool.SizeLimit(), fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", j.tool.Name))
 	return r
 }
 

@@ -309,3 +309,20 @@ func FuzzVisibleCall(f *testing.F) {
 		}
 	})
 }
+
+// TestDeliverBound: a person is asked about what the model would get, and not about what is cut.
+func TestDeliverBound(t *testing.T) {
+	var asked string
+	e := Executor{
+		Set: setOf(t, tool("t", say(strings.Repeat("x", 300)), func(d *Definition) { d.SizeThreshold = 200 })),
+		Deliver: func(_ context.Context, _ Tool, _ Call, r Result) (Decision, error) {
+			asked = r.Text
+			return Decision{Allow: true}, nil
+		},
+	}
+	for _, r := range runAll(t, e, t.Context(), Call{ID: "1", Name: "t"}) {
+		if r.Text != asked || len(asked) > 200 {
+			t.Errorf("asked about %d bytes, and the model gets %d", len(asked), len(r.Text))
+		}
+	}
+}
