@@ -104,8 +104,8 @@ func (w *Workspace) Root() (string, error) {
 // in order, then specific flags. Its warnings go to stderr.
 func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
 	r, err := profiles.Resolve(src, ds, flags)
-	if err == nil && len(ds)+len(flags) > 0 {
-		err = w.heeded(&r.Config)
+	if err == nil {
+		err = w.heeded(ds, &r.Config)
 	}
 	if err != nil {
 		return nil, err
@@ -117,22 +117,26 @@ func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive)
 	return r, nil
 }
 
-// heeded returns an error where a command line sets what was read before it.
-func (w *Workspace) heeded(c *profiles.Config) error {
-	var key string
-	switch was := w.early; {
-	case was == nil:
-	case was.Store.Path != c.Store.Path:
-		key = "store.path"
-	case was.Editor.Cmd != c.Editor.Cmd:
-		key = "editor.cmd"
-	case was.Conversation.Default != c.Conversation.Default:
-		key = "conversation.default"
-	}
-	if key == "" {
+// heeded returns an error where directives, which resolve to c, change what was read before them.
+func (w *Workspace) heeded(ds []profiles.Directive, c *profiles.Config) error {
+	if w.early == nil {
 		return nil
 	}
-	return exit.Usagef("--cfg: %s is read before it", key).WithHint("set it in your config.toml: `jp config set --user %s=...`", key)
+	for _, key := range profiles.MachineKeys(ds) {
+		var was, is string
+		switch key {
+		case "store.path":
+			was, is = w.early.Store.Path, c.Store.Path
+		case "editor.cmd":
+			was, is = w.early.Editor.Cmd, c.Editor.Cmd
+		case "conversation.default":
+			was, is = w.early.Conversation.Default, c.Conversation.Default
+		}
+		if was != is {
+			return exit.Usagef("--cfg: %s is read before it", key).WithHint("set it in your config.toml: `jp config set --user %s=...`", key)
+		}
+	}
+	return nil
 }
 
 // know stores what r says about this machine.
