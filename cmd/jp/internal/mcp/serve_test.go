@@ -278,7 +278,7 @@ func serveUnread(t *testing.T, f func(context.Context)) {
 	s := listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {
 		taken.Add(1)
 		f(ctx)
-		return tools.Result{Text: strings.Repeat("x", 16<<10)} // of which a pipe holds few
+		return tools.Result{Text: strings.Repeat("x", 16<<10)} // a pipe holds few of them
 	})
 	left := make(chan error, 1)
 	s.Bound = func(ctx context.Context) {

@@ -24,9 +24,8 @@ func isServed(d tools.Definition) bool {
 	return remote || enabled.IsSkill(d)
 }
 
-// served is delegate.Options.Served. The config and the grant that the store has of a sub-agent say
-// which of these tools it holds. It has MCP servers of its own: a server may keep a state for its
-// client.
+// served is delegate.Options.Served. A sub-agent holds those of these tools that its config and its
+// grant in the store allow. It has MCP servers of its own: a server may keep a state for its client.
 func (s site) served(ctx context.Context, of delegate.Below) (v delegate.Served, err error) {
 	if k, err := s.kindOf(ctx, of); err != nil || !k.served {
 		return v, err

@@ -104,6 +104,20 @@ func (k *keeper) keep(e Entry) error {
 	return json.Unmarshal(line, &(*k)[len(*k)-1])
 }
 
+// recording returns the recording of what was kept in a workspace, read back, and its file.
+func (k keeper) recording(t rapid.TB, dir string) (*Script, []byte) {
+	t.Helper()
+	data, err := Compile(k, dir, Recorded{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ParseRecording("rec.toml", data)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	return s, data
+}
+
 // TestRecordReplay: whatever a model says, the replay says the same, with the ids of conversations
 // that its thread has.
 func TestRecordReplay(t *testing.T) {
@@ -153,14 +167,7 @@ func TestRecordReplay(t *testing.T) {
 		price := &model.Price{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Long: &model.LongPrice{Above: 5, Input: 6, Output: 7, CacheRead: 8, CacheWrite: 9}}
 		var kept keeper
 		first := hear(NewTrail("").Follow(Record(saying(parts, failed), model.Info{ID: `x/y "z"`, Price: price}, kept.keep)), thread("/srv/src/proj", "jp-c1", "jp-c22"))
-		data, err := Compile(kept, "/srv/src/proj", Recorded{Version: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := ParseRecording("rec.toml", data)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, data)
-		}
+		s, data := kept.recording(t, "/srv/src/proj")
 		if got := s.Models()[`x/y "z"`]; !reflect.DeepEqual(got, price) {
 			t.Fatalf("price = %+v, want %+v", got, price)
 		}
@@ -183,14 +190,7 @@ func TestRecordNoCalls(t *testing.T) {
 	closing := model.Request{Round: 1, Turn: 1, ToolChoice: "none", Messages: []model.Message{user("q")}}
 	var kept keeper
 	hear(NewTrail("").Follow(Record(says, model.Info{ID: "x/y"}, kept.keep)), closing)
-	data, err := Compile(kept, "/w", Recorded{Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ParseRecording("rec.toml", data)
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, data)
-	}
+	s, data := kept.recording(t, "/w")
 	if got := hear(NewTrail("").Follow(s.Replay("/w", func(int, error) {})), closing); got.Text != "done" || got.Err != "" || got.Calls != nil {
 		t.Errorf("replay: %+v of\n%s", got, data)
 	}
