@@ -18,7 +18,8 @@ func newStoreBackup(g *Group) *cli.Command {
 		About: "The copy shows the store at one moment. It is complete, checked page by page and " +
 			"flushed to the disk; if this fails or is killed, there is no file. FILE must not " +
 			"exist. Other jp processes can write meanwhile; they wait only while the store is read " +
-			"a second time.\n\n" +
+			"a second time. Without space for the copy, and on the disk of the store for what others " +
+			"write, none is begun.\n\n" +
 			"To restore it, end every jp, then copy FILE to the path that `jp store path` prints.",
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},

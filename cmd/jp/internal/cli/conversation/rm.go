@@ -28,8 +28,8 @@ func newRemoveCommand(g *Group) *cli.Command {
 		Name: "rm", Summary: "remove conversations", Args: "ID...",
 		About: "Asks first, unless --yes is given. If a conversation has children that you do not " +
 			"name, you need --cascade or --promote. A conversation is not removed while it, or " +
-			"one below it, runs. If there is a mistake, none is removed. Prints the ids of those " +
-			"that were removed.",
+			"one below it, runs. If there is a mistake, or another one is made below while jp asks, " +
+			"none is removed. Prints the ids of those that were removed.",
 		Flags: []*command.Option{
 			command.Bool(&o.cascade, "cascade", "also remove everything below"),
 			command.Bool(&o.promote, "promote", "move the children to the grandparent"),
