@@ -180,7 +180,11 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 		said.WriteString("]\n")
 	}
 	if u := e.Usage; u != nil {
-		fmt.Fprintf(&said, "usage = { input = %d, output = %d, cache_read = %d, cache_write = %d }\n", u.Input, u.Output, u.CacheRead, u.CacheWrite)
+		fmt.Fprintf(&said, "usage = { input = %d, output = %d, cache_read = %d, cache_write = %d", u.Input, u.Output, u.CacheRead, u.CacheWrite)
+		if e.Cost != nil {
+			fmt.Fprintf(&said, ", cost_nano = %d", *e.Cost)
+		}
+		said.WriteString(wording.Either(e.Estimated, ", estimated = true }\n", " }\n"))
 	}
 	switch own := wording.Either(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
 	case e.Error != nil:

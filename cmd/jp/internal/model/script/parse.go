@@ -85,10 +85,12 @@ type (
 		RawArguments *string        `toml:"raw_arguments"`
 	}
 	usageTOML struct {
-		Input      int64 `toml:"input"`
-		Output     int64 `toml:"output"`
-		CacheRead  int64 `toml:"cache_read"`
-		CacheWrite int64 `toml:"cache_write"`
+		Input      int64  `toml:"input"`
+		Output     int64  `toml:"output"`
+		CacheRead  int64  `toml:"cache_read"`
+		CacheWrite int64  `toml:"cache_write"`
+		CostNano   *int64 `toml:"cost_nano"`
+		Estimated  bool   `toml:"estimated"`
 	}
 	errorTOML struct {
 		Kind       string   `toml:"kind"`
@@ -317,10 +319,11 @@ func (r *rule) compileEnd(t ruleTOML) error {
 		return fmt.Errorf("stop %q: must be end, tool_use, max_tokens or refusal", t.Stop)
 	}
 	if u := t.Usage; u != nil {
-		if min(u.Input, u.Output, u.CacheRead, u.CacheWrite) < 0 {
+		if min(u.Input, u.Output, u.CacheRead, u.CacheWrite) < 0 || u.CostNano != nil && *u.CostNano < 0 {
 			return errors.New("usage is negative")
 		}
-		r.usage = model.Tokens(convstore.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
+		used := model.Tokens(convstore.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
+		r.usage = model.Part{Usage: used, Cost: u.CostNano, Estimated: u.Estimated}
 	}
 	switch f := Fault(t.Fault); f {
 	case "", Hangup, Malformed, HTML, Redirect:

@@ -34,6 +34,8 @@ type Entry struct {
 	Text      string           `json:"text"`
 	Calls     []EntryCall      `json:"calls"`
 	Usage     *convstore.Usage `json:"usage"` // nil = not reported
+	Cost      *int64           `json:"cost"`  // see model.Part, as the next one
+	Estimated bool             `json:"estimated"`
 	Stop      model.Stop       `json:"stop"`
 	Error     *EntryError      `json:"error"`
 	Hang      bool             `json:"hang"` // the run was over before the reply was
@@ -87,7 +89,7 @@ func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Strea
 			forget := func(model.Lost) {
 				text.Reset()
 				thinking.Reset()
-				e.Reasoning, e.Calls, e.Usage = nil, nil, nil
+				e.Reasoning, e.Calls, e.Usage, e.Cost, e.Estimated = nil, nil, nil, nil, false
 			}
 			for part, err := range s(ctx, r.Anew(forget)) {
 				switch {
@@ -108,7 +110,7 @@ func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Strea
 					e.Calls = append(e.Calls, EntryCall{Name: part.Call.Name, Arguments: string(part.Call.Arguments)})
 				case part.Usage != nil:
 					usage := *part.Usage
-					e.Usage = &usage
+					e.Usage, e.Cost, e.Estimated = &usage, part.Cost, part.Estimated
 				}
 				if !yield(part, err) {
 					return

@@ -40,6 +40,8 @@ type heard struct {
 	Text      string
 	Calls     []EntryCall
 	Usage     convstore.Usage
+	Cost      int64 // 0 = the provider reports none
+	Estimated bool
 	Stop      model.Stop
 	Err       string
 }
@@ -56,7 +58,10 @@ func hear(s model.Stream, r model.Request) (h heard) {
 		case p.Call != nil:
 			h.Calls = append(h.Calls, EntryCall{Name: p.Call.Name, Arguments: string(p.Call.Arguments)})
 		case p.Usage != nil:
-			h.Usage = *p.Usage
+			h.Usage, h.Estimated = *p.Usage, p.Estimated
+			if p.Cost != nil {
+				h.Cost = *p.Cost
+			}
 		case p.Stop != "":
 			h.Stop = p.Stop
 		}
@@ -149,7 +154,11 @@ func TestRecordReplay(t *testing.T) {
 		}
 		n := rapid.Int64Range(0, 1<<40)
 		usage := convstore.Usage{Input: n.Draw(t, "in"), Output: n.Draw(t, "out"), CacheRead: n.Draw(t, "read"), CacheWrite: n.Draw(t, "write")}
-		parts = append(parts, model.Part{Usage: &usage})
+		part := model.Part{Usage: &usage, Estimated: rapid.Bool().Draw(t, "estimated")}
+		if cost := n.Draw(t, "cost"); cost > 0 {
+			part.Cost = &cost
+		}
+		parts = append(parts, part)
 		if ends == "error" {
 			e := rapid.SampledFrom([]model.Error{{Kind: model.KindOverloaded, Status: 503}, {Kind: model.KindNetwork}, {Kind: model.KindAuth, Status: 401},
 				{Kind: model.KindContext, Status: 400}, {Kind: model.KindStream, Status: 200}, {Kind: model.KindIdle}}).Draw(t, "error")

@@ -13,7 +13,6 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/wording"
-	"jp/convstore"
 )
 
 // rule is one [[rule]], checked and compiled.
@@ -33,7 +32,7 @@ type rule struct {
 	reasoning             []string // blocks
 	text                  string
 	calls                 []callSpec
-	usage                 *convstore.Usage
+	usage                 model.Part // without Usage: it is estimated
 	stop                  model.Stop
 	delay, chunkDelay     time.Duration
 	chunk                 int

@@ -39,7 +39,7 @@
 //	reasoning = "..."                           # or an array, of several blocks
 //	text = "... {{first}} ..."                  # {{name}} is a capture
 //	tool_calls = [{ name = "jp_query", arguments = { id = "{{first}}" } }]  # or raw_arguments = "{"
-//	usage = { input = 10, output = 5, cache_read = 0, cache_write = 0 }     # estimated without
+//	usage = { input = 10, output = 5, cost_nano = 900 }  # estimated without; also cache_read, cache_write, estimated = true
 //	stop = "end"                                # end, tool_use, max_tokens, refusal
 //	delay = "1s"                                # before the reply
 //	chunk = 20                                  # characters at a time
@@ -222,8 +222,8 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		return nil
 	}
 	err = rule.say(ctx, provider, said, part)
-	if err == nil && rule.usage != nil && (rule.failure != nil || rule.fault != "") {
-		err = part(model.Part{Usage: rule.usage})
+	if err == nil && rule.usage.Usage != nil && (rule.failure != nil || rule.fault != "") {
+		err = part(rule.usage)
 	}
 	if err == nil {
 		err = rule.fail(ctx, provider, said)
@@ -234,8 +234,7 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		}
 	}
 	if err == nil {
-		usage := rule.tokens(r, said)
-		err = part(model.Part{Usage: &usage})
+		err = part(rule.used(r, said))
 	}
 	if err == nil {
 		err = part(model.Part{Stop: stop})
@@ -298,10 +297,10 @@ func (r *rule) fail(ctx context.Context, provider string, said words) error {
 	return nil
 }
 
-// tokens returns the usage that the rule names, or an estimate.
-func (r *rule) tokens(req request, said words) convstore.Usage {
-	if r.usage != nil {
-		return *r.usage
+// used returns the usage that the rule names, or an estimate.
+func (r *rule) used(req request, said words) model.Part {
+	if r.usage.Usage != nil {
+		return r.usage
 	}
 	n := len(said.text)
 	for _, block := range said.reasoning {
@@ -310,5 +309,5 @@ func (r *rule) tokens(req request, said words) convstore.Usage {
 	for _, c := range said.calls {
 		n += len(c.name) + len(c.arguments)
 	}
-	return convstore.Usage{Input: req.Estimate(), Output: int64(n)/3 + 1}
+	return model.Part{Usage: &convstore.Usage{Input: req.Estimate(), Output: int64(n)/3 + 1}}
 }

@@ -202,6 +202,9 @@ func (o *openai) part(out *events, _ model.Request, p model.Part) error {
 		prompt := u.Input + u.CacheRead + u.CacheWrite
 		o.usage = object{"prompt_tokens": prompt, "completion_tokens": u.Output, "total_tokens": prompt + u.Output,
 			"prompt_tokens_details": object{"cached_tokens": u.CacheRead, "cache_write_tokens": u.CacheWrite}}
+		if p.Cost != nil { // as OpenRouter does
+			o.usage["cost"] = float64(*p.Cost) / 1e9
+		}
 		if !o.started { // the reply has begun: it is told at the end
 			return o.chunk(out, object{}, nil)
 		}
