@@ -98,6 +98,8 @@ func (r *run) history() string {
 			fmt.Fprintf(&b, "%d user %s\n", ev.Turn, e.Text)
 		case convstore.AssistantMessage:
 			fmt.Fprintf(&b, "%d assistant %s\n", ev.Turn, e.Text)
+		case convstore.Reasoning:
+			fmt.Fprintf(&b, "%d reasoning %s %.40q\n", ev.Turn, e.Text, e.Opaque)
 		case convstore.ToolCall:
 			fmt.Fprintf(&b, "%d call %s %s\n", ev.Turn, e.Name, e.Arguments)
 		case convstore.ToolResult:
@@ -401,14 +403,18 @@ func deep(levels int) string {
 	return `{"say":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "}"
 }
 
-// TestDeep: arguments and an answer that are nested as deep as JSON is read are refused, and the
-// conversation that has them can be read and goes on.
+// TestDeep: arguments and an answer that are nested as deep as JSON is read are refused, and data of
+// the provider is left out. The conversation that has them can be read and goes on.
 func TestDeep(t *testing.T) {
 	r := newRun(t, "[[rule]]\ntext = 'x'")
 	r.loop.Models[0].Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
 			if req.Round > 1 {
 				_ = yield(model.Part{Text: deep(10_000)}, nil) && yield(model.Part{Stop: model.StopEnd}, nil)
+				return
+			}
+			thought := &model.Reasoning{Text: "hm", Opaque: json.RawMessage(deep(10_000)), Provider: "test"}
+			if !yield(model.Part{Reasoning: thought}, nil) {
 				return
 			}
 			call := &model.Call{ID: "1", Name: "echo", Arguments: json.RawMessage(deep(10_000))}
@@ -422,6 +428,7 @@ func TestDeep(t *testing.T) {
 	inner := strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999)
 	if got, want := strings.ReplaceAll(r.history(), inner, "…"), `1 start
 1 user go
+1 reasoning hm ""
 1 call echo "{\"say\":…}"
 1 model tool_use
 1 result true error: arguments of echo: nested deeper 

@@ -8,6 +8,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // reply is one reply of the model, complete or cut off.
@@ -68,6 +69,9 @@ func offer(set tools.Set) []model.Tool {
 func (r *reply) bodies(call convstore.ModelCall) []convstore.Body {
 	var list []convstore.Body
 	for _, x := range r.reasoning {
+		if jsondoc.Deep(x.Opaque, jsondoc.MaxDepth) { // no event could hold it, or no frame the event
+			x.Opaque = nil
+		}
 		list = append(list, convstore.Reasoning{Text: x.Text, Signature: x.Signature, Opaque: x.Opaque, Provider: x.Provider})
 	}
 	switch {
