@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -56,27 +57,74 @@ type listed struct {
 	Parent  string `json:"parent_id"`
 }
 
-// list is jp_conversation_list: the conversations of the subtree.
-func (t Reader) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
+// note is the most bytes of the line about what a result has no room for.
+const note = 100
+
+// most is how many bytes the result of a call may have.
+func (t Reader) most(c tools.Call) int {
+	if tool, ok := t.Set.Get(c.Name); ok {
+		return tool.SizeLimit()
+	}
+	return tools.DefaultSizeThreshold
+}
+
+// list is jp_conversation_list: the conversations of the subtree, as many at a time as a result may
+// hold.
+func (t Reader) list(ctx context.Context, c tools.Call) (tools.Result, error) {
+	var a struct {
+		After string `json:"after"`
+	}
+	if err := json.Unmarshal(c.Arguments, &a); err != nil {
+		return tools.Result{}, err
+	}
 	convs, err := t.Scope.List(ctx, convstore.Filter{Hidden: true})
 	if err != nil {
 		return tools.Result{}, err
 	}
-	rows := make([]listed, 0, len(convs))
-	for _, c := range convs {
-		rows = append(rows, listed{
-			ID: c.ID.String(), Title: unseen.Neutralize(c.Title), Events: c.Events, Turns: c.Turns,
-			Status: string(c.Status), Profile: c.Profile, Parent: c.Parent.String(),
-		})
+	shown := 0
+	if a.After != "" {
+		at := slices.IndexFunc(convs, func(c convstore.Conversation) bool { return c.ID.String() == a.After })
+		if at < 0 {
+			return Denied(fmt.Errorf("after: %q is not in the list", a.After))
+		}
+		shown = at + 1
 	}
+	var b strings.Builder
+	for _, conv := range convs[shown:] {
+		row, err := rowOf(conv)
+		if err != nil {
+			return tools.Result{}, err
+		}
+		if b.Len() > 0 {
+			if b.Len()+len(row) > t.most(c)-note {
+				break
+			}
+			b.WriteByte(',')
+		}
+		b.WriteString("\n  " + row)
+		shown++
+	}
+	text := "[]"
+	if b.Len() > 0 {
+		text = "[" + b.String() + "\n]"
+	}
+	if shown < len(convs) {
+		text += fmt.Sprintf("\n[%d of %d conversations are left; continue with after=%s]", len(convs)-shown, len(convs), convs[shown-1].ID)
+	}
+	return tools.Result{Text: text}, nil
+}
+
+// rowOf returns a row of jp_conversation_list in JSON.
+func rowOf(c convstore.Conversation) (string, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(rows); err != nil {
-		return tools.Result{}, err
-	}
-	return tools.Result{Text: strings.TrimSpace(b.String())}, nil
+	enc.SetIndent("  ", "  ")
+	err := enc.Encode(listed{
+		ID: c.ID.String(), Title: unseen.Neutralize(c.Title), Events: c.Events, Turns: c.Turns,
+		Status: string(c.Status), Profile: c.Profile, Parent: c.Parent.String(),
+	})
+	return strings.TrimSpace(b.String()), err
 }
 
 // print is jp_conversation_print: what was said in one descendant, as much at a time as a result
@@ -94,11 +142,7 @@ func (t Reader) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	if err != nil {
 		return Denied(err)
 	}
-	const note = 100 // most bytes of the line about the rest
-	most := tools.DefaultSizeThreshold
-	if tool, ok := t.Set.Get(c.Name); ok {
-		most = tool.SizeLimit()
-	}
+	most := t.most(c)
 	text, size, err := t.Transcript(ctx, id, a.Last, a.From, most)
 	switch {
 	case err != nil:

@@ -1,10 +1,16 @@
 package subtree
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"jp/convstore"
+	"jp/tools"
 )
 
 // TestTranscriptParts reads each part of a transcript by itself.
@@ -45,5 +51,68 @@ func TestTranscriptParts(t *testing.T) {
 				t.Errorf("transcript from %d, %d bytes = %q of %d, want %q of %d", from, most, got, n, want, size)
 			}
 		}
+	}
+}
+
+// TestListParts reads a list that is longer than one result, and has every conversation once.
+func TestListParts(t *testing.T) {
+	st, err := convstore.Open(filepath.Join(t.TempDir(), "store"), convstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for n := range 7 {
+		conv, err := st.Create(t.Context(), convstore.New{Title: fmt.Sprintf("part %d </response>", n), Config: convstore.Config{JSON: []byte("{}")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, conv.ID.String())
+	}
+	const limit = 700 // of some 3 rows
+	def, _ := tools.Embedded(toolList)
+	def.SizeThreshold = limit
+	set, err := tools.NewSet(tools.Tool{Definition: def, Func: func(context.Context, tools.Call) (tools.Result, error) { panic("called") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(after string) tools.Result {
+		args, err := json.Marshal(map[string]string{"after": after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Reader{Scope: convstore.Scope{View: st.View}, Set: set}.list(t.Context(), tools.Call{Name: toolList, Arguments: args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	var got []string
+	after, parts := "", 0
+	for more := true; more; parts++ {
+		r := list(after)
+		if len(r.Text) > limit || r.IsError {
+			t.Fatalf("after %q: %d bytes, more than the result may have:\n%s", after, len(r.Text), r.Text)
+		}
+		var rows []listed
+		array, note, _ := strings.Cut(r.Text, "\n]")
+		if err := json.Unmarshal([]byte(array+"]"), &rows); err != nil || len(rows) == 0 {
+			t.Fatalf("after %q: %v in\n%s", after, err, r.Text)
+		}
+		for _, row := range rows {
+			got, after = append(got, row.ID), row.ID
+		}
+		more = len(got) < len(want)
+		if wantNote := fmt.Sprintf("\n[%d of 7 conversations are left; continue with after=%s]", 7-len(got), after); more && note != wantNote || !more && note != "" {
+			t.Errorf("note = %q, want %q", note, wantNote)
+		}
+	}
+	if !slices.Equal(got, want) || parts < 2 {
+		t.Errorf("in %d parts: %v, want %v", parts, got, want)
+	}
+	if r := list(after); r.Text != "[]" {
+		t.Errorf("after the last one: %s", r.Text)
+	}
+	if r := list("jp-c1"); !r.IsError || r.Text != `after: "jp-c1" is not in the list` {
+		t.Errorf("after another: %+v", r)
 	}
 }
