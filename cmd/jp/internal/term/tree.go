@@ -31,12 +31,15 @@ type Tree struct {
 	order  []*node  // sub-agents in the order in which they came, those of one caller in that of the calls
 	due    bool     // whether something has changed since the tree was drawn
 	texts  []func() // write what belongs above the tree, see Above
-	size   int      // of texts, in bytes
+	size   int      // of those that others write, in bytes
+	news   int      // of those about sub-agents, in bytes
+	left   *int     // changes that one of texts counts; nil = none is left out
 	closed bool
 }
 
 const (
-	// textsMax is how many bytes of text wait for the screen. Who has more waits too.
+	// textsMax is how many bytes of text wait for the screen. Who has more waits too. Of news, as many
+	// wait beside them, and how each sub-agent ended; the others are counted.
 	textsMax = 1 << 20
 
 	// drawWait is how long news of a sub-agent wait for a terminal that takes nothing (Ctrl-S).
@@ -114,9 +117,28 @@ func (t *Tree) note(d *stream.Delegation) bool {
 	if before.Phase == d.Phase && (before.Tool == n.last.Tool || n.last.Tool == "") {
 		return false
 	}
-	text := fmt.Sprintf("jp: %s\n", n.plain())
-	t.texts = append(t.texts, func() { _, _ = io.WriteString(t.io.Err, text) }) // stderr never fails
+	t.tell(fmt.Sprintf("jp: %s\n", n.plain()), d.Phase == stream.Ended && !n.denied())
 	return true
+}
+
+// tell keeps a line about a sub-agent until the screen is free, or counts it where there is no room
+// and it is not the last one; t.mu is held.
+func (t *Tree) tell(line string, last bool) {
+	write := func() { _, _ = io.WriteString(t.io.Err, line) } // stderr never fails
+	switch {
+	case last || t.left == nil && t.news+len(line) <= textsMax:
+		t.news += len(line)
+	case t.left != nil:
+		*t.left++
+		return
+	default:
+		left := 1
+		t.left = &left
+		write = func() {
+			fmt.Fprintf(t.io.Err, "jp: changes of sub-agents that are not shown here: %s\n", Count(int64(left)))
+		}
+	}
+	t.texts = append(t.texts, write)
 }
 
 // catchUp shows what has changed. While somebody else has the screen, that one does it afterwards.
@@ -145,7 +167,7 @@ func (t *Tree) behind() bool {
 func (t *Tree) show() {
 	t.mu.Lock()
 	texts := t.texts
-	t.texts, t.size = nil, 0
+	t.texts, t.size, t.news, t.left = nil, 0, 0, nil
 	t.mu.Unlock()
 	for _, write := range texts {
 		t.aside(write)

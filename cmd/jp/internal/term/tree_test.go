@@ -336,6 +336,37 @@ func TestCountAndElapsed(t *testing.T) {
 	}
 }
 
+// TestTreeLongAsked: news of sub-agents that change for a long time while somebody has the screen are
+// bounded. How each of them ended is told.
+func TestTreeLongAsked(t *testing.T) {
+	var b bytes.Buffer
+	tree := NewTree(&IO{Err: &b}, TreeOptions{})
+	const changes = 6000
+	tree.Around(func() {
+		d := stream.Delegation{ConversationID: "jp-c2", Profile: "p", Phase: stream.Running}
+		for i := range changes {
+			d.Tool = fmt.Sprintf("tool_%0200d", i)
+			tree.Update(&d)
+		}
+		d.Phase, d.Status = stream.Ended, "ok"
+		tree.Update(&d)
+		tree.Update(&stream.Delegation{Phase: stream.Ended, CallID: "b", Status: "refused"})
+	})
+	tree.Update(&stream.Delegation{ConversationID: "jp-c3", Profile: "p", Phase: stream.Started})
+	tree.Close()
+	lines := strings.Split(b.String(), "\n")
+	const rest = 4
+	shown := len(lines) - rest
+	want := []string{fmt.Sprintf("jp: changes of sub-agents that are not shown here: %s", Count(int64(changes+1-shown))),
+		"jp: p jp-c2: ok, 0 tokens, 0.0s", "jp: p jp-c3: started", ""}
+	if got := lines[shown:]; !slices.Equal(got, want) {
+		t.Errorf("the end is %q, want %q", got, want)
+	}
+	if n := len(strings.Join(lines[:shown], "\n")); n > textsMax || n < textsMax-300 {
+		t.Errorf("%d bytes of news were kept, want %d", n, textsMax)
+	}
+}
+
 // TestTreeWhileAsked: who tells of sub-agents, or writes above the tree, goes on while somebody else
 // has the screen. What they say is shown afterwards.
 func TestTreeWhileAsked(t *testing.T) {
