@@ -162,7 +162,7 @@ const (
 const (
 	maxName   = 256      // bytes
 	maxText   = 64 << 10 // bytes
-	maxEvents = 128
+	maxEvents = 512      // of a call that delegates 100 tasks there are three for each
 	maxAttrs  = 128
 )
 

@@ -254,7 +254,7 @@ func TestBounds(t *testing.T) {
 	tr := tracer(t, c.URL)
 	ctx := tr.Into(context.Background())
 	_, s := otel.Start(ctx, strings.Repeat("é", 40_000), otel.Internal)
-	for i := range 200 {
+	for i := range 600 {
 		s.Set(otel.Int(fmt.Sprint(i), 1))
 		s.Event("e")
 	}
@@ -276,7 +276,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("Close() = %q, want %q", err, want)
 	}
 	first := got[0]
-	if text, _ := first.Attrs["0"].(string); len(first.Name) != 256 || len(first.Attrs) != 128 || len(first.Events) != 128 ||
+	if text, _ := first.Attrs["0"].(string); len(first.Name) != 256 || len(first.Attrs) != 128 || len(first.Events) != 512 ||
 		len(text) != 64<<10 || !strings.HasPrefix(text, "\uFFFDxxx") {
 		t.Errorf("name of %d bytes, %d attributes, %d events, a text of %d bytes", len(first.Name), len(first.Attrs), len(first.Events), len(text))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/test/otlp"
+	"jp/convstore"
 	"jp/tools"
 )
 
@@ -39,6 +42,32 @@ func TestUntraced(t *testing.T) {
 	env := []string{"A=b"}
 	if asked != 1 || otel.Current(ctx) != nil || !slices.Equal(Environ(ctx, env), env) {
 		t.Errorf("asked %d times, span %v, environment %q", asked, otel.Current(ctx), Environ(ctx, env))
+	}
+}
+
+// TestFollowBatch: the span of a call says of all tasks of a batch how they ended.
+func TestFollowBatch(t *testing.T) {
+	c := otlp.New(nil)
+	defer c.Close()
+	vars := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL}
+	tracer := &otel.Tracer{Env: func(name string) string { return vars[name] }, Warn: func(text string) { t.Error(text) }}
+	ctx, end := Call(tracer.Into(t.Context()), tools.Tool{}, tools.Call{ID: "1", Name: "jp_batch_query"})
+	const tasks = 100 // see tools/jp_batch_query.toml
+	for _, phase := range []string{stream.Queued, stream.Started, stream.Ended} {
+		for i := range tasks {
+			Follow(ctx, delegate.Step{Phase: phase, Delegation: convstore.Delegation{Child: convstore.ID(i + 1)}})
+		}
+	}
+	end(tools.Result{})
+	if err := tracer.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int{}
+	for _, e := range c.Spans()[0].Events {
+		n[e.Name]++
+	}
+	if want := (map[string]int{"jp.delegation.queued": tasks, "jp.delegation.started": tasks, "jp.delegation.ended": tasks}); !maps.Equal(n, want) {
+		t.Errorf("events = %v, want %v", n, want)
 	}
 }
 
