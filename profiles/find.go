@@ -27,10 +27,31 @@ type Profile struct {
 // maxListed bounds the files that Names looks at in one folder of config_load_paths.
 const maxListed = 10_000
 
+// Find looks one profile up, see [Finder.Find].
+func Find(src Sources, name string) (Profile, error) {
+	f, err := NewFinder(src)
+	if err != nil {
+		return Profile{}, err
+	}
+	return f.Find(name)
+}
+
+// Finder finds any number of profiles. It has read what says where profiles are searched.
+type Finder struct{ r *resolver }
+
+// NewFinder reads where profiles are searched.
+func NewFinder(src Sources) (*Finder, error) {
+	r, err := searcher(src)
+	if err != nil {
+		return nil, err
+	}
+	return &Finder{r}, nil
+}
+
 // Find looks a profile up as --cfg does before any NONE: a path, builtin:<name>, or a name in
 // config_load_paths and among the built-ins. It does not read it. The error for a missing one wraps
 // ErrNotFound.
-func Find(src Sources, name string) (Profile, error) {
+func (f *Finder) Find(name string) (Profile, error) {
 	const who = "" // the message names the profile
 	p, err := parseDirective(Directive{who, name})
 	if err != nil {
@@ -39,10 +60,7 @@ func Find(src Sources, name string) (Profile, error) {
 	if p.form != pathForm && p.form != builtinForm && p.form != nameForm {
 		return Profile{}, &Error{Layer: who, Msg: "profile: must be a path, builtin:<name> or the name of a profile"}
 	}
-	r, err := searcher(src)
-	if err != nil {
-		return Profile{}, err
-	}
+	r := f.r
 	at, err := r.locate(p)
 	if err != nil {
 		return Profile{}, err
@@ -146,17 +164,27 @@ func (r *resolver) locate(p parsed) (location, error) {
 
 // lost is the hint for a name that was not found.
 func (r *resolver) lost(name string) string {
-	known, places := Builtins(), []string{}
-	for _, dir := range r.search {
-		places = append(places, dir.abs())
-		if names, err := r.files.list(dir); err == nil {
-			known = append(known, names...)
-		}
-	}
-	if near := nearProfile(name, known); near != "" {
+	if near := nearProfile(name, r.known()); near != "" {
 		return "did you mean " + near + "?"
 	}
+	places := []string{}
+	for _, dir := range r.search {
+		places = append(places, dir.abs())
+	}
 	return fmt.Sprintf("it was looked for in %s", strings.Join(append(places, "the built-in profiles"), ", "))
+}
+
+// known names the profiles that can be listed, once for all that are not found.
+func (r *resolver) known() []string {
+	if r.names == nil {
+		r.names = Builtins()
+		for _, dir := range r.search {
+			if names, err := r.files.list(dir); err == nil {
+				r.names = append(r.names, names...)
+			}
+		}
+	}
+	return r.names
 }
 
 // nearProfile is the known profile that a name most likely means: researcher for agent/researcher,
@@ -174,14 +202,8 @@ func nearProfile(name string, known []string) string {
 
 // lostPath is the hint for a path that leads nowhere: the profile of that name without the ending.
 func (r *resolver) lostPath(arg string) string {
-	known := Builtins()
-	for _, dir := range r.search {
-		if names, err := r.files.list(dir); err == nil {
-			known = append(known, names...)
-		}
-	}
 	name := strings.TrimSuffix(strings.TrimPrefix(arg, "./"), ".toml")
-	if near := nearProfile(name, known); near != "" && !r.none {
+	if near := nearProfile(name, r.known()); near != "" && !r.none {
 		return "did you mean the profile " + near + "? A path is relative to the current folder"
 	}
 	return "a path is relative to the current folder; `jp profile ls` lists the profiles, which go by name"

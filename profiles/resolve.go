@@ -158,6 +158,7 @@ type resolver struct {
 	files  *reader
 	anew   bool       // WORKSPACE is among them: the stored config is not read
 	search []location // folders in which names are looked up
+	names  []string   // of the profiles in them, once one was not found; nil = not listed
 
 	skills   skill.Places
 	specials bool      // specializations are wanted

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/run"
@@ -42,6 +43,8 @@ type Linter struct {
 
 	had func(server string) (tools []string, known bool) // tools that an MCP server had when it was last asked
 
+	finder func() (*profiles.Finder, error) // finds profiles as the workspace's config says
+
 	definitionsToo bool // whether findings of a definition are reported at its own place
 }
 
@@ -50,6 +53,7 @@ type Linter struct {
 func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *Linter {
 	l := &Linter{ws: ws, env: env, src: src, files: files, wrong: map[string]bool{}, used: map[string]bool{}, places: map[string]profiles.Position{}}
 	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
+	l.finder = sync.OnceValues(func() (*profiles.Finder, error) { return profiles.NewFinder(src) })
 	l.tools, _ = files.Tools() // AllTools reports mistakes in them
 	return l
 }
@@ -278,22 +282,37 @@ func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 		l.add(err)
 	}
 	l.enabled(r, at.main)
-	for _, name := range r.Config.Delegation.Profiles {
-		if _, err := profiles.Find(l.src, name); err != nil {
-			l.say(r.WrittenAt("delegation.profiles"), "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
-			l.wrong[console.Explain(err).Message] = true
-		}
-	}
+	l.delegates(r)
 	for _, name := range []string{"jp_query", "jp_batch_query"} {
 		if t, ok := r.Tools[name]; ok && tools.Enabled(t.Values) && len(r.Config.Delegation.Profiles) == 0 {
 			l.say(t.Pos(""), "tool "+name, "can name no profile", "list some in delegation.profiles")
 		}
 	}
+	written := r.WrittenAt("delegation.llm_query.tools")
 	for _, name := range r.Config.Delegation.LLMQuery.Tools {
 		_, embedded := tools.Embedded(name)
 		_, file := l.tools[name]
 		if _, table := r.Tools[name]; !embedded && !file && !table {
-			l.say(r.WrittenAt("delegation.llm_query.tools"), "delegation.llm_query.tools", fmt.Sprintf("%s: there is no such tool", name), "")
+			l.say(written, "delegation.llm_query.tools", fmt.Sprintf("%s: there is no such tool", name), "")
+		}
+	}
+}
+
+// delegates checks the profiles that the agent of the config r can start.
+func (l *Linter) delegates(r *profiles.Resolved) {
+	if len(r.Config.Delegation.Profiles) == 0 {
+		return
+	}
+	finder, err := l.finder()
+	if err != nil {
+		l.add(err)
+		return
+	}
+	written := r.WrittenAt("delegation.profiles")
+	for _, name := range r.Config.Delegation.Profiles {
+		if _, err := finder.Find(name); err != nil {
+			l.say(written, "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
+			l.wrong[console.Explain(err).Message] = true
 		}
 	}
 }

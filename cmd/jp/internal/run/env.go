@@ -69,7 +69,7 @@ func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
 // Profile resolves an agent profile for a child, with overrides of its config and without the
 // config of the workspace (NONE).
 func (env *Env) Profile(ctx context.Context, name string, overrides []string) (rule.Profile, error) {
-	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), workspace.UnderNone(""), nil))
+	src, err := env.agentSources(ctx)
 	if err != nil {
 		return rule.Profile{}, err
 	}
@@ -77,6 +77,16 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 	if err != nil {
 		return rule.Profile{}, err
 	}
+	return env.profileAt(ctx, src, found, overrides)
+}
+
+// agentSources are the sources of agent profiles.
+func (env *Env) agentSources(ctx context.Context) (profiles.Sources, error) {
+	return env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), workspace.UnderNone(""), nil))
+}
+
+// profileAt is Profile of one that was found.
+func (env *Env) profileAt(ctx context.Context, src profiles.Sources, found profiles.Profile, overrides []string) (rule.Profile, error) {
 	directives := workspace.UnderNone(found.Arg)
 	var flags []profiles.Directive
 	for _, text := range overrides {
@@ -113,7 +123,7 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 	}
 	return rule.Profile{
 		Meaning: meaning, Room: env.RoomFor(r, defs, models),
-		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
+		Name: found.Name, Arg: found.Arg, Hash: r.ProfileHash, Model: models[0], Others: models[1:], MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)}, Tools: grantable(defs, r),
 		Caps: rule.CapsOf(r.Config), Life: rule.LifeOf(r.Config),
 	}, nil

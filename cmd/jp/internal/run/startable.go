@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"jp/cmd/jp/internal/models"
@@ -59,8 +58,12 @@ func (env *Env) Startable(ctx context.Context) []error {
 	}
 	fresh := &opening{site: at, req: Request{New: true}, Began: time.Now()}
 	problems := env.try(ctx, fresh, nil)
+	said := map[string]bool{}
+	for _, p := range problems {
+		said[p.Error()] = true
+	}
 	for _, err := range env.tryActive(ctx, fresh) {
-		if !slices.ContainsFunc(problems, func(p error) bool { return p.Error() == reason(err).Error() }) {
+		if !said[reason(err).Error()] {
 			problems = append(problems, err)
 		}
 	}
@@ -135,11 +138,23 @@ func (env *Env) try(ctx context.Context, o *opening, stored []byte) (problems []
 	if err != nil {
 		return []error{err}
 	}
-	if !o.Resolved.Config.Delegation.Enabled {
+	if !o.Resolved.Config.Delegation.Enabled || len(o.Resolved.Config.Delegation.Profiles) == 0 {
 		return nil
 	}
+	src, err := env.agentSources(ctx)
+	var finder *profiles.Finder
+	if err == nil {
+		finder, err = profiles.NewFinder(src)
+	}
+	if err != nil {
+		return []error{&ProfileError{err}}
+	}
 	for _, name := range o.Resolved.Config.Delegation.Profiles {
-		if err := env.profileStarts(ctx, o.Resolved.Config, name); err != nil {
+		found, err := finder.Find(name)
+		if err == nil {
+			err = env.profileStarts(ctx, o.Resolved.Config, src, found)
+		}
+		if err != nil {
 			problems = append(problems, &ProfileError{err})
 		}
 	}
@@ -148,8 +163,8 @@ func (env *Env) try(ctx context.Context, o *opening, stored []byte) (problems []
 
 // profileStarts resolves a profile as a delegation does, and checks its model and tools as its run
 // does.
-func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name string) error {
-	p, err := env.Profile(ctx, name, nil)
+func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, src profiles.Sources, found profiles.Profile) error {
+	p, err := env.profileAt(ctx, src, found, nil)
 	if err == nil {
 		for _, id := range append([]string{p.Model}, p.Others...) {
 			if _, _, err = env.Model(ctx, cfg, id, models.Waits{}); err != nil {
@@ -160,5 +175,5 @@ func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name str
 	if err == nil || errors.As(err, new(*profiles.Error)) || errors.As(err, new(*tools.DefinitionError)) {
 		return err
 	}
-	return fmt.Errorf("profile %s: %w", name, err)
+	return fmt.Errorf("profile %s: %w", found.Name, err)
 }
