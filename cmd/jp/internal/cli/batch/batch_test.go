@@ -255,6 +255,23 @@ func TestCollectSpent(t *testing.T) {
 	}
 }
 
+// TestCompactedIsNoAnswer: what a person does with the conversation of a query, without asking anything,
+// gives it no answer.
+func TestCompactedIsNoAnswer(t *testing.T) {
+	for turn, want := range []bool{false, true} {
+		e := newEarlier()
+		e.noteRun(convstore.Delegation{Call: "batch-s-line~mark#1", Child: 7, ChildTurn: 1, State: convstore.StatePartial}, 1)
+		e.noteRun(convstore.Delegation{Call: "batch-p-line~mark#1", Child: 7, ChildTurn: 1, State: convstore.StatePartial}, 0)
+		e.noteRun(convstore.Delegation{Call: "hand-1", Child: 7, ChildTurn: turn, State: convstore.StateOK}, 0)
+		if len(e.byHand[7]) != 1 || len(e.beside["mark"]) != 1 {
+			t.Fatalf("noted %v by hand, %v apart", e.byHand, e.beside)
+		}
+		if got, apart := e.hasAnswer("mark"), len(e.answeredApart("mark")) == 1; got != want || apart != want {
+			t.Errorf("by hand in turn %d: an answer %v, apart %v; want %v", turn, got, apart, want)
+		}
+	}
+}
+
 // TestSpentLater: what a part that ran apart has used counts, where the last process that could have
 // settled it ends only after the command began.
 func TestSpentLater(t *testing.T) {

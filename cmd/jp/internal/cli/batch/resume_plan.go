@@ -144,7 +144,10 @@ func (e *earlier) hasAnswer(mark string) bool {
 	})
 }
 
-func isOK(del convstore.Delegation) bool { return del.State == convstore.StateOK }
+// isOK reports whether a delegation came to an answer. A compaction by hand begins no turn.
+func isOK(del convstore.Delegation) bool {
+	return del.State == convstore.StateOK && del.ChildTurn > 0
+}
 
 // answeredApart returns the runs for a query in each conversation with its answer in a part that
 // ran apart. A person may have come to that.

@@ -159,7 +159,7 @@ func foreignFlag(spelling string) string {
 	case "settings", "managed-settings":
 		return "jp reads its own config: --cfg KEY=VALUE or --cfg FILE sets it for a conversation"
 	case "fallback-model":
-		return "a run asks one model: -m MODEL; if it is overloaded, jp asks it again"
+		return "--cfg 'assistant.model:=[\"MODEL\", \"OTHER\"]' asks the other one where the first does not answer"
 	case "thinking", "max-thinking-tokens":
 		return "--reasoning EFFORT says how much the model reasons"
 	case "plugin-dir", "plugin-dir-no-mcp":
