@@ -17,7 +17,7 @@ mkdir -p "$clients"
 step 'npm install'
 # Without the agent program, which the agent SDK has for each platform.
 timeout 600 npm install --loglevel error --no-audit --no-fund --omit=optional --fetch-timeout 60000 --prefix "$clients" \
-	@modelcontextprotocol/inspector@2.12.0 @agentclientprotocol/sdk@2.4.0 @anthropic-ai/claude-agent-sdk@0.3.330 ||
+	@modelcontextprotocol/inspector@2.12.0 @agentclientprotocol/sdk@2.4.0 @anthropic-ai/claude-agent-sdk@0.3.332 ||
 	{ echo "FAIL npm install: status $?"; exit 1; }
 modules=$clients/node_modules
 
