@@ -15,7 +15,10 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Decode reads one JSON value, with numbers as they are written. The value may have 262,144 values
@@ -210,7 +213,7 @@ func Object(ms []Member) []byte {
 	return append(out, '}')
 }
 
-// Encode writes v with sorted keys and without escapes for HTML.
+// Encode writes v with sorted keys, without escapes for HTML, and [Sound].
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -218,7 +221,45 @@ func Encode(v any) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return Sound(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// Sound returns JSON that strict readers take too. U+FFFD stands for each byte that is not UTF-8 and
+// for each escape that is half of a surrogate pair (RFC 8259, section 8.2), as encoding/json reads
+// them: the value is the same. b is not changed.
+func Sound(b []byte) []byte {
+	if !utf8.Valid(b) {
+		b = bytes.Map(func(r rune) rune { return r }, b)
+	}
+	if !bytes.Contains(b, []byte(`\ud`)) && !bytes.Contains(b, []byte(`\uD`)) {
+		return b
+	}
+	b = bytes.Clone(b)
+	for i := 0; i < len(b); i++ {
+		if b[i] != '\\' {
+			continue
+		}
+		switch one := escaped(b[i:]); {
+		case !utf16.IsSurrogate(one):
+			i++
+		case utf16.DecodeRune(one, escaped(b[i+len(half):])) != utf8.RuneError:
+			i += 2*len(half) - 1
+		default:
+			i += copy(b[i:], half) - 1
+		}
+	}
+	return b
+}
+
+const half = `\ufffd` // for half of a pair
+
+// escaped returns the character of the escape \uXXXX that b begins with; 0 = with none.
+func escaped(b []byte) rune {
+	if len(b) < len(half) || b[0] != '\\' || b[1] != 'u' {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(b[2:len(half)]), 16, 16) // 0 if it is none
+	return rune(n)
 }
 
 // Text writes a text as [Encode] does.

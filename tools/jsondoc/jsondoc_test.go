@@ -1,6 +1,7 @@
 package jsondoc
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -67,6 +68,54 @@ func TestDecodeBounded(t *testing.T) {
 	if _, err := Decode(nested(MaxDepth + 2)); err == nil || err.Error() != "nested deeper than 1000 levels" {
 		t.Errorf("Decode of %d levels: %v", MaxDepth+2, err)
 	}
+}
+
+// What a strict reader refuses is written as it is read, and nothing else is changed.
+func TestSound(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":1}`:                    `{"a":1}`,
+		`"\ud83d"`:                   `"\ufffd"`,
+		`"\uDE00x"`:                  `"\ufffdx"`,
+		`"\ud83d\ude00\uD83D\uDe00"`: `"\ud83d\ude00\uD83D\uDe00"`,
+		`"\ud83d\ud83d\ude00"`:       `"\ufffd\ud83d\ude00"`,
+		`"\ud83d\n\ude00"`:           `"\ufffd\n\ufffd"`,
+		`"\ud83d\\ude00"`:            `"\ufffd\\ude00"`,
+		`"\\ud83d\\\ud83d"`:          `"\\ud83d\\\ufffd"`,
+		`"\ud7ff\ue000"`:             `"\ud7ff\ue000"`,
+		`{"\udfff":["\ud800"]}`:      `{"\ufffd":["\ufffd"]}`,
+		"\"\xff\xe2\x82\"":           `"` + strings.Repeat("\uFFFD", 3) + `"`,
+		`"\ud8`:                      `"\ud8`, // no JSON
+	} {
+		given := []byte(in)
+		if got := string(Sound(given)); got != want {
+			t.Errorf("Sound(%s) = %s, want %s", in, got, want)
+		}
+		if string(given) != in {
+			t.Errorf("Sound changed %s to %s", in, given)
+		}
+	}
+	if got, err := Encode(map[string]any{"a": json.RawMessage(`{"b":"\ud83d"}`)}); err != nil || string(got) != `{"a":{"b":"\ufffd"}}` {
+		t.Errorf("Encode = %s, %v", got, err)
+	}
+}
+
+// FuzzSound: a sound text has the value that it had, and is sound.
+func FuzzSound(f *testing.F) {
+	f.Add("\"\\ud83d\\ude00\\ud83d\xff\"")
+	f.Fuzz(func(t *testing.T, in string) {
+		var was, is any
+		if json.Unmarshal([]byte(in), &was) != nil {
+			_ = Sound([]byte(in)) // does not panic
+			return
+		}
+		got := Sound([]byte(in))
+		if err := json.Unmarshal(got, &is); err != nil || !reflect.DeepEqual(is, was) {
+			t.Errorf("Sound(%q) = %q, which is %v, %v, want %v", in, got, is, err, was)
+		}
+		if again := Sound(got); !bytes.Equal(again, got) {
+			t.Errorf("Sound(%q) = %q", got, again)
+		}
+	})
 }
 
 func TestRepeatedKey(t *testing.T) {

@@ -215,7 +215,7 @@ func (c *Calls) Finish(stop Stop) ([]*Call, Stop) {
 func (c Call) Object() json.RawMessage {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(c.Arguments, &object) == nil && object != nil && !jsondoc.Deep(c.Arguments, jsondoc.MaxDepth) {
-		return c.Arguments
+		return jsondoc.Sound(c.Arguments)
 	}
 	wrapped, err := jsondoc.Encode(map[string]string{"invalid_arguments": runes(string(c.Arguments))})
 	if err != nil {

@@ -111,15 +111,16 @@ func TestCallsCutOff(t *testing.T) {
 
 func TestObject(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"a":1}`:    `{"a":1}`,
-		`{}`:         `{}`,
-		`null`:       `{"invalid_arguments":"null"}`,
-		`[1]`:        `{"invalid_arguments":"[1]"}`,
-		`{"a": `:     `{"invalid_arguments":"{\"a\": "}`,
-		"\xff":       `{"invalid_arguments":"�"}`,
-		"<a&b>":      `{"invalid_arguments":"<a&b>"}`,
-		`{"a":1}{}`:  `{"invalid_arguments":"{\"a\":1}{}"}`,
-		`{"a":1,,} `: `{"invalid_arguments":"{\"a\":1,,} "}`,
+		`{"a":1}`:        `{"a":1}`,
+		`{}`:             `{}`,
+		`{"a":"\ud83d"}`: `{"a":"\ufffd"}`,
+		`null`:           `{"invalid_arguments":"null"}`,
+		`[1]`:            `{"invalid_arguments":"[1]"}`,
+		`{"a": `:         `{"invalid_arguments":"{\"a\": "}`,
+		"\xff":           `{"invalid_arguments":"�"}`,
+		"<a&b>":          `{"invalid_arguments":"<a&b>"}`,
+		`{"a":1}{}`:      `{"invalid_arguments":"{\"a\":1}{}"}`,
+		`{"a":1,,} `:     `{"invalid_arguments":"{\"a\":1,,} "}`,
 	} {
 		if got := string(Call{Arguments: []byte(in)}.Object()); got != want {
 			t.Errorf("Object(%q) = %s, want %s", in, got, want)
