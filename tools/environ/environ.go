@@ -19,7 +19,7 @@ func Forbidden(name string) string {
 		return "is no name of a variable"
 	case slices.Contains(providerKeys, name):
 		return "is the key of a model provider, and no tool gets one"
-	case isCollectorKey(name):
+	case IsCollectorKey(name):
 		return "may hold the key of a trace collector, and no tool gets one"
 	case has("JP_"):
 		return "is jp's own"
@@ -34,11 +34,11 @@ func Forbidden(name string) string {
 // IsProviderKey reports whether a variable holds a key of jp's (of a model provider or of a trace
 // collector) or is jp's own. No program but jp gets it.
 func IsProviderKey(name string) bool {
-	return slices.Contains(providerKeys, name) || isCollectorKey(name) || strings.HasPrefix(name, "JP_")
+	return slices.Contains(providerKeys, name) || IsCollectorKey(name) || strings.HasPrefix(name, "JP_")
 }
 
-// isCollectorKey reports whether a variable holds the headers that OpenTelemetry sends along.
-func isCollectorKey(name string) bool {
+// IsCollectorKey reports whether a variable holds the headers that OpenTelemetry sends along.
+func IsCollectorKey(name string) bool {
 	return strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS")
 }
 

@@ -252,8 +252,26 @@ func headerName(name string) bool {
 	})
 }
 
+// HeaderSecrets returns what no other program should see of the value of a variable with headers:
+// the value of each header, as it is sent and as it is written, and what stands in it behind the
+// name of a scheme.
+func HeaderSecrets(value string) (list []string) {
+	for _, p := range pairs(value) {
+		for _, s := range []string{p.value, p.written} {
+			list = append(list, s)
+			for _, blank := range []string{" ", "%20"} {
+				if i := strings.LastIndex(s, blank); i >= 0 {
+					list = append(list, s[i+len(blank):])
+				}
+			}
+		}
+	}
+	return list
+}
+
 type pair struct {
 	key, value string
+	written    string // value in percent-encoding
 	bad        bool
 }
 
@@ -267,9 +285,9 @@ func pairs(list string) (all []pair) {
 			continue
 		}
 		key, value, ok := strings.Cut(entry, "=")
-		p := pair{key: strings.TrimSpace(key)}
+		p := pair{key: strings.TrimSpace(key), written: strings.TrimSpace(value)}
 		var err error
-		p.value, err = url.PathUnescape(strings.TrimSpace(value))
+		p.value, err = url.PathUnescape(p.written)
 		p.bad = !ok || p.key == "" || err != nil
 		all = append(all, p)
 	}

@@ -13,7 +13,9 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/workspace"
+	"jp/tools/environ"
 )
 
 // cover replaces secrets by their names.
@@ -34,7 +36,7 @@ var secretName = sync.OnceValue(func() *regexp.Regexp {
 
 // IsSecret reports whether the name of a variable says that its value is a secret.
 func IsSecret(name string) bool {
-	return secretName().MatchString(name) && !strings.HasPrefix(name, "JP_")
+	return secretName().MatchString(name) && !strings.HasPrefix(name, "JP_") || environ.IsCollectorKey(name)
 }
 
 // SecretNames returns the names of the variables that hold secrets.
@@ -52,7 +54,7 @@ func SecretNames(con *console.Console, ws *workspace.Workspace) (names []string,
 }
 
 // secrets returns what says of a variable whether it holds a secret: the keys of all providers do,
-// and variables with the name of a secret.
+// the headers for a collector of traces, and variables with the name of a secret.
 func secrets(ws *workspace.Workspace) (secret func(name string) bool, err error) {
 	names := map[string]bool{}
 	for _, b := range model.Builtins() {
@@ -79,8 +81,17 @@ func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	c := &cover{secrets: map[string]string{}, seen: map[string]bool{}}
 	for _, kv := range con.Env.Environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if value = strings.TrimSpace(value); len(value) >= leastSecret && secret(name) {
-			c.secrets[value] = name
+		if !secret(name) {
+			continue
+		}
+		values := []string{strings.TrimSpace(value)}
+		if environ.IsCollectorKey(name) {
+			values = append(values, otel.HeaderSecrets(value)...)
+		}
+		for _, v := range values {
+			if len(v) >= leastSecret {
+				c.secrets[v] = name
+			}
 		}
 	}
 	return c, nil

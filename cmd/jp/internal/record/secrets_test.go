@@ -11,7 +11,7 @@ import (
 func TestIsSecret(t *testing.T) {
 	for _, name := range []string{
 		"GITHUB_TOKEN", "OPENAI_API_KEY", "apiKey", "PGPASSWORD", "MYSQL_PWD", "SESSION_COOKIE", "AWS_SECRET_ACCESS_KEY", "SSH_PASSPHRASE",
-		"GOOGLE_APPLICATION_CREDENTIALS", "NPM_AUTHTOKEN", "GH_PAT", "SIGNING_KEYS",
+		"GOOGLE_APPLICATION_CREDENTIALS", "NPM_AUTHTOKEN", "GH_PAT", "SIGNING_KEYS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
 	} {
 		if !IsSecret(name) {
 			t.Errorf("isSecret(%s) = false", name)
