@@ -179,12 +179,15 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 		}
 		said.WriteString("]\n")
 	}
-	if u := e.Usage; u != nil {
-		fmt.Fprintf(&said, "usage = { input = %d, output = %d, cache_read = %d, cache_write = %d", u.Input, u.Output, u.CacheRead, u.CacheWrite)
-		if e.Cost != nil {
-			fmt.Fprintf(&said, ", cost_nano = %d", *e.Cost)
+	if len(e.Lost) > 0 {
+		said.WriteString("lost = [")
+		for i, s := range e.Lost {
+			said.WriteString(wording.Either(i > 0, ", ", "") + s.table())
 		}
-		said.WriteString(wording.Either(e.Estimated, ", estimated = true }\n", " }\n"))
+		said.WriteString("]\n")
+	}
+	if e.Usage != nil {
+		said.WriteString("usage = " + e.table() + "\n")
 	}
 	switch own := wording.Either(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
 	case e.Error != nil:
@@ -201,6 +204,18 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 	}
 	t.write(b)
 	b.Write(said.Bytes())
+}
+
+// table returns s as usageTOML reads it.
+func (s Spent) table() string {
+	if s.Usage == nil {
+		return "{}"
+	}
+	t := fmt.Sprintf("{ input = %d, output = %d, cache_read = %d, cache_write = %d", s.Usage.Input, s.Usage.Output, s.Usage.CacheRead, s.Usage.CacheWrite)
+	if s.Cost != nil {
+		t += fmt.Sprintf(", cost_nano = %d", *s.Cost)
+	}
+	return t + wording.Either(s.Estimated, ", estimated = true }", " }")
 }
 
 // pathPattern makes a pattern that matches nothing but a name.

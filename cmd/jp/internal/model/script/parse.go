@@ -69,6 +69,7 @@ type (
 		Text         *string        `toml:"text"`
 		ToolCalls    []callTOML     `toml:"tool_calls"`
 		Usage        *usageTOML     `toml:"usage"`
+		Lost         []usageTOML    `toml:"lost"`
 		Stop         string         `toml:"stop"`
 		Delay        *duration      `toml:"delay"`
 		Chunk        *int           `toml:"chunk"`
@@ -318,12 +319,21 @@ func (r *rule) compileEnd(t ruleTOML) error {
 	default:
 		return fmt.Errorf("stop %q: must be end, tool_use, max_tokens or refusal", t.Stop)
 	}
-	if u := t.Usage; u != nil {
-		if min(u.Input, u.Output, u.CacheRead, u.CacheWrite) < 0 || u.CostNano != nil && *u.CostNano < 0 {
-			return errors.New("usage is negative")
+	if t.Usage != nil {
+		var err error
+		if r.usage, err = t.Usage.part(); err != nil {
+			return err
 		}
-		used := model.Tokens(convstore.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
-		r.usage = model.Part{Usage: used, Cost: u.CostNano, Estimated: u.Estimated}
+	}
+	for _, u := range t.Lost {
+		p, err := u.part()
+		if err != nil {
+			return err
+		}
+		if *p.Usage == (convstore.Usage{}) && p.Cost == nil {
+			p.Usage = nil // an attempt that used nothing is charged nothing
+		}
+		r.lost = append(r.lost, p)
 	}
 	switch f := Fault(t.Fault); f {
 	case "", Hangup, Malformed, HTML, Redirect:
@@ -359,6 +369,15 @@ func (r *rule) compileEnd(t ruleTOML) error {
 		return errors.New("hang, fault, error, and tool_calls or stop exclude each other")
 	}
 	return nil
+}
+
+// part checks a usage.
+func (u usageTOML) part() (model.Part, error) {
+	if min(u.Input, u.Output, u.CacheRead, u.CacheWrite) < 0 || u.CostNano != nil && *u.CostNano < 0 {
+		return model.Part{}, errors.New("usage is negative")
+	}
+	used := model.Tokens(convstore.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
+	return model.Part{Usage: used, Cost: u.CostNano, Estimated: u.Estimated}, nil
 }
 
 // statuses returns the HTTP status that goes with a kind of error, 0 for one without.

@@ -30,17 +30,23 @@ type Entry struct {
 	Model string       `json:"model"` // full id
 	Price *model.Price `json:"price"` // nil = unknown
 
-	Reasoning []string         `json:"reasoning"` // blocks
-	Text      string           `json:"text"`
-	Calls     []EntryCall      `json:"calls"`
-	Usage     *convstore.Usage `json:"usage"` // nil = not reported
-	Cost      *int64           `json:"cost"`  // see model.Part, as the next one
-	Estimated bool             `json:"estimated"`
-	Stop      model.Stop       `json:"stop"`
-	Error     *EntryError      `json:"error"`
-	Hang      bool             `json:"hang"` // the run was over before the reply was
+	Reasoning []string    `json:"reasoning"` // blocks
+	Text      string      `json:"text"`
+	Calls     []EntryCall `json:"calls"`
+	Spent
+	Lost  []Spent     `json:"lost"` // by attempts that failed before
+	Stop  model.Stop  `json:"stop"`
+	Error *EntryError `json:"error"`
+	Hang  bool        `json:"hang"` // the run was over before the reply was
 
 	IDs map[string]IDMatch `json:"ids"` // positions in the thread of the conversation ids that the reply names
+}
+
+// Spent is what a request used, see model.Part.
+type Spent struct {
+	Usage     *convstore.Usage `json:"usage"` // nil = not reported
+	Cost      *int64           `json:"cost"`
+	Estimated bool             `json:"estimated"`
 }
 
 // EntryCall is a tool call in an Entry.
@@ -64,15 +70,21 @@ type IDMatch struct {
 }
 
 // Record returns s, the model of info, and records each reply before it yields the Stop. It must be
-// around retries: a failed attempt that was repeated is not part of a recording. If a reply cannot
-// be recorded, the stream ends with that error.
+// around retries: of a failed attempt that was repeated a recording has what it used, and nothing
+// else. If a reply cannot be recorded, the stream ends with that error.
 func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
 			e := about(r)
 			e.Model, e.Price = info.ID, info.Price
 			var text, thinking strings.Builder // thinking since the last block
+			var last *model.Error              // why the latest attempt failed; nil = none did, or nobody said
 			end := func(err error) error {
+				if err != nil && ctx.Err() == nil && last != nil && !errors.As(err, new(*model.Error)) {
+					err = last // there was no room for another attempt, and Lost leaves none in a replay either
+				} else {
+					e.Lost = slices.DeleteFunc(e.Lost, func(s Spent) bool { return s.Usage == nil })
+				}
 				e.Text = text.String()
 				if thinking.Len() > 0 {
 					e.Reasoning = append(e.Reasoning, thinking.String())
@@ -86,12 +98,19 @@ func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Strea
 				e.IDs = e.idMatches(r)
 				return keep(e)
 			}
-			forget := func(model.Lost) {
-				text.Reset()
-				thinking.Reset()
-				e.Reasoning, e.Calls, e.Usage, e.Cost, e.Estimated = nil, nil, nil, nil, false
+			if waits := r.Waits; waits != nil {
+				r.Waits = func(ctx context.Context, l model.Lost) error {
+					err := waits(ctx, l)
+					if !errors.Is(err, model.ErrShown) {
+						text.Reset()
+						thinking.Reset()
+						e.Reasoning, e.Calls, e.Spent = nil, nil, Spent{}
+						e.Lost, last = append(e.Lost, Spent{l.Usage, l.Cost, l.Estimated}), l.Err
+					}
+					return err
+				}
 			}
-			for part, err := range s(ctx, r.Anew(forget)) {
+			for part, err := range s(ctx, r) {
 				switch {
 				case err != nil, part.Stop != "":
 					e.Stop = part.Stop
@@ -109,8 +128,7 @@ func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Strea
 				case part.Call != nil:
 					e.Calls = append(e.Calls, EntryCall{Name: part.Call.Name, Arguments: string(part.Call.Arguments)})
 				case part.Usage != nil:
-					usage := *part.Usage
-					e.Usage, e.Cost, e.Estimated = &usage, part.Cost, part.Estimated
+					e.Spent = Spent{new(*part.Usage), part.Cost, part.Estimated}
 				}
 				if !yield(part, err) {
 					return

@@ -32,7 +32,8 @@ type rule struct {
 	reasoning             []string // blocks
 	text                  string
 	calls                 []callSpec
-	usage                 model.Part // without Usage: it is estimated
+	usage                 model.Part   // without Usage: it is estimated
+	lost                  []model.Part // without Usage: the attempt used nothing
 	stop                  model.Stop
 	delay, chunkDelay     time.Duration
 	chunk                 int

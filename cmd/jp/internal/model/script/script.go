@@ -40,6 +40,7 @@
 //	text = "... {{first}} ..."                  # {{name}} is a capture
 //	tool_calls = [{ name = "jp_query", arguments = { id = "{{first}}" } }]  # or raw_arguments = "{"
 //	usage = { input = 10, output = 5, cost_nano = 900 }  # estimated without; also cache_read, cache_write, estimated = true
+//	lost = [{ input = 10, output = 5 }]         # of a recording: used by attempts that failed before the reply
 //	stop = "end"                                # end, tool_use, max_tokens, refusal
 //	delay = "1s"                                # before the reply
 //	chunk = 20                                  # characters at a time
@@ -174,7 +175,8 @@ var errConsumer = errors.New("the consumer stopped")
 
 // answer yields a reply. A nil error means that it is complete or not wanted any more.
 func (s *Script) answer(ctx context.Context, r request, provider string, yield func(model.Part, error) bool) error {
-	if r.report == nil {
+	replays := r.report != nil
+	if !replays {
 		r.report = func(int, error) {}
 	}
 	bad := func(format string, args ...any) error {
@@ -221,7 +223,12 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		}
 		return nil
 	}
-	err = rule.say(ctx, provider, said, part)
+	if replays {
+		err = rule.again(ctx, provider, said, r.Request)
+	}
+	if err == nil {
+		err = rule.say(ctx, provider, said, part)
+	}
 	if err == nil && rule.usage.Usage != nil && (rule.failure != nil || rule.fault != "") {
 		err = part(rule.usage)
 	}
@@ -290,9 +297,38 @@ func (r *rule) fail(ctx context.Context, provider string, said words) error {
 		e.Final = r.fault == HTML || r.fault == Redirect
 		return e
 	case r.failure != nil:
-		e := *r.failure
-		e.Provider, e.Message = provider, said.failure
-		return &e
+		return r.broken(provider, said)
+	}
+	return nil
+}
+
+// broken returns the failure as an error of a provider.
+func (r *rule) broken(provider string, said words) *model.Error {
+	e := *r.failure
+	e.Provider, e.Message = provider, said.failure
+	return &e
+}
+
+// again does what retries did before the reply: the run is charged for each attempt that failed, and
+// finds out whether there is room for the next one.
+func (r *rule) again(ctx context.Context, provider string, said words, req model.Request) error {
+	failed := &model.Error{Provider: provider, Kind: model.KindStream, Message: "an attempt that failed when it was recorded"}
+	if r.failure != nil {
+		failed = r.broken(provider, said)
+	}
+	for _, p := range r.lost {
+		if req.Waits == nil {
+			return nil
+		}
+		if err := req.Waits(ctx, model.Lost{Usage: p.Usage, Cost: p.Cost, Estimated: p.Estimated, Err: failed}); err != nil {
+			return err
+		}
+		if req.Again == nil {
+			continue
+		}
+		if _, err := req.Again(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }

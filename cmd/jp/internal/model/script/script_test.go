@@ -326,6 +326,7 @@ func TestParseErrors(t *testing.T) {
 		{"[[rule]]\ntext = 'x'\nstop = 'now'", `s.toml:1: rule 1: stop "now": must be end, tool_use, max_tokens or refusal`},
 		{"[[rule]]\ntext = 'x'\nusage = { input = -1 }", "s.toml:1: rule 1: usage is negative"},
 		{"[[rule]]\ntext = 'x'\nusage = { cost_nano = -1 }", "s.toml:1: rule 1: usage is negative"},
+		{"[[rule]]\ntext = 'x'\nlost = [{}, { output = -1 }]", "s.toml:1: rule 1: usage is negative"},
 		{"[[rule]]\nfault = 'x'", `s.toml:1: rule 1: fault "x": must be hangup, malformed, html or redirect`},
 		{"[[rule]]\nerror = { kind = 'x' }", `s.toml:1: rule 1: error: kind "x" is not known`},
 		{"[[rule]]\nerror = { kind = 'server', status = 200 }", "s.toml:1: rule 1: error: status 200: must be between 400 and 599"},
