@@ -209,6 +209,12 @@ func (Note) kind() stored.Kind             { return stored.KindNote }
 func (Compaction) kind() stored.Kind       { return stored.KindCompaction }
 func (Opaque) kind() stored.Kind           { return stored.KindOpaque }
 
+// Said is a body in which the model says something to whoever asked it: in words, or as data.
+type Said interface{ Said() string }
+
+func (b AssistantMessage) Said() string { return b.Text }
+func (b Structured) Said() string       { return string(b.Data) }
+
 // KindOf returns the kind that the record of a body has.
 func KindOf(b Body) stored.Kind { return b.kind() }
 
@@ -220,10 +226,10 @@ func TypeOf(b Body) string {
 	return kinds[b.kind()].name
 }
 
-// kinds are, for each kind, the JSON type name, how the body begins, and its decoder.
+// kinds are, for each kind, the JSON type name, how the body begins ("" = as another kind), and its decoder.
 var kinds = [stored.KindCount]struct {
 	name   string
-	begin  string // see beginOf
+	begin  string
 	decode func(raw []byte) (Body, error)
 }{
 	stored.KindTurnStart:     {typeTurnStart, "", decodeAs[TurnStart]},
@@ -424,20 +430,12 @@ func decodeInquiry(raw []byte) (Body, error) {
 	}, nil
 }
 
-// beginOf returns the beginning of a body of this kind, or "" if other kinds begin the same way.
-func beginOf(k stored.Kind) string {
-	if k >= stored.KindCount {
-		return ""
-	}
-	return kinds[k].begin
-}
-
 // BodyOf returns the body of a record. If the record's kind and the first bytes of the body agree,
 // it reads the body only once. To find the kind from the body alone takes two or three times as
 // long.
 func BodyOf(s stored.Event) (Body, error) {
-	if begin := beginOf(s.Kind); begin != "" && len(s.Body) > len(begin) && string(s.Body[:len(begin)]) == begin {
-		if body, err := decodeKind(s.Kind, s.Body); err == nil {
+	if k := s.Kind; k < stored.KindCount && kinds[k].begin != "" && bytes.HasPrefix(s.Body, []byte(kinds[k].begin)) {
+		if body, err := decodeKind(k, s.Body); err == nil {
 			return body, nil
 		}
 	}

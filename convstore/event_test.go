@@ -122,7 +122,7 @@ func TestStoredDecode(t *testing.T) {
 		}
 		for k := stored.KindOpaque; k <= stored.KindCompaction; k++ {
 			s := stored.Event{Kind: k, Body: []byte(raw)}
-			if begin := beginOf(k); begin != "" && strings.HasPrefix(raw, begin) {
+			if begin := kinds[k].begin; begin != "" && strings.HasPrefix(raw, begin) {
 				if quick++; k != KindOf(want) {
 					continue // the encoder writes no such record
 				}

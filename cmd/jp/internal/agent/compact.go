@@ -229,7 +229,7 @@ func (k *compactor) bare() int {
 	s := choose(k.history.events, k.window)
 	for i, ev := range s.all[s.from:] {
 		switch ev.Body.(type) {
-		case convstore.UserMessage, convstore.AssistantMessage, convstore.Structured, convstore.ToolCall:
+		case convstore.UserMessage, convstore.Said, convstore.ToolCall:
 			return s.from + i
 		}
 	}

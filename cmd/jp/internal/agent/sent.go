@@ -107,16 +107,16 @@ func beginnings(events []convstore.Event) []bool {
 			answered = answered || inReply
 		case convstore.Note:
 			inReply = inReply && !asksOn(b.Kind)
-		case convstore.Reasoning, convstore.AssistantMessage, convstore.Structured, convstore.ToolCall:
-			if c, ok := b.(convstore.ToolCall); ok && isFetch(c.ID) {
+		case convstore.Reasoning, convstore.Said, convstore.ToolCall:
+			c, calls := b.(convstore.ToolCall)
+			if calls && isFetch(c.ID) {
 				continue
 			}
-			_, thinks := b.(convstore.Reasoning)
-			_, calls := b.(convstore.ToolCall)
 			if !inReply || answered || said && !calls {
 				marks[i] = true
 			}
-			inReply, answered, said = true, false, !thinks && !calls
+			inReply, answered = true, false
+			_, said = b.(convstore.Said)
 		}
 	}
 	return marks

@@ -146,10 +146,8 @@ func record(s sent, before int, most int64) string {
 		switch b := ev.Body.(type) {
 		case convstore.UserMessage:
 			entries = append(entries, entry{User: userText(b)})
-		case convstore.AssistantMessage:
-			entries = append(entries, entry{Assistant: b.Text})
-		case convstore.Structured:
-			entries = append(entries, entry{Assistant: string(b.Data)})
+		case convstore.Said:
+			entries = append(entries, entry{Assistant: b.Said()})
 		case convstore.ToolCall:
 			names[b.ID] = b.Name
 			entries = append(entries, entry{Called: b.Name, Arguments: string(RawArguments(b.Arguments))})

@@ -102,12 +102,10 @@ func (s sent) thread(provider string) []model.Message {
 			if b.Provider == provider {
 				reply = append(reply, model.Content{Reasoning: &model.Reasoning{Text: b.Text, Signature: b.Signature, Opaque: b.Opaque, Provider: b.Provider}})
 			}
-		case convstore.AssistantMessage:
-			if b.Text != "" {
-				reply = append(reply, model.Content{Text: b.Text})
+		case convstore.Said:
+			if text := b.Said(); text != "" {
+				reply = append(reply, model.Content{Text: text})
 			}
-		case convstore.Structured:
-			reply = append(reply, model.Content{Text: string(b.Data)})
 		case convstore.ToolCall:
 			if isFetch(b.ID) {
 				continue // it is in the system prompt
@@ -178,10 +176,8 @@ func Answer(turn []convstore.Event) string {
 	text := ""
 	for _, ev := range turn {
 		switch b := ev.Body.(type) {
-		case convstore.AssistantMessage:
-			text = b.Text
-		case convstore.Structured:
-			text = string(b.Data)
+		case convstore.Said:
+			text = b.Said()
 		case convstore.ToolCall, convstore.TurnStart:
 			text = ""
 		}

@@ -39,10 +39,8 @@ func replay(ctx context.Context, own *run.Env, c *run.Stored, tell func(acp.Upda
 			for _, a := range b.Attachments {
 				tell(acp.Chunk{Kind: acp.ByUser, Content: attached(own.Con.Env.Dir, a), Message: ev.ID})
 			}
-		case convstore.AssistantMessage:
-			say(acp.ByAgent, b.Text)
-		case convstore.Structured:
-			say(acp.ByAgent, string(b.Data))
+		case convstore.Said:
+			say(acp.ByAgent, b.Said())
 		case convstore.Reasoning:
 			say(acp.InThought, b.Text)
 		case convstore.ToolCall:

@@ -207,9 +207,9 @@ func writeEvent(b *strings.Builder, ev convstore.Event) {
 	case convstore.UserMessage:
 		head("user")
 		text(e.Text)
-	case convstore.AssistantMessage:
+	case convstore.Said:
 		head("assistant")
-		text(e.Text)
+		text(e.Said())
 	case convstore.ToolCall:
 		head("call")
 		text(e.Name + " " + string(e.Arguments))

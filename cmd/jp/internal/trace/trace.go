@@ -237,15 +237,10 @@ func (b *builder) event(at *reading, ev convstore.Event) {
 		if at.holder != nil {
 			at.holder.Input, at.holder.InputBytes = cut(body.Text)
 		}
-	case convstore.AssistantMessage:
-		at.said = append(at.said, body.Text...)
+	case convstore.Said:
+		at.said = append(at.said, body.Said()...)
 		if at.holder != nil {
-			at.holder.Output, at.holder.OutputBytes = cut(body.Text)
-		}
-	case convstore.Structured:
-		at.said = append(at.said, body.Data...)
-		if at.holder != nil {
-			at.holder.Output, at.holder.OutputBytes = cut(string(body.Data))
+			at.holder.Output, at.holder.OutputBytes = cut(body.Said())
 		}
 	case convstore.ModelCall:
 		s := b.add(at.holder, at.Conversation, ev, Span{Kind: ModelCall, Name: body.Model, Stop: body.Stop})

@@ -200,10 +200,8 @@ func (t *turn) follow(body convstore.Body) string {
 		return "comes before the turn"
 	}
 	switch b := body.(type) {
-	case convstore.AssistantMessage:
-		t.answered = agent.Visible(b.Text)
-	case convstore.Structured:
-		t.answered = len(b.Data) > 0
+	case convstore.Said:
+		t.answered = agent.Visible(b.Said())
 	case convstore.ToolCall:
 		t.answered = false
 		switch {

@@ -81,10 +81,8 @@ func lastTurn(ctx context.Context, view convstore.View, id convstore.ID) string 
 		switch b := e.Body.(type) {
 		case convstore.UserMessage:
 			asked = b.Text
-		case convstore.AssistantMessage:
-			answered = b.Text
-		case convstore.Structured:
-			answered = string(b.Data)
+		case convstore.Said:
+			answered = b.Said()
 		}
 	}
 	start := func(text string) string {

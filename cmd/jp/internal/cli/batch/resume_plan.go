@@ -373,7 +373,7 @@ func (b *batch) silent(ctx context.Context, id convstore.ID) (bool, error) {
 			return false, err
 		}
 		switch ev.Body.(type) {
-		case convstore.AssistantMessage, convstore.ToolCall:
+		case convstore.Said, convstore.ToolCall:
 			return false, nil
 		}
 	}
