@@ -226,7 +226,11 @@ func (ref Ref) source() string {
 func (r Refs) Made(list []convstore.Attachment) bool {
 	of := func(ref Ref, a convstore.Attachment) bool {
 		source := strings.ToValidUTF8(ref.source(), "\uFFFD")
-		return a.Source == source || ref.File != "" && strings.HasPrefix(a.Source, filepath.Clean(source)+"/")
+		if ref.File == "" || IsURL(a.Source) {
+			return a.Source == source
+		}
+		below, err := filepath.Rel(source, a.Source)
+		return err == nil && filepath.IsLocal(below)
 	}
 	for _, ref := range r {
 		if !slices.ContainsFunc(list, func(a convstore.Attachment) bool { return of(ref, a) }) {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"jp/convstore"
 )
 
 func TestRefs(t *testing.T) {
@@ -81,6 +83,27 @@ func TestRefs(t *testing.T) {
 		}
 		if err != nil || got != tt.want {
 			t.Errorf("Refs(%s) = %q, %v, want %q", tt.refs, got, err, tt.want)
+		}
+	}
+}
+
+// TestMade: what a folder gave is known again, however its path is written.
+func TestMade(t *testing.T) {
+	for _, tt := range []struct {
+		ref, source string
+		want        bool
+	}{
+		{".", "a.txt", true}, {"./", "d/a", true}, {".", "https://h/a", false}, {".", "../a", false}, {".", "/d/a", false},
+		{"/", "/d/a", true}, {"/", "d/a", false}, {"..", "../a", true}, {"..", "../../a", false}, {"..", "a", false},
+		{"./d/", "d/a", true}, {"d/../d", "d/a", true}, {"d", "da", false}, {"d", "d/../a", false}, {"d\xff", "d\uFFFD/a", true},
+		{"https://h", "https://h/a", false},
+	} {
+		ref := Ref{File: tt.ref}
+		if IsURL(tt.ref) {
+			ref = Ref{URL: tt.ref}
+		}
+		if got := (Refs{ref}).Made([]convstore.Attachment{{Source: tt.source}}); got != tt.want {
+			t.Errorf("Made(%q) of %q = %t, want %t", tt.ref, tt.source, got, tt.want)
 		}
 	}
 }
