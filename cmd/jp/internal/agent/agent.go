@@ -27,6 +27,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -200,6 +201,12 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 		return Outcome{}, err
 	}
 	return t.run(ctx, func(work context.Context) error { return t.fetch(ctx, work, l.Fetch) })
+}
+
+// Stored returns the words of a request as a turn stores them: valid UTF-8, with no line break at
+// their end. Who looks for a request in the store looks for these.
+func Stored(words string) string {
+	return strings.ToValidUTF8(strings.TrimRight(words, "\n"), "\uFFFD")
 }
 
 // Continue is the request to an agent whose last turn did not end well.

@@ -289,7 +289,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 		e.item.Context, e.item.Schema = "", nil
 		if e.index != next && e.err == nil {
 			e.Text = "" // it is in the store, and so is the query
-			if e.Turn != 0 && e.item.Resume == 0 && len(e.item.Query) > 1<<10 {
+			if q := e.item.Query; e.Turn != 0 && e.item.Resume == 0 && len(q) > 1<<10 && q == agent.Stored(q) {
 				e.item.Query = ""
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -107,7 +108,7 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 // request reads one delegation. For a child that is continued no profile is resolved: its stored
 // config counts.
 func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (request, error) {
-	r := request{Ask: rule.Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
+	r := request{Ask: rule.Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: agent.Stored(a.Query), overrides: a.Overrides, context: a.Context}
 	if a.Label != "" {
 		r.Title = Title(a.Label + ": " + a.Query)
 	}
@@ -131,7 +132,7 @@ func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (
 			return r, fmt.Errorf("schema: %w", err)
 		}
 	}
-	r.Asked = rule.Asked{Query: a.Query, Context: a.Context, Overrides: a.Overrides}
+	r.Asked = rule.Asked{Query: r.query, Context: a.Context, Overrides: a.Overrides}
 	if r.schema != nil {
 		r.Asked.Schema = r.schema.JSON()
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/tools"
@@ -303,7 +304,7 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convs
 	o, err := r.d.carryOut(ctx, a)
 	for o.recalled && err == nil {
 		var was Item
-		if r.d.reread(ctx, &o, &was); was.Query == strings.TrimRight(query, "\n") {
+		if r.d.reread(ctx, &o, &was); was.Query == agent.Stored(query) {
 			break
 		}
 		used = used.Add(o.Total)

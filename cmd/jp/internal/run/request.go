@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
@@ -67,13 +68,12 @@ func (req *Request) UseReasoning(effort string) {
 	}
 }
 
-// Clean is the text of a query as it is stored: valid UTF-8, with no line break at its end. A NUL
-// byte is an error of usage.
+// Clean returns the text of a query as it is stored. A NUL byte is an error of usage.
 func Clean(text string) (string, error) {
 	if strings.ContainsRune(text, 0) {
 		return "", exit.Usagef("query: holds a NUL byte")
 	}
-	return strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\uFFFD"), nil
+	return agent.Stored(text), nil
 }
 
 // PersonRoles returns the roles that a person may choose. The rule gives a sub-agent its role.

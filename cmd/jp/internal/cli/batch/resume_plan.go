@@ -347,13 +347,13 @@ func (b *batch) asked(ctx context.Context, v convstore.View, id convstore.ID, it
 	if conv, err = v.Get(ctx, id); err != nil {
 		return conv, nil, err
 	}
-	all, on := map[int]bool{}, false
+	all, on, words := map[int]bool{}, false, agent.Stored(it.Query)
 	for ev, err := range v.Events(ctx, id, convstore.Range{}) {
 		if err != nil {
 			return conv, nil, err
 		}
 		if u, ok := ev.Body.(convstore.UserMessage); ok {
-			if u.Text == it.Query && bytes.Equal(u.Schema, it.Schema) && it.Attach.Made(u.Attachments) {
+			if u.Text == words && bytes.Equal(u.Schema, it.Schema) && it.Attach.Made(u.Attachments) {
 				on, turns = true, all
 			} else if u.Text != agent.Continue {
 				on = false // a person has asked something else
