@@ -572,6 +572,57 @@ func TestAccountWithoutTurn(t *testing.T) {
 	}
 }
 
+// TestSummaryIsNoEnd: a sub-agent that has answered stays so, however a run went that only asked for a
+// summary, also while nobody has settled that. One that did nothing at all is the end of it.
+func TestSummaryIsNoEnd(t *testing.T) {
+	call := func(Account) *Call { return &Call{Model: "m", Usage: Usage{Input: 7}} }
+	for name, tt := range map[string]struct {
+		run          func(child *Log) error
+		left, settle Status // of what nobody settles, and of what is settled
+	}{
+		"summary": {func(child *Log) error {
+			if err := child.Begin(t.Context(), call); err != nil {
+				return err
+			}
+			return child.Append(t.Context(), Event{Body: ModelCall{Model: "m", Usage: Usage{Input: 7}}})
+		}, Status(StateOK), Status(StateOK)},
+		"killed":  {func(child *Log) error { return child.Begin(t.Context(), call) }, Status(StateOK), Status(StateOK)},
+		"nothing": {func(*Log) error { return nil }, StatusLost, Status(StateError)},
+	} {
+		for _, settles := range []bool{true, false} {
+			s := openStore(t)
+			l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+			mustAppend(t, l, TurnStart{})
+			id := delegate(t, l, "first", 0, 9, nil)
+			rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "again", ID: id}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			child, err := l.Below().Log(t.Context(), rs[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustNot(t, tt.run(child))
+			mustNot(t, child.Close())
+			want := tt.settle
+			if settles {
+				_, err = l.Below().Settle(t.Context(), rs[0], Outcome{State: StateError})
+			} else {
+				want, err = tt.left, rs[0].Release()
+			}
+			mustNot(t, err)
+			for range 2 {
+				if got := mustGet(t, s.View, id); got.Status != want || got.Turns != 1 {
+					t.Errorf("%s, settled %t: %s after %d turns, want %s", name, settles, got.Status, got.Turns, want)
+				}
+				mustNot(t, l.Close())
+				mustNot(t, s.Reconcile(t.Context()))
+			}
+			mustNot(t, s.Check(t.Context()))
+		}
+	}
+}
+
 // A conversation with a grant asks no model but in a delegation: it would be on nobody's account.
 func TestBeginOutsideDelegation(t *testing.T) {
 	s := openStore(t)

@@ -306,7 +306,7 @@ func (t *tx) status(id ID, r *record) (Status, string, error) {
 		return StatusLost, "its process ended in the middle of a turn", nil
 	case r.TurnOpen:
 		return StatusInterrupted, "", nil
-	case r.Run != nil && r.Turns == r.Run.Turns:
+	case r.Run != nil && !r.begun():
 		return StatusLost, "its run ended without a turn", nil
 	case r.RunState != "":
 		return Status(r.RunState), r.RunReason, nil

@@ -94,8 +94,8 @@ func (t *tx) endRun(d *Delegation, hold time.Duration) error {
 	}
 	rec.Last, rec.Run = rec.Run, nil
 	rec.holdFor(hold, t.Now)
-	// The conversation must show the same end as its delegation, even if the child could not store
-	// the end of its turn or never began one.
+	// The conversation must show the same end as its delegation, even if the child did not store that
+	// of its turn or began none. One that used something without a turn only made it shorter.
 	switch {
 	case rec.TurnOpen:
 		reason := d.Reason
@@ -105,7 +105,7 @@ func (t *tx) endRun(d *Delegation, hold time.Duration) error {
 		if err := t.noteEvent(d.Child, rec, Event{ID: NewEventID(), Time: t.Now, Body: TurnEnd{State: d.State, Reason: reason}}); err != nil {
 			return err
 		}
-	case !begun && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new
+	case !begun && d.Own == Spend{} && d.State != StateOK && d.State != StateEmpty: // otherwise it was only made, to be used later, and is still new
 		rec.RunState, rec.RunReason = d.State, d.Reason
 	}
 	if !begun || d.State != StateOK || rec.State != StateOK {
