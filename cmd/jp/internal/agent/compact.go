@@ -210,14 +210,10 @@ func (k *compactor) sized(more ...convstore.Compaction) int64 {
 // stub, the oldest first.
 func (k *compactor) old(before int) (calls []string) {
 	s := choose(k.history.events, k.window)
-	results := resultsOf(k.history.events)
+	all := pairs(s.all, s.begins)
 	for i := s.from; i < before; i++ {
-		c, ok := s.all[i].Body.(convstore.ToolCall)
-		if !ok || isFetch(c.ID) || s.short[c.ID] {
-			continue
-		}
-		if r, ok := results[c.ID]; ok && stubbable(r) {
-			calls = append(calls, c.ID)
+		if p, ok := all[i]; ok && p.stubbable() && !isFetch(p.call.ID) && !s.short[p.call.ID] {
+			calls = append(calls, p.call.ID)
 		}
 	}
 	return calls

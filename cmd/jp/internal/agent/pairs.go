@@ -11,8 +11,13 @@ type paired struct {
 	call   convstore.ToolCall
 	id     string // id that no other call of the thread has
 	result convstore.ToolResult
-	turn   int // turn of the result
+	turn   int  // turn of the result
+	shared bool // whether other calls have the id with which it is stored
 }
+
+// stubbable reports whether a stub may stand for the result: it is long enough, and the id by which a
+// compaction names the call names no other.
+func (p paired) stubbable() bool { return !p.shared && len(p.result.Text) >= stubLeast }
 
 // pairs returns each call among the events with its result, by the index of the call. A call
 // without a result gets one that says so.
@@ -41,8 +46,8 @@ func pairs(events []convstore.Event, begins []bool) map[int]paired {
 		}
 		switch b := ev.Body.(type) {
 		case convstore.ToolCall:
-			p := paired{call: b, id: b.ID, result: convstore.ToolResult{Text: interrupted, IsError: true}}
-			if r, ok := results[b.ID]; ok && times[b.ID] == 1 {
+			p := paired{call: b, id: b.ID, result: convstore.ToolResult{Text: interrupted, IsError: true}, shared: times[b.ID] > 1}
+			if r, ok := results[b.ID]; ok && !p.shared {
 				p.result, p.turn = r.result, r.turn
 			}
 			for free := p.id != "" && !taken[p.id]; !free; free = times[p.id] == 0 && !taken[p.id] {
@@ -51,7 +56,7 @@ func pairs(events []convstore.Event, begins []bool) map[int]paired {
 			}
 			taken[p.id] = true
 			list[i] = p
-			if times[b.ID] > 1 {
+			if p.shared {
 				waiting[b.ID] = append(waiting[b.ID], i)
 			}
 		case convstore.ToolResult:

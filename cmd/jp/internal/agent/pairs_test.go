@@ -56,6 +56,40 @@ func TestPairs(t *testing.T) {
 	}
 }
 
+// TestSharedIDsStay: a compaction names results by the ids of their calls, so of calls that share one,
+// as an import may bring them, no result is left out: a turn that stays whole would lose its own.
+func TestSharedIDsStay(t *testing.T) {
+	r := newRun(t, "[[rule]]\ntext = \"x\"\n")
+	k := r.loop.newTurn(&history{log: r.loop.Log}, nil).compactor
+	add := func(turn int, bodies ...convstore.Body) {
+		for _, b := range bodies {
+			k.history.events = append(k.history.events, convstore.Event{Turn: turn, Body: b})
+		}
+	}
+	for turn := range 3 {
+		add(turn+1, convstore.TurnStart{}, convstore.UserMessage{Text: "q"})
+		for _, id := range []string{"0", fmt.Sprint("own", turn)} {
+			add(turn+1, convstore.ToolCall{ID: id, Name: "echo", Arguments: json.RawMessage("{}")}, convstore.ToolResult{ID: id, Text: strings.Repeat("x", stubLeast)})
+		}
+		add(turn+1, convstore.AssistantMessage{Text: "a"}, convstore.TurnEnd{State: convstore.StateOK})
+	}
+	if got, want := fmt.Sprint(k.old(window(k.history.events, 1))), "[own0]"; got != want { // but for the last two turns
+		t.Errorf("old() = %s, want %s", got, want)
+	}
+	add(3, convstore.Compaction{Results: []string{"0", "own0"}})
+	var left []string
+	for _, m := range Thread(k.history.events, "") {
+		for _, c := range m.Content {
+			if c.Result != nil && len(c.Result.Text) < stubLeast {
+				left = append(left, c.Result.ID)
+			}
+		}
+	}
+	if got := fmt.Sprint(left); got != "[own0]" {
+		t.Errorf("left out: %s, want only own0", got)
+	}
+}
+
 // TestCallIDsOfAllTurns: a server that counts the ids of calls anew gets another id for one that a
 // turn has which it is not sent.
 func TestCallIDsOfAllTurns(t *testing.T) {

@@ -173,8 +173,6 @@ func quoteSummary(text string) string {
 // stubLeast is the least number of bytes of a result for which a stub is worth it.
 const stubLeast = 600
 
-func stubbable(r convstore.ToolResult) bool { return len(r.Text) >= stubLeast }
-
 // stub returns the line that replaces an old result: what it was, its size, and how to read it.
 func stub(c convstore.ToolCall, r convstore.ToolResult, turn int) string {
 	text := fmt.Sprintf("[the result of %s, %d bytes, is left out here to save room: ", printableName(c.Name), len(r.Text))

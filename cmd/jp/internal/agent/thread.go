@@ -59,7 +59,7 @@ func (s sent) thread(provider string) []model.Message {
 			}
 			p := made[c.Call]
 			r := p.result
-			if s.short[p.call.ID] && stubbable(r) {
+			if s.short[p.call.ID] && p.stubbable() {
 				r.Text = stub(p.call, r, p.turn)
 			}
 			answers = append(answers, model.Content{Result: &model.CallResult{ID: p.id, Name: c.Call.Name, Text: r.Text, IsError: r.IsError}})
