@@ -239,8 +239,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		}
 		return t.run(ctx, nil)
 	}
-	h.from = start
-	t, err := l.reopen(h)
+	form, err := parseForm(schemaOf(h.events[start:])) // before anything is stored
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -254,6 +253,11 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
+	if h, err = readHistory(ctx, l.Log); err != nil { // with the call of the process that died, which the first write charges
+		return Outcome{}, err
+	}
+	h.from = start
+	t := l.reopen(h, form)
 	var again []convstore.ToolCall
 	if !t.spent() { // otherwise what is pending is refused
 		if again, err = t.await(ctx); err != nil {
@@ -326,11 +330,8 @@ func (l *Loop) open(h *history, msg convstore.UserMessage, asked convstore.Diges
 }
 
 // reopen returns the open turn whose events begin at history.from, with what its events say of it.
-func (l *Loop) reopen(h *history) (*turn, error) {
-	form, err := parseForm(schemaOf(h.current()))
-	if err != nil {
-		return nil, err
-	}
+// form is as in newTurn.
+func (l *Loop) reopen(h *history, form *schema.Answer) *turn {
 	t := l.newTurn(h, form)
 	called := false
 	for _, ev := range h.current() {
@@ -361,7 +362,7 @@ func (l *Loop) reopen(h *history) (*turn, error) {
 			}
 		}
 	}
-	return t, nil
+	return t
 }
 
 // note stores a note and shows it.

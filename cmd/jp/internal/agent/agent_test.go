@@ -443,6 +443,35 @@ func TestDeep(t *testing.T) {
 	}
 }
 
+// TestResumeCountsTheLostCall: a turn has used what the call of its process may have used that died
+// while it was asked.
+func TestResumeCountsTheLostCall(t *testing.T) {
+	r := newRun(t, "[[rule]]\ntext = \"ok\"\nusage = { input = 3, output = 2 }\n")
+	lost := func(convstore.Account) *convstore.Call {
+		return &convstore.Call{Model: "m/gone", Usage: convstore.Usage{Input: 40, Output: 7}}
+	}
+	if err := r.log.Begin(t.Context(), lost, convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "go"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.lock()
+	r.loop.Log, r.loop.Limits = r.log, &convstore.Limits{}
+	out, err := r.loop.Resume(t.Context())
+	if want := (convstore.Usage{Input: 43, Output: 9}); err != nil || out.Text != "ok" || out.Usage != want {
+		t.Errorf("Resume = %+v, %v, want a use of %+v", out, err, want)
+	}
+	r.want(`
+1 start
+1 user go
+1 model lost
+1 assistant ok
+1 model end
+1 end ok
+`)
+}
+
 // TestResumeLate repeats a call that takes all the time that there is: the time of the closing call is
 // left.
 func TestResumeLate(t *testing.T) {
