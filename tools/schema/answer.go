@@ -53,10 +53,11 @@ func ParseAnswer(raw json.RawMessage) (*Answer, error) {
 	if err := json.Compact(&compact, raw); err != nil {
 		return nil, err
 	}
-	return &Answer{json: compact.Bytes(), schema: s}, nil
+	return &Answer{json: jsondoc.Sound(compact.Bytes()), schema: s}, nil
 }
 
-// JSON returns the schema as it was written, without spaces; not to be changed.
+// JSON returns the schema as it was written, without spaces and as [jsondoc.Sound] returns it: so it is
+// the same when it was stored or sent. It is not to be changed.
 func (s *Answer) JSON() json.RawMessage { return s.json }
 
 // Check returns value as one JSON document with sorted keys, and what is wrong with it: a few
