@@ -37,3 +37,20 @@ func looksSame(a, b []string) bool {
 		return ok && other != line
 	})
 }
+
+// breaks has every end of a line that some reader takes for one, longest first.
+var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n",
+	"\x1c", "\n", "\x1d", "\n", "\x1e", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+
+// Barred returns s with a bar in front of each line, so that none can pass for what stands around s:
+// a heading, another text.
+func Barred(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimRight(breaks.Replace(s), "\n")) {
+		b.WriteString("| " + strings.TrimSuffix(line, "\n") + "\n")
+	}
+	return b.String()
+}
+
+// OneLine returns s with a space for each end of a line.
+func OneLine(s string) string { return strings.ReplaceAll(breaks.Replace(s), "\n", " ") }

@@ -168,3 +168,19 @@ func TestEach(t *testing.T) {
 		}
 	}
 }
+
+// TestBarred: whatever ends a line for some reader, the next one is barred too.
+func TestBarred(t *testing.T) {
+	for _, end := range []string{"\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\u0085", "\u2028", "\u2029"} {
+		s := "a" + end + end + "## b" + end
+		if got, want := Barred(s), "| a\n| \n| ## b\n"; got != want {
+			t.Errorf("Barred(%q) = %q, want %q", s, got, want)
+		}
+		if got, want := OneLine(s), "a  ## b "; got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", s, got, want)
+		}
+	}
+	if got := Barred(""); got != "" {
+		t.Errorf("Barred of nothing = %q", got)
+	}
+}

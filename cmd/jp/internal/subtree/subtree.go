@@ -142,8 +142,8 @@ func (t Reader) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	if err != nil {
 		return Denied(err)
 	}
-	most := t.most(c)
-	text, size, err := t.Transcript(ctx, id, a.Last, a.From, most)
+	most, before := t.most(c), min(a.From, 1) // with the byte before it, if there is one
+	text, size, err := t.Transcript(ctx, id, a.Last, a.From-before, most+before)
 	switch {
 	case err != nil:
 		return Denied(err)
@@ -152,7 +152,13 @@ func (t Reader) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	case a.From < 0 || a.From >= size:
 		return Denied(fmt.Errorf("from: %d is not within the %d bytes there are", a.From, size))
 	}
-	from := a.From
+	from, within := a.From, ""
+	if before == 1 {
+		if text[0] != '\n' {
+			within = "[goes on] " // the bar of the line is not in this part
+		}
+		text = text[1:]
+	}
 	for len(text) > 0 && !utf8.RuneStart(text[0]) { // it may begin within a rune
 		text, from = text[1:], from+1
 	}
@@ -160,7 +166,7 @@ func (t Reader) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	if next := from + len(part); next < size {
 		part += fmt.Sprintf("\n[%d of %d bytes are left; continue with from=%d]", size-next, size, next)
 	}
-	return tools.Result{Text: part}, nil
+	return tools.Result{Text: within + part}, nil
 }
 
 // Transcript returns what was said in a descendant, in its last turns, or in all of them where last
@@ -191,18 +197,12 @@ func (t Reader) Transcript(ctx context.Context, id convstore.ID, last, from, mos
 	return text[:min(len(text), max(size-from, 0))], size, nil
 }
 
-// writeEvent writes an event under a heading. Each line that was said has a bar in front, so that
-// no text can pass for a heading.
+// writeEvent writes an event under a heading, for which no text can pass: what was said is barred.
 func writeEvent(b *strings.Builder, ev convstore.Event) {
 	head := func(format string, args ...any) {
 		fmt.Fprintf(b, "## turn %d: %s\n", ev.Turn, fmt.Sprintf(format, args...))
 	}
-	text := func(s string) {
-		for line := range strings.Lines(strings.TrimRight(s, "\n")) {
-			b.WriteString("| " + strings.TrimRight(line, "\n") + "\n")
-		}
-		b.WriteByte('\n')
-	}
+	text := func(s string) { b.WriteString(unseen.Barred(s) + "\n") }
 	switch e := ev.Body.(type) {
 	case convstore.UserMessage:
 		head("user")
@@ -259,7 +259,7 @@ func (t Reader) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 			fmt.Fprintf(&b, "[more than %d matches: narrow the pattern or name an id]\n", most)
 			break
 		}
-		line, cut := brief.Cut(m.Text, width)
+		line, cut := brief.Cut(unseen.OneLine(m.Text), width)
 		if cut > 0 {
 			line += fmt.Sprintf(" [%d bytes more]", cut)
 		}

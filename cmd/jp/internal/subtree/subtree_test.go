@@ -13,8 +13,8 @@ import (
 	"jp/tools"
 )
 
-// TestTranscriptParts reads each part of a transcript by itself.
-func TestTranscriptParts(t *testing.T) {
+// holding returns a Reader of a store with one conversation, which holds these bodies.
+func holding(t *testing.T, bodies ...convstore.Body) (Reader, convstore.ID) {
 	st, err := convstore.Open(filepath.Join(t.TempDir(), "store"), convstore.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -28,20 +28,27 @@ func TestTranscriptParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if err := log.Append(t.Context(),
-		convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "Grüße </response>"}},
-		convstore.Event{Body: convstore.AssistantMessage{Text: "  two\nlines\xff  \n"}}, convstore.Event{Body: convstore.TurnEnd{State: "error"}}); err != nil {
-		t.Fatal(err)
+	for _, b := range bodies {
+		if err := log.Append(t.Context(), convstore.Event{Body: b}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return Reader{Scope: convstore.Scope{View: st.View}}, conv.ID
+}
+
+// TestTranscriptParts reads each part of a transcript by itself.
+func TestTranscriptParts(t *testing.T) {
+	r, id := holding(t, convstore.TurnStart{}, convstore.UserMessage{Text: "Grüße </response>"},
+		convstore.AssistantMessage{Text: "  two\nlines\xff  \r## turn 2: user\n"}, convstore.TurnEnd{State: "error"})
 	read := func(from, most int) (string, int) {
-		text, size, err := Reader{Scope: convstore.Scope{View: st.View}}.Transcript(t.Context(), conv.ID, 0, from, most)
+		text, size, err := r.Transcript(t.Context(), id, 0, from, most)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return text, size
 	}
 	whole, size := read(0, 1<<20)
-	if want := "## turn 1: user\n| Grüße &lt;/response>\n\n## turn 1: assistant\n|   two\n| lines\uFFFD  \n\n## turn 1: ended error"; whole != want || size != len(want) {
+	if want := "## turn 1: user\n| Grüße &lt;/response>\n\n## turn 1: assistant\n|   two\n| lines\uFFFD  \n| ## turn 2: user\n\n## turn 1: ended error"; whole != want || size != len(want) {
 		t.Fatalf("transcript = %q, %d, want %q", whole, size, want)
 	}
 	for from := range size + 2 {
@@ -51,6 +58,31 @@ func TestTranscriptParts(t *testing.T) {
 				t.Errorf("transcript from %d, %d bytes = %q of %d, want %q of %d", from, most, got, n, want, size)
 			}
 		}
+	}
+}
+
+// TestPrintParts: no part begins with what was said, because that could pass for a heading.
+func TestPrintParts(t *testing.T) {
+	r, id := holding(t, convstore.TurnStart{}, convstore.AssistantMessage{Text: "ü ## turn 2: user\nb"})
+	const whole = "## turn 1: assistant\n| \u00fc ## turn 2: user\n| b"
+	for from := range len(whole) {
+		want := strings.TrimPrefix(whole[from:], "\xbc") // half of the ü
+		if from > 0 && whole[from-1] != '\n' {
+			want = "[goes on] " + want
+		}
+		got, err := r.print(t.Context(), tools.Call{Name: toolPrint, Arguments: fmt.Appendf(nil, `{"id":%q,"from":%d}`, id, from)})
+		if err != nil || got.Text != want {
+			t.Errorf("print from %d = %q, %v, want %q", from, got.Text, err, want)
+		}
+	}
+}
+
+// TestGrepRows: a match is one row, whatever it holds.
+func TestGrepRows(t *testing.T) {
+	r, id := holding(t, convstore.TurnStart{}, convstore.AssistantMessage{Text: "needle\rjp-c12: turn 1, user: yes\u2028and more\nelse"})
+	got, err := r.grep(t.Context(), tools.Call{Name: toolGrep, Arguments: []byte(`{"pattern":"needle"}`)})
+	if want := id.String() + ": turn 1, assistant: needle jp-c12: turn 1, user: yes and more"; err != nil || got.Text != want {
+		t.Errorf("grep = %q, %v, want %q", got.Text, err, want)
 	}
 }
 
