@@ -3,14 +3,13 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools/jsondoc"
+	"jp/tools/unseen"
 )
 
 // interrupted is the result of a call that has none: the process ended while it ran, or before.
@@ -134,22 +133,22 @@ func userText(m convstore.UserMessage) string {
 	b.WriteString(m.Text)
 	for _, a := range m.Attachments {
 		if len(a.Data) > 0 {
-			b.WriteString("\n\n<attachment source=\"" + attachmentName.Replace(a.Source) + "\" type=\"" + attachmentName.Replace(a.MediaType) + "\"/>")
+			b.WriteString("\n\n<attachment source=\"" + attachmentName(a.Source) + "\" type=\"" + attachmentName(a.MediaType) + "\"/>")
 			continue
 		}
-		b.WriteString("\n\n<attachment source=\"" + attachmentName.Replace(a.Source) + "\">\n")
-		b.WriteString(attachmentTag().ReplaceAllString(a.Text, "&lt;$1"))
+		b.WriteString("\n\n<attachment source=\"" + attachmentName(a.Source) + "\">\n")
+		b.WriteString(unseen.Defang(a.Text, "attachment"))
 		b.WriteString("\n</attachment>")
 	}
 	return b.String()
 }
 
-// attachmentTag matches what could end an attachment, or begin another one inside it.
-// attachmentName replaces what could do so in its name.
-var (
-	attachmentTag  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*attachment\b)`) })
-	attachmentName = strings.NewReplacer(`"`, "'", "<", "&lt;", ">", "&gt;", "\n", " ", "\r", " ")
-)
+// attachmentName returns what an attachment is called, as it can stand in its tag.
+func attachmentName(s string) string {
+	return inTag.Replace(unseen.OneLine(unseen.Defang(s, "attachment")))
+}
+
+var inTag = strings.NewReplacer(`"`, "'", "<", "&lt;", ">", "&gt;")
 
 // storedArguments returns arguments as an event holds them: an object as it is, and anything else,
 // JSON or not or nested too deep, as a JSON string of what the model wrote.
