@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/tools/unseen"
 )
 
 // The styles of `conversation print`, each showing more than the one before.
@@ -27,6 +28,7 @@ type Printer struct {
 	IO     *term.IO
 	Style  string
 	Layout *markdown.Style // nil = text as it is
+	Barred bool            // whether what was said is barred, because a model reads it
 	turn   int
 	lines  bool                          // last thing written was a line of a list
 	Calls  map[string]convstore.ToolCall // without a result so far
@@ -206,6 +208,9 @@ func (p *Printer) piece(who, text string) {
 	p.lines = false
 	fmt.Fprintln(p.W)
 	p.Heading("### ", who)
+	if p.Barred {
+		text = unseen.Barred(text)
+	}
 	fmt.Fprintln(p.W, "\n"+strings.TrimRight(text, "\n"))
 }
 

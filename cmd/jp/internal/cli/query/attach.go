@@ -178,8 +178,8 @@ func (k *asking) attachOutput(ctx context.Context, r *attach.Reader, ref, line s
 	return r.Text(ref, text)
 }
 
-// attachTurns attaches turns of another conversation as `jp conversation print` shows them: ID, or
-// ID:TURNS.
+// attachTurns attaches turns of another conversation as `jp conversation print` shows them, barred: ID,
+// or ID:TURNS.
 func (k *asking) attachTurns(ctx context.Context, r *attach.Reader, ref, rest string) (none convstore.Attachment, err error) {
 	word, span, ranged := strings.Cut(rest, ":")
 	id, err := k.ws.Target(ctx, word)
@@ -205,10 +205,10 @@ func (k *asking) attachTurns(ctx context.Context, r *attach.Reader, ref, rest st
 	return r.Text(source, out.b.String())
 }
 
-// printTurns writes the chosen turns as text, not for a terminal.
+// printTurns writes the chosen turns for a model.
 func (k *asking) printTurns(ctx context.Context, out io.Writer, id convstore.ID, chosen convstore.Range) error {
 	w := bufio.NewWriter(out)
-	p := turns.Printer{W: w, IO: term.New(term.Options{}), Style: turns.Brief, Calls: map[string]convstore.ToolCall{}}
+	p := turns.Printer{W: w, IO: term.New(term.Options{}), Style: turns.Brief, Barred: true, Calls: map[string]convstore.ToolCall{}}
 	store, err := k.ws.Store(ctx)
 	if err != nil {
 		return err
