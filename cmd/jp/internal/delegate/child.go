@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type runner struct {
 
 // run runs the child of a reservation. A refusal says that none of its models can be asked any more:
 // the reservation is withdrawn. With another error the run is being stopped, or the store has failed.
-func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
+func (p *runner) run(ctx context.Context, res *held, r request) (outcome, error) {
 	del := res.Delegation
 	child := del.Child
 	p.o.Checkpoint(Reserved)
@@ -44,11 +45,10 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	whole := ctx // context of the caller, which goes on if only this child is stopped
 	ctx, stopOne := context.WithCancelCause(ctx)
 	defer stopOne(nil)
-	off, err := p.ledger.scope.OnStop(res, func() { stopOne(convstore.ErrStopped) })
-	if err != nil {
-		p.o.Warn("%s cannot be stopped by itself: %v", child, err)
-	} else {
-		defer off()
+	if e, err := res.begin(func() { stopOne(convstore.ErrStopped) }); e != nil {
+		f.end(e.State, e.Reason)
+		p.o.Follow(ctx, endStep(del, *e))
+		return outcome{child: child, ending: *e}, cmp.Or(err, context.Cause(whole))
 	}
 	slot, err := p.slots.pause(del).Take(ctx, func() {
 		p.o.Follow(ctx, Step{Phase: stream.Queued, Delegation: del})
@@ -60,7 +60,7 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 		case ctx.Err() == nil:
 			e = ending{State: convstore.StateError, Reason: err.Error()}
 		case whole.Err() == nil:
-			e.Reason, err = subprocess.ByPerson+" before it started", nil
+			e, err = stoppedBefore(), nil
 		}
 		f.end(e.State, e.Reason)
 		err = errors.Join(err, p.ledger.settle(ctx, res, &e))
@@ -113,12 +113,12 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 }
 
 // down refuses to start a child none of whose models can be asked any more.
-func (p *runner) down(ctx context.Context, res *convstore.Reservation, r request) error {
+func (p *runner) down(ctx context.Context, res *held, r request) error {
 	c := p.ledger.caller
 	if c.Down == nil || c.Down(res.Delegation.Model) == nil {
 		return nil
 	}
-	log, err := p.ledger.scope.Log(ctx, res)
+	log, err := p.ledger.scope.Log(ctx, res.Reservation)
 	if err != nil {
 		return nil // the start of the child says it
 	}
@@ -140,7 +140,7 @@ type processEnd struct {
 
 // process runs the process tree of a child to its end. The lines of its stdout go to f, and own
 // serves its wire.
-func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *owned, r request, f *follower) (end processEnd) {
+func (p *runner) process(ctx context.Context, res *held, own *owned, r request, f *follower) (end processEnd) {
 	del := res.Delegation
 	timed := subprocess.Limit(ctx, del.Grant.Timeout)
 	defer timed.Stop()
@@ -150,7 +150,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		}
 	}()
 	environ := p.o.Environ(ctx, Run{Call: del.Call, Query: r.query})
-	served, err := own.serve(timed, res, r, environ)
+	served, err := own.serve(timed, res.Reservation, r, environ)
 	if err != nil {
 		return processEnd{err: err, exit: proc.Exit{Code: -1}}
 	}
@@ -179,7 +179,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, own *o
 		Away: func(host string, lease time.Duration) error {
 			timed.Begin()
 			f.host = host
-			return p.ledger.scope.Lease(timed, res, host, lease)
+			return p.ledger.scope.Lease(timed, res.Reservation, host, lease)
 		},
 		Started: func(host string, pid int) {
 			end.pid = pid

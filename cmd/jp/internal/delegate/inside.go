@@ -36,7 +36,7 @@ type Inside struct {
 }
 
 type forked struct {
-	res *convstore.Reservation
+	res *held
 	req request
 }
 

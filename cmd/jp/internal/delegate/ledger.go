@@ -24,8 +24,8 @@ type ledger struct {
 // reserve asks the rule about asks and reserves what it allows, in one transaction. It returns a
 // reservation or an error for each ask. The store takes all or nothing: what the rule refuses is
 // left out before, and if a child is busy, the others are tried again without it.
-func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Reservation, []error) {
-	res := make([]*convstore.Reservation, len(asks))
+func (l *ledger) reserve(ctx context.Context, asks []request) ([]*held, []error) {
+	res := make([]*held, len(asks))
 	errs := make([]error, len(asks))
 	busy := map[convstore.ID]error{}
 	for {
@@ -48,7 +48,7 @@ func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Rese
 			return res, errs
 		}
 		for n, i := range granted {
-			res[i] = got[n]
+			res[i] = l.hold(ctx, got[n])
 			if !got[n].Existed {
 				l.made.Add(1)
 			}
@@ -98,8 +98,9 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 
 // settle settles a reservation in the store, and sets in e what was used. If the store fails, it
 // frees the run lock of the child: the next process that reads the delegation finds it lost.
-func (l *ledger) settle(ctx context.Context, res *convstore.Reservation, e *ending) error {
-	settled, err := l.scope.Settle(ctx, res, convstore.Outcome{
+func (l *ledger) settle(ctx context.Context, res *held, e *ending) error {
+	defer res.off()
+	settled, err := l.scope.Settle(ctx, res.Reservation, convstore.Outcome{
 		State: e.State, Reason: e.Reason, PID: e.PID, Started: e.Started, Ended: time.Now(), Hold: e.Hold,
 	})
 	if err != nil {
@@ -114,16 +115,18 @@ func (l *ledger) settle(ctx context.Context, res *convstore.Reservation, e *endi
 }
 
 // cancel settles a reservation that was never run.
-func (l *ledger) cancel(ctx context.Context, res *convstore.Reservation) {
-	// settle has warned
-	_ = l.settle(ctx, res, &ending{State: convstore.StateCancelled, Reason: "never started"})
+func (l *ledger) cancel(ctx context.Context, res *held) {
+	if end, _ := res.begin(func() {}); end == nil {
+		_ = l.settle(ctx, res, &ending{State: convstore.StateCancelled, Reason: "never started"}) // it has warned
+	}
 }
 
 // withdraw removes a reservation, with the conversation that was made for it.
-func (l *ledger) withdraw(ctx context.Context, res *convstore.Reservation) error {
+func (l *ledger) withdraw(ctx context.Context, res *held) error {
+	defer res.off()
 	ctx, stop := convstore.Outlast(ctx)
 	defer stop()
-	err := l.scope.Withdraw(ctx, res, convstore.Outcome{State: convstore.StateRefused, Reason: "never started", Ended: time.Now()})
+	err := l.scope.Withdraw(ctx, res.Reservation, convstore.Outcome{State: convstore.StateRefused, Reason: "never started", Ended: time.Now()})
 	if err != nil {
 		l.warn("delegation %s: %v", res.Child.ID, err)
 		_ = res.Release()

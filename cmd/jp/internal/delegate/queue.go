@@ -11,7 +11,7 @@ import (
 // admission is a call that Admit has seen, and that its tool has not run yet.
 type admission struct {
 	request
-	res *convstore.Reservation // nil = not reserved: its turn has not come, or err says why
+	res *held // nil = not reserved: its turn has not come, or err says why
 	err error
 	// closed when the call before it to the same child has ended; nil = there is none
 	after <-chan struct{}

@@ -8,6 +8,7 @@ import (
 
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/subtree"
 	"jp/convstore"
 	"jp/tools"
@@ -85,7 +86,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 
 // reserveAlone reserves what is not reserved with others. It waits while an earlier run, whose jp
 // has died, may still work on another machine.
-func (d *Delegator) reserveAlone(ctx context.Context, r request) (*convstore.Reservation, error) {
+func (d *Delegator) reserveAlone(ctx context.Context, r request) (*held, error) {
 	for waited := false; ; waited = true {
 		res, errs := d.ledger.reserve(ctx, []request{r})
 		busy, ok := errors.AsType[*convstore.BusyError](errs[0])
@@ -145,8 +146,13 @@ func unstarted() ending {
 	return ending{State: convstore.StateCancelled, Reason: "cancelled before it started"}
 }
 
+// stoppedBefore is the ending of a delegation that a person stopped while it waited.
+func stoppedBefore() ending {
+	return ending{State: convstore.StateCancelled, Reason: subprocess.ByPerson + " before it started"}
+}
+
 // recall answers a repeated call from the run that there is.
-func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
+func (d *Delegator) recall(ctx context.Context, res *held, r request) (outcome, error) {
 	del := res.Delegation
 	if del.State == "" {
 		return outcome{denied: fmt.Errorf("%s is still being worked on by an earlier run of this call", del.Child)}, nil

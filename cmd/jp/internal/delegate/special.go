@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/rule"
-	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -31,7 +30,7 @@ func Delegates(set tools.Set, tool string) bool {
 
 // aged warns if the child of a specialization continues with its old config, although the section
 // has changed since.
-func (d *Delegator) aged(res *convstore.Reservation, a rule.Ask) {
+func (d *Delegator) aged(res *held, a rule.Ask) {
 	if a.Sticky != "" && !res.Delegation.Fresh && res.Child.ProfileHash != a.Profile.Hash {
 		d.ledger.warn("%s: %s is continued as it was made; its section or skill has changed since: another session_id starts a new one", a.Tool, res.Child.ID)
 	}

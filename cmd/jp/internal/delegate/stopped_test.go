@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/subprocess"
@@ -18,6 +20,50 @@ type farRunner func(context.Context, subprocess.Job) (proc.Exit, error)
 
 func (f farRunner) Run(ctx context.Context, job subprocess.Job) (proc.Exit, error) {
 	return f(ctx, job)
+}
+
+// TestStoppedInLine: what was admitted is stopped while nobody has run it yet, and keeps that end.
+func TestStoppedInLine(t *testing.T) {
+	st, log := running(t)
+	if err := log.Append(t.Context(), convstore.Event{ID: "s", Body: convstore.TurnStart{}}); err != nil {
+		t.Fatal(err)
+	}
+	set := specialSet(t, toolReview)
+	d, err := New(Options{
+		Scope: log.Below(), Limits: rule.Limits{MaxDepth: 1, MaxPerTurn: 5, MaxChildren: 5, MaxParallel: 1, Share: 1},
+		Special: func(_ context.Context, tool string) (Special, error) { return Special{Profile: reader(tool)}, nil },
+	}, func(Funcs) (tools.Set, error) { return set, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []tools.Call
+	for _, id := range []string{"run", "left"} {
+		calls = append(calls, tools.Call{ID: id, Name: toolReview, Arguments: []byte(`{"query":"x"}`)})
+	}
+	d.Admit(t.Context(), calls)
+	ds, err := log.Below().Delegations(t.Context(), log.ID())
+	if err != nil || len(ds) != 2 {
+		t.Fatalf("delegations are %v, %v", ds, err)
+	}
+	for _, del := range ds {
+		if ran, err := st.Stop(t.Context(), del.Child, time.Minute); !ran || err != nil {
+			t.Fatalf("Stop = %t, %v", ran, err)
+		}
+	}
+	const why = "a person stopped it before it started"
+	if r, err := d.query(t.Context(), calls[0]); err != nil || !strings.Contains(r.Text, why) {
+		t.Errorf("the result is %+v, %v", r, err)
+	}
+	d.Release(t.Context())
+	ds, err = log.Below().Delegations(t.Context(), log.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, del := range ds {
+		if del.State != convstore.StateCancelled || del.Reason != why {
+			t.Errorf("%s ended as %s: %s", del.Call, del.State, del.Reason)
+		}
+	}
 }
 
 // TestStoppedBeforeItRuns: a sub-agent that is stopped, or whose time is over, while something on the
