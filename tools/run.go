@@ -159,7 +159,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		if err != nil {
 			return *refused("%v", err), nil
 		}
-		// If these files cannot be removed they do no harm: the folder is private.
+		// What cannot be removed is left to a later call. Only the user can open the folder.
 		defer func() { _ = call.Close() }()
 		spec.Path, spec.Args, spec.Env = call.Path, call.Args, append(spec.Env, call.Env...)
 		files = call.Files

@@ -365,6 +365,52 @@ func TestKillChildIsTold(t *testing.T) {
 	s.tidied()
 }
 
+// TestKillLeavesNoValues: the long values of a tool travel in files. Of a jp that is killed while the
+// tool runs, they are gone after the next such tool.
+func TestKillLeavesNoValues(t *testing.T) {
+	text := strings.Repeat("x", 200_000)
+	s := newSite(t, map[string]string{
+		".jp/config.toml": `
+[assistant]
+model = "script/main.toml"
+[conversation.tools.long]
+source = "local"
+description = "Counts characters, later."
+command = { script = "sleep {{tool.arguments.seconds}}; printf %s {{tool.arguments.text}} | wc -c" }
+run = "unattended"
+parameters.seconds = { type = "string", required = true }
+parameters.text = { type = "string", required = true }
+`,
+		"main.toml": `
+[[rule]]
+query = "stay"
+round = 1
+tool_calls = [{ name = "long", arguments = { seconds = "1000.1", text = "` + text + `" } }]
+[[rule]]
+query = "go"
+round = 1
+tool_calls = [{ name = "long", arguments = { seconds = "0", text = "` + text + `" } }]
+[[rule]]
+contains = "200000"
+text = "counted"
+`,
+	})
+	cmd, _ := s.start(nil, "jp", "query", "--new", "stay")
+	s.eventually("the tool's process", func() bool { return len(s.running("sleep 1000.1")) == 1 })
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	s.gone()
+	s.eventually("the end of the values", func() bool {
+		if out, code := s.jp("query", "--new", "go"); code != 0 || !strings.Contains(out, "counted") {
+			t.Fatalf("exit = %d: %s", code, out)
+		}
+		left, err := filepath.Glob(filepath.Join(s.home, "jp-*"))
+		return len(left) == 0 && err == nil
+	})
+}
+
 func TestSignalsSettleTheTree(t *testing.T) {
 	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129, syscall.SIGQUIT: 131} {
 		t.Run(sig.String(), func(t *testing.T) {

@@ -129,9 +129,6 @@ func System() Confine {
 	}
 }
 
-// tmpName begins the name of a folder for temporary files.
-const tmpName = "jp-tool-"
-
 // prepare checks c and returns a copy to send, with a folder of its own where c asks for one. The
 // caller removes that.
 func (c *Confine) prepare(spec *Spec) (confinement, error) {
@@ -173,7 +170,7 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 		real, err = filepath.EvalSymlinks(real)
 	}
 	if err == nil {
-		out.tmp, err = vanishing.Make(real, tmpName)
+		out.tmp, err = vanishing.Make(real, vanishing.OfTool)
 	}
 	if err != nil {
 		if path, ok := errors.AsType[*os.PathError](err); ok {

@@ -127,7 +127,7 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 		}
 		o.env, o.confine, tmp = spec.Env, c.String(), c.tmp
 		if tmp != nil {
-			h.tidy.Do(func() { go vanishing.Sweep(filepath.Dir(tmp.Path), tmpName) })
+			h.tidy.Do(func() { go vanishing.Sweep(filepath.Dir(tmp.Path), vanishing.OfTool) })
 		}
 	}
 	message, err := o.encode()

@@ -14,6 +14,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/template"
+	"jp/tools/vanishing"
 )
 
 // Call is the program that a call of a shell text runs.
@@ -22,18 +23,12 @@ type Call struct {
 	Args  []string // its arguments, its name first
 	Env   []string // the variables that carry the values
 	Files []string // files with large values, to be removed after the call
+
+	dir *vanishing.Dir // folder of Files; nil = there are none
 }
 
 // Close removes the files.
-func (c Call) Close() error {
-	var first error
-	for _, f := range c.Files {
-		if err := os.Remove(f); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
+func (c Call) Close() error { return c.dir.Remove() }
 
 // folders is where a shell is looked for before the PATH of the tool.
 var folders = []string{"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"}
@@ -72,18 +67,20 @@ func (s *Text) Call(data map[string]any, rules Rules, temp string) (*Call, error
 		return nil, err
 	}
 	c := &Call{Path: s.shellPath(), Env: v.env}
+	if len(v.large) > 0 {
+		if c.dir, err = folder(temp); err != nil {
+			return nil, fmt.Errorf("large values: %w", err)
+		}
+	}
 	var prologue strings.Builder
 	for _, n := range v.large {
 		name := argVariable + strconv.Itoa(n)
-		file, err := writeValue(temp, v.values[n])
-		if file != "" {
-			c.Files = append(c.Files, file)
-		}
+		file, err := c.dir.WriteFile(name, v.values[n])
 		if err != nil {
 			_ = c.Close() // the first error says more
 			return nil, fmt.Errorf("a value of %s: %w", brief.Size(len(v.values[n])), err)
 		}
-		c.Env = append(c.Env, name+"_FILE="+file)
+		c.Files, c.Env = append(c.Files, file), append(c.Env, name+"_FILE="+file)
 		// The last character protects line breaks at the end.
 		fmt.Fprintf(&prologue, `%[1]s=$(command -p cat -- "${%[1]s_FILE}" && printf .) || exit 125; %[1]s=${%[1]s%%.}; `, name)
 	}
@@ -264,23 +261,16 @@ func expansions(file *syntax.File, names []string) []string {
 	return out
 }
 
-// writeValue writes a value to a new file in dir that only the user can read. The links of dir are
-// resolved in its name, which is returned with an error too if there is something to remove.
-func writeValue(dir, value string) (string, error) {
-	dir, err := filepath.Abs(cmp.Or(dir, os.TempDir())) // the program works in another folder
+// folder makes a folder for the values of one call in temp, whose links are resolved in its path. It
+// also removes the folders that killed processes have left there.
+func folder(temp string) (*vanishing.Dir, error) {
+	temp, err := filepath.Abs(cmp.Or(temp, os.TempDir())) // the program works in another folder
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+		temp, err = filepath.EvalSymlinks(temp)
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "jp-arg-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.WriteString(value)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return f.Name(), err
+	go vanishing.Sweep(temp, vanishing.OfTool)
+	return vanishing.Make(temp, vanishing.OfTool)
 }

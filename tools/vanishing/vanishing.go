@@ -24,6 +24,9 @@ type Dir struct {
 	lock *os.File // nil = another process has it
 }
 
+// OfTool begins the names of folders for one call of a tool.
+const OfTool = "jp-tool-"
+
 // Make makes a folder in place, which only the user can open. Its name begins with name.
 func Make(place, name string) (*Dir, error) {
 	for {
@@ -86,6 +89,19 @@ func isStill(dir *os.File, path string) error {
 		return fs.ErrPermission
 	}
 	return nil
+}
+
+// WriteFile makes a file in the folder that only the user can read, and returns its path. It makes it
+// in that folder also if something else has taken its place, and follows no link.
+func (d *Dir) WriteFile(name, text string) (path string, err error) {
+	path = filepath.Join(d.Path, name)
+	fd, err := unix.Openat(int(d.lock.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	_, err = file.WriteString(text)
+	return path, errors.Join(err, file.Close())
 }
 
 // Remove removes the folder with all that others have put into it. The folder may be gone, and d may
