@@ -276,8 +276,8 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 // among the running calls. end ends the call. With an error, nothing of it is left.
 func (d *Delegator) admitAlone(ctx context.Context, c tools.Call) (end func(), err error) {
 	var asked []admission
-	end, err = d.lanes.enter(ctx, func(among int) (starved bool) {
-		asked = d.catalog.read(ctx, c)
+	read := func() { asked = d.catalog.read(ctx, c) } // a profile may have to start servers
+	end, err = d.lanes.enter(ctx, read, func(among int) (starved bool) {
 		for i := range asked {
 			asked[i].Among = among
 		}

@@ -21,11 +21,13 @@ func newLanes(most int) *lanes {
 	return &lanes{most: most, free: make(chan struct{}, max(most, 0)), left: make(chan struct{})}
 }
 
-// enter waits for a lane, calls reserve, and returns the function that ends the call. reserve gets
-// the number of calls that share what is free: its own, and those that may still come while it
-// runs. If it reports that nothing was free, it is called again when another call has ended.
-func (l *lanes) enter(ctx context.Context, reserve func(among int) (starved bool)) (end func(), err error) {
+// enter waits for a lane, calls read and then reserve, and returns the function that ends the call.
+// reserve gets the number of calls that share what is free: its own, and those that may still come
+// while it runs. Until it returns, no other call begins or ends; while read runs, others do. If
+// reserve reports that nothing was free, both are called again when another call has ended.
+func (l *lanes) enter(ctx context.Context, read func(), reserve func(among int) (starved bool)) (end func(), err error) {
 	if l.most <= 0 {
+		read()
 		reserve(1)
 		return func() {}, nil
 	}
@@ -35,6 +37,7 @@ func (l *lanes) enter(ctx context.Context, reserve func(among int) (starved bool
 		return nil, context.Cause(ctx)
 	}
 	for {
+		read()
 		l.mu.Lock()
 		starved := reserve(l.most - l.open)
 		if !starved || l.open == 0 {

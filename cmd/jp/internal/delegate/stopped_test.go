@@ -66,6 +66,33 @@ func TestStoppedInLine(t *testing.T) {
 	}
 }
 
+// TestProfileHoldsNobodyUp: a call that is a reply by itself may have to wait for what it names,
+// such as a server that starts. Others begin and end meanwhile.
+func TestProfileHoldsNobodyUp(t *testing.T) {
+	_, log := running(t)
+	set := specialSet(t, toolReview)
+	var d *Delegator
+	resolved := 0
+	d, err := New(Options{
+		Scope: log.Below(), Lanes: 2,
+		Special: func(context.Context, string) (Special, error) {
+			if resolved++; !d.lanes.mu.TryLock() {
+				t.Error("no other call can begin or end")
+				return Special{}, errors.New("held up")
+			}
+			d.lanes.mu.Unlock()
+			return Special{}, errors.New("the server does not start")
+		},
+	}, func(Funcs) (tools.Set, error) { return set, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.query(t.Context(), tools.Call{ID: "c", Name: toolReview, Arguments: []byte(`{"query":"x"}`)})
+	if err != nil || resolved != 1 || !strings.Contains(r.Text, "the server does not start") {
+		t.Errorf("resolved %d times: %+v, %v", resolved, r, err)
+	}
+}
+
 // TestStoppedBeforeItRuns: a sub-agent that is stopped, or whose time is over, while something on the
 // way to its process still waits, has ended for that reason, and was no failure.
 func TestStoppedBeforeItRuns(t *testing.T) {
