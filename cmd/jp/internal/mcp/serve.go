@@ -71,9 +71,6 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			tool.Annotations = &sdk.ToolAnnotations{ReadOnlyHint: true}
 		}
 		server.AddTool(tool, func(asked context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			asked, stop := context.WithCancelCause(asked)
-			defer stop(nil)
-			defer context.AfterFunc(left, func() { stop(context.Cause(left)) })()
 			tell, told := progress(asked, r)
 			result := s.Call(asked, r.Params.Name, r.Params.Arguments, tell)
 			told()
@@ -90,6 +87,10 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		})
 	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			// The SDK waits for what it handles, and does not tell it that Run shall end.
+			ctx, stop := context.WithCancelCause(ctx)
+			defer stop(nil)
+			defer context.AfterFunc(left, func() { stop(context.Cause(left)) })()
 			if method != "resources/list" {
 				return next(ctx, method, req)
 			}

@@ -38,6 +38,12 @@ func served(n int) Service {
 // run serves over pipes and returns the client's ends and what Run returns.
 func run(t *testing.T, s Service) (in io.WriteCloser, out io.ReadCloser, ended chan error) {
 	t.Helper()
+	return runUntil(t.Context(), t, s)
+}
+
+// runUntil is run that ctx ends.
+func runUntil(ctx context.Context, t *testing.T, s Service) (in io.WriteCloser, out io.ReadCloser, ended chan error) {
+	t.Helper()
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +54,7 @@ func run(t *testing.T, s Service) (in io.WriteCloser, out io.ReadCloser, ended c
 	}
 	ended = make(chan error, 1)
 	go func() {
-		err := s.Run(t.Context(), theirIn, theirOut)
+		err := s.Run(ctx, theirIn, theirOut)
 		_ = theirOut.Close()
 		ended <- err
 	}()
@@ -347,6 +353,47 @@ func TestServeCancelled(t *testing.T) {
 	}
 	if slices.Contains(ids, "2") || !slices.Contains(ids, "1") || !slices.Contains(ids, "4") {
 		t.Errorf("answers to %v, want none to 2", ids)
+	}
+}
+
+// Whatever a client has asked for ends when jp is stopped, with the cause of that.
+func TestServeStopped(t *testing.T) {
+	why := errors.New("SIGTERM")
+	for _, request := range []string{
+		`"tools/call","params":{"name":"jp_conversation_list","arguments":{}}`,
+		`"resources/list"`,
+		`"resources/read","params":{"uri":"jp://conversation/jp-c1"}`,
+	} {
+		ctx, stop := context.WithCancelCause(t.Context())
+		begun, cause := make(chan bool), make(chan error, 1)
+		hang := func(ctx context.Context) {
+			close(begun)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+		}
+		s := listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {
+			hang(ctx)
+			return tools.Result{}
+		})
+		s.Texts = func(ctx context.Context) ([]Text, error) {
+			hang(ctx)
+			return nil, nil
+		}
+		s.Read = func(ctx context.Context, _ string) (string, error) {
+			hang(ctx)
+			return "", nil
+		}
+		in, _, ended := runUntil(ctx, t, s)
+		if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`+"\n"+
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+`{"jsonrpc":"2.0","id":2,"method":`+request+"}\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		stop(why)
+		<-ended
+		if got := <-cause; got != why {
+			t.Errorf("%s: ended by %v", request, got)
+		}
 	}
 }
 
