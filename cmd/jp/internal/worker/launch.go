@@ -128,7 +128,7 @@ func (c *conn) launch() (done func(), again bool, err error) {
 	again, state, reason := c.greet(said)
 	late := !queue.Stop()
 	switch {
-	case reason == nil:
+	case reason == nil && !late:
 		return done, false, nil
 	case c.pool.life.Err() != nil:
 		err = errClosed
