@@ -56,7 +56,7 @@ func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) e
 	if err != nil {
 		return err
 	}
-	shown := slices.Clone(ids)
+	var below []convstore.ID // those that a person is asked about beside ids
 	for _, id := range ids {
 		c, err := st.Get(ctx, id)
 		switch {
@@ -70,13 +70,13 @@ func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) e
 		if o.yes {
 			continue
 		}
-		below, err := confirmRemoval(ctx, g, st, c, o)
+		counted, err := confirmRemoval(ctx, g, st, c, o)
 		if err != nil {
 			return err
 		}
-		shown = append(shown, below...)
+		below = append(below, counted...)
 	}
-	removed, err := removeShown(ctx, st, shown, o)
+	removed, err := removeShown(ctx, st, ids, below, o)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,26 @@ func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) e
 	return g.WS.PrintIDs(removed)
 }
 
-// removeShown removes conversations: without --yes no more than what a person was shown.
-func removeShown(ctx context.Context, st *convstore.Store, shown []convstore.ID, o removeOptions) ([]convstore.ID, error) {
-	removed, err := st.RemoveAll(ctx, shown, convstore.RemoveOptions{Cascade: o.cascade && o.yes, Promote: o.promote})
-	if more, ok := errors.AsType[*convstore.ChildrenError](err); ok && o.cascade {
-		return nil, fmt.Errorf("conversation %s: one was made below it after the question; nothing was removed", more.ID)
+// removeShown removes conversations: without --yes no more than what a person was shown, that is the
+// named ones and those below them that another jp has not removed meanwhile.
+func removeShown(ctx context.Context, st *convstore.Store, named, below []convstore.ID, o removeOptions) ([]convstore.ID, error) {
+	for {
+		removed, err := st.RemoveAll(ctx, slices.Concat(named, below), convstore.RemoveOptions{Cascade: o.cascade && o.yes, Promote: o.promote})
+		if more, ok := errors.AsType[*convstore.ChildrenError](err); ok && o.cascade {
+			return nil, fmt.Errorf("conversation %s: one was made below it after the question; nothing was removed", more.ID)
+		}
+		if !errors.As(err, new(*convstore.NotFoundError)) {
+			return removed, err
+		}
+		left := slices.DeleteFunc(slices.Clone(below), func(id convstore.ID) bool {
+			_, err := st.Get(ctx, id)
+			return errors.As(err, new(*convstore.NotFoundError))
+		})
+		if len(left) == len(below) { // a named one is gone
+			return nil, err
+		}
+		below = left
 	}
-	return removed, err
 }
 
 // allNamed refuses to remove a conversation without its children. It runs before the question, so

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // TestRemoveShown: what another jp makes below a conversation while a person is asked is not removed
-// with it, nor anything else then.
+// with it, nor anything else then. What it removes below is gone already.
 func TestRemoveShown(t *testing.T) {
 	st, err := convstore.Open(filepath.Join(t.TempDir(), "store"), convstore.Options{})
 	if err != nil {
@@ -27,14 +28,24 @@ func TestRemoveShown(t *testing.T) {
 		}
 		shown = append(shown, c.ID)
 	}
-	fork()
-	fork()
+	for range 4 {
+		fork()
+	}
 	o := removeOptions{cascade: true}
-	want := "conversation " + shown[1].String() + ": one was made below it after the question; nothing was removed"
-	if removed, err := removeShown(t.Context(), st, shown[:2], o); err == nil || err.Error() != want {
-		t.Errorf("with one more: %v, %v, want %s", removed, err, want)
+	check := func(what string, named, below int, gone convstore.ID, want string) {
+		t.Helper()
+		if gone != 0 {
+			if _, err := st.Remove(t.Context(), gone, convstore.RemoveOptions{Cascade: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		removed, err := removeShown(t.Context(), st, shown[:named], shown[named:below], o)
+		if got := fmt.Sprintf("%v, %v", removed, err); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
 	}
-	if removed, err := removeShown(t.Context(), st, shown, o); err != nil || len(removed) != 3 {
-		t.Errorf("with those that were shown: %v, %v", removed, err)
-	}
+	check("one more", 1, 2, 0, fmt.Sprintf("[], conversation %s: one was made below it after the question; nothing was removed", shown[1]))
+	check("a named one and one below it are gone", 4, 5, shown[3], fmt.Sprintf("[], conversation %s: not found", shown[3]))
+	check("two below are gone", 1, 5, 0, fmt.Sprintf("%v, <nil>", shown[:3]))
+	check("all are gone", 1, 5, 0, fmt.Sprintf("[], conversation %s: not found", root.ID))
 }
