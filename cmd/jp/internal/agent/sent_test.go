@@ -178,8 +178,15 @@ func TestRecord(t *testing.T) {
 	if got := record(choose(events, 0), len(events), 1300); got != want {
 		t.Errorf("record in 1300 bytes = %s\nwant %s", got, want)
 	}
-	if got, want := record(choose(events, 0), len(events), 30), `{"left_out":3}`+"\n"+`{"assistant":"done"}`+"\n"; got != want {
-		t.Errorf("record in 30 bytes = %s\nwant %s", got, want)
+	request, _, _ := strings.Cut(head, "\n")
+	want = request + "\n" + `{"left_out":2}` + "\n" + `{"assistant":"done"}` + "\n"
+	if got := record(choose(events, 0), len(events), 100); got != want {
+		t.Errorf("record in 100 bytes = %s\nwant %s", got, want)
+	}
+	further := slices.Concat(events, []convstore.Event{{Turn: 1, Body: convstore.TurnEnd{}}}, events, []convstore.Event{{Turn: 2, Body: convstore.UserMessage{Text: "beside"}}})
+	want = `{"left_out":4}` + "\n" + request + "\n" + `{"left_out":3}` + "\n" + `{"user":"beside"}` + "\n"
+	if got := record(choose(further, 0), len(further), 80); got != want {
+		t.Errorf("record of two turns in 80 bytes = %s\nwant %s", got, want)
 	}
 }
 

@@ -127,7 +127,8 @@ type entry struct {
 
 // record returns what a summary is made of: what s sends before an event, as lines of JSON, so that
 // no text can pass for another entry. Where it would have more than most bytes, texts are made
-// shorter, and then the oldest lines are left out, but not those that stand for all before them. 0 = no limit.
+// shorter, and then the oldest lines are left out, but not those that stand for all before them, nor
+// the request of the last turn. 0 = no limit.
 func record(s sent, before int, most int64) string {
 	var entries []entry
 	if s.summary != nil {
@@ -140,11 +141,16 @@ func record(s sent, before int, most int64) string {
 	if r := s.openRequest(); s.summary != nil && r != nil {
 		entries = append(entries, entry{User: userText(*r)})
 	}
-	stay := len(entries)
+	stay, asked := len(entries), -1 // asked is the index of that request; -1 = it is not among the entries
 	names := map[string]string{}
 	for _, ev := range s.all[s.from:max(before, s.from)] {
 		switch b := ev.Body.(type) {
+		case convstore.TurnStart:
+			asked = -1
 		case convstore.UserMessage:
+			if asked < 0 {
+				asked = len(entries)
+			}
 			entries = append(entries, entry{User: userText(b)})
 		case convstore.Said:
 			entries = append(entries, entry{Assistant: b.Said()})
@@ -166,15 +172,21 @@ func record(s sent, before int, most int64) string {
 		if most > 0 && size > most && each/2 >= entryLeast {
 			continue
 		}
-		n := 0
-		for ; most > 0 && size > most && stay+n < len(lines); n++ {
-			size -= int64(len(lines[stay+n]))
+		var kept [][]byte
+		left := 0                                 // lines that are left out before the next one
+		for i, line := range append(lines, nil) { // nil: lines can be left out at the end, too
+			if i < len(lines) && i >= stay && i != asked && most > 0 && size > most {
+				size -= int64(len(line))
+				left++
+				continue
+			}
+			if left > 0 {
+				gap, _ := json.Marshal(entry{LeftOut: left})
+				kept, left = append(kept, append(gap, '\n')), 0
+			}
+			kept = append(kept, line)
 		}
-		if n > 0 {
-			line, _ := json.Marshal(entry{LeftOut: n})
-			lines = slices.Replace(lines, stay, stay+n, append(line, '\n'))
-		}
-		return string(bytes.Join(lines, nil))
+		return string(bytes.Join(kept, nil))
 	}
 }
 
