@@ -274,30 +274,35 @@ func TestRescueCut(t *testing.T) {
 }
 
 // TestCopyKeepsRoom: a store is not copied to a disk that the copy would fill, so that others can
-// write meanwhile. It is as large as that disk here, and nearly all of it a hole.
+// write meanwhile.
 func TestCopyKeepsRoom(t *testing.T) {
 	var notices []string
 	dir := t.TempDir()
 	s := openStoreIn(t, filepath.Join(dir, "store"), Options{Notice: func(text string) { notices = append(notices, text) }})
 	mustCreate(t, s, New{})
-	was, err := os.Stat(s.Path())
+	dst, err := file.Unnamed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk, err := file.DiskOf(dir)
-	if err == nil {
-		err = os.Truncate(s.Path(), disk.Free)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Truncate(s.Path(), was.Size()); err != nil {
-			t.Error(err)
+	defer dst.Close()
+	for asked := false; !asked; { // what is free may change in between
+		before, err := file.DiskOf(dir)
+		mustNot(t, err)
+		free, known := s.f.DiskFree(dst)
+		after, err := file.DiskOf(dir)
+		mustNot(t, err)
+		if asked = before.Free == after.Free; asked && known && free != uint64(after.Free) {
+			t.Errorf("room for %d bytes, want %d", free, after.Free)
 		}
-	})
-	if err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check: %v", err)
+	}
+
+	info, err := os.Stat(s.Path())
+	mustNot(t, err)
+	need := uint64(info.Size() + info.Size()/8 + 32<<20)
+	free, known := need-1, true
+	s.f.DiskFree = func(*os.File) (uint64, bool) { return free, known }
+	if err := s.f.check(t.Context(), 0); err != nil {
+		t.Errorf("check: %v", err)
 	}
 	want := []string{"cannot copy the store to a file beside it (no space left on device): writers wait until it has been read"}
 	if !slices.Equal(notices, want) {
@@ -306,13 +311,21 @@ func TestCopyKeepsRoom(t *testing.T) {
 	if err := s.Backup(t.Context(), filepath.Join(dir, "backup")); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("Backup: %v", err)
 	}
-	dst, err := file.Unnamed(dir)
-	if err != nil {
-		t.Fatal(err)
+	copyTo := func() int64 {
+		err = s.f.CopyTo(t.Context(), dst, s.f.LockAny(t.Context()))
+		copied, failed := dst.Stat()
+		mustNot(t, errors.Join(failed, dst.Truncate(0)))
+		return copied.Size()
 	}
-	defer dst.Close()
-	err = s.f.CopyTo(t.Context(), dst, s.f.LockAny(t.Context()))
-	if info, failed := dst.Stat(); !errors.Is(err, unix.ENOSPC) || failed != nil || info.Size() > 0 {
-		t.Errorf("CopyTo: %v, and wrote %d bytes", err, info.Size())
+	if n := copyTo(); !errors.Is(err, unix.ENOSPC) || n > 0 {
+		t.Errorf("CopyTo: %v, and wrote %d bytes", err, n)
+	}
+	free = need
+	if n := copyTo(); err != nil || n != info.Size() {
+		t.Errorf("CopyTo with room: %v, and wrote %d bytes", err, n)
+	}
+	free, known = 0, false
+	if n := copyTo(); err != nil || n != info.Size() {
+		t.Errorf("CopyTo to a disk that does not say what is free: %v, and wrote %d bytes", err, n)
 	}
 }

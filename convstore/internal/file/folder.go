@@ -46,6 +46,8 @@ type Folder struct {
 	workspace string
 	fill      func(path string) error // makes the file of an empty store
 
+	DiskFree func(*os.File) (bytes uint64, known bool) // what is free on the disk of a file
+
 	runs, stops *lockSet // locks that this process holds
 
 	Patient bool          // a wait for the lock lasts until its context ends, see wait.go
@@ -73,7 +75,7 @@ func Open(dir string, o Options) (Folder, error) {
 	if err != nil {
 		return Folder{}, err
 	}
-	f := Folder{Dir: full, Deadline: o.Deadline, Notice: o.Notice, workspace: o.Workspace, fill: o.Fill,
+	f := Folder{Dir: full, Deadline: o.Deadline, Notice: o.Notice, workspace: o.Workspace, fill: o.Fill, DiskFree: diskFree,
 		runs: newLockSet(filepath.Join(full, RunsName)), stops: newLockSet(filepath.Join(full, stopsName)),
 		Remark: defaultRemark, seen: new(atomic.Bool), noticed: new(atomic.Bool), vain: new(atomic.Bool)}
 	if f.Deadline == 0 {

@@ -42,7 +42,7 @@ type chunk struct {
 // store and calls its argument with the store's file. Without room for the copy, and for what others
 // write to the store meanwhile, it fails with unix.ENOSPC and has written nothing.
 func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.File) error) error) error {
-	if !hasRoom(f.StorePath(), dst) {
+	if !hasRoom(f.StorePath(), dst, f.DiskFree) {
 		return unix.ENOSPC
 	}
 	s := snapshot{f: f, dst: dst, seed: maphash.MakeSeed()}
@@ -91,19 +91,28 @@ func (f *Folder) CopyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 }
 
 // hasRoom reports whether there is space for a copy of a store, and on the disk of the store for what
-// others write, as far as that is known: some network file systems say that they have no blocks.
-func hasRoom(store string, dst *os.File) bool {
-	var disk unix.Statfs_t
+// others write, as far as that is known.
+func hasRoom(store string, dst *os.File, diskFree func(*os.File) (uint64, bool)) bool {
 	var from, at unix.Stat_t
-	fd := int(dst.Fd())
-	if unix.Lstat(store, &from) != nil || unix.Fstat(fd, &at) != nil || unix.Fstatfs(fd, &disk) != nil {
+	free, known := diskFree(dst)
+	if !known || unix.Lstat(store, &from) != nil || unix.Fstat(int(dst.Fd()), &at) != nil {
 		return true
 	}
 	need := uint64(from.Size)
 	if at.Dev == from.Dev {
 		need += need/8 + snapshotSpare
 	}
-	return disk.Blocks == 0 || disk.Bavail*uint64(disk.Bsize) >= need
+	return free >= need
+}
+
+// diskFree returns how many bytes are free on the disk of a file, if that is known: some network file
+// systems say that they have no blocks.
+func diskFree(file *os.File) (free uint64, known bool) {
+	var disk unix.Statfs_t
+	if unix.Fstatfs(int(file.Fd()), &disk) != nil || disk.Blocks == 0 {
+		return 0, false
+	}
+	return disk.Bavail * uint64(disk.Bsize), true
 }
 
 // ahead copies chunks that differ, while others write.
