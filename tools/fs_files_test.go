@@ -35,7 +35,7 @@ func TestReadFile(t *testing.T) {
 		{"one\nline", 0, 0, text("x\n")},
 		{"binary", 0, 0, failed("binary: is a binary file of 3 B, not shown")},
 		{"bytes", 0, 0, text("a\uFFFD\nb\n[bytes that are no UTF-8 are shown as \uFFFD]")},
-		{"long", 0, 0, text(strings.Repeat("é", 2000) + " [line cut: 6001 bytes]\nend\n[1 long line cut]")},
+		{"long", 0, 0, text(strings.Repeat("é", 2000) + " [cut: the line has 6001 bytes]\nend\n[1 long line cut]")},
 		{"big", 0, 0, text(strings.Repeat("0123456789\n", 23_226) + "[lines 1-23226 of 50000: go on with start_line = 23227]")},
 		{"big", 49_999, 0, text("0123456789\n0123456789\n[lines 49999-50000 of 50000]")},
 		{"dir", 0, 0, failed("dir: is a folder: fs_list_files lists it")},

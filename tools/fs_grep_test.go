@@ -24,7 +24,7 @@ func TestGrepFiles(t *testing.T) {
 		"bin": "find\x00find", "long": strings.Repeat("x", 1000) + "find" + strings.Repeat("y", 1000) + "\n", "bytes": "\xfffind\n",
 		".gitignore": "skip/\n", "skip/x": "find\n", ".jp/x": "find\n", ".git/x": "find\n", "we\nird": "find\n", "Kelvin": "\u212Aelvin\n",
 	})
-	long := "long:1:..." + strings.Repeat("x", 100) + "find" + strings.Repeat("y", 296) + "... [line cut: 2004 bytes]\n"
+	long := "long:1:..." + strings.Repeat("x", 100) + "find" + strings.Repeat("y", 296) + "... [cut: the line has 2004 bytes]\n"
 	for _, tt := range []struct {
 		args map[string]any
 		want Result

@@ -24,7 +24,7 @@ func TestReadEndless(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := readFile(t.Context(), files, 50_000, []byte(`{"path":"a.txt"}`))
-	want := strings.Repeat("x", maxLine) + " [line cut: 268435456 bytes]\n[lines 1-1 of more than 1]\n[1 long line cut]"
+	want := strings.Repeat("x", maxLine) + " [cut: the line has at least 268435456 bytes]\n[lines 1-1 of more than 1]\n[1 long line cut]"
 	if text != want || err != nil {
 		t.Errorf("read %d bytes, ending in %q, %v", len(text), text[max(len(text)-100, 0):], err)
 	}

@@ -326,7 +326,7 @@ func showLine(line []byte, at int) string {
 	if from+maxShown < len(line) {
 		text += "..."
 	}
-	return fmt.Sprintf("%s [line cut: %d bytes]", text, len(line))
+	return fmt.Sprintf("%s [cut: the line has %d bytes]", text, len(line))
 }
 
 // around is the n lines before and after the line data[start:end].

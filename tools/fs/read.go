@@ -133,7 +133,11 @@ func (r *lineReader) take(kept []byte, size int) {
 	most := min(maxLine, r.room/2)
 	cut := size > most+1
 	if cut {
-		line = fmt.Sprintf("%s [line cut: %d bytes]\n", brief.Prefix(line, most), size)
+		least := "" // the rest was not read
+		if size >= maxScan {
+			least = "at least "
+		}
+		line = fmt.Sprintf("%s [cut: the line has %s%d bytes]\n", brief.Prefix(line, most), least, size)
 	}
 	if r.out.Len()+len(line) > r.room {
 		r.full = true
