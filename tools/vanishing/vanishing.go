@@ -4,6 +4,7 @@
 package vanishing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -30,7 +31,8 @@ const OfTool = "jp-tool-"
 // Make makes a folder in place, which only the user can open. Its name begins with name.
 func Make(place, name string) (*Dir, error) {
 	for {
-		path, err := os.MkdirTemp(place, name+here())
+		run, host := here()
+		path, err := os.MkdirTemp(place, name+run+host+"-")
 		if err != nil {
 			return nil, err
 		}
@@ -45,13 +47,34 @@ func Make(place, name string) (*Dir, error) {
 	}
 }
 
-// here is the part of a name that tells the folders of this machine from those of others: several may
-// share the place, and not know of the locks of one another.
-func here() string {
+// here returns the parts of a name that tell the folders of this machine from those of others: several
+// may share the place, and not know of the locks of one another. Either part is enough. The first one
+// is of this run of the system, where it says which it is, and the other one of the name of the host:
+// this can change, and each container has another one.
+func here() (run, host string) {
 	name, _ := os.Hostname()
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return tag(cmp.Or(string(boot), name)), tag(name)
+}
+
+// tag returns a short form of an id, tagLen bytes long.
+func tag(id string) string {
 	sum := fnv.New32a()
-	sum.Write([]byte(name))
-	return fmt.Sprintf("%08x-", sum.Sum32())
+	sum.Write([]byte(id))
+	return fmt.Sprintf("%0*x", tagLen, sum.Sum32())
+}
+
+const tagLen = 8
+
+// ofHere reports whether a folder is one of this machine. Its name is given without what all begin
+// with.
+func ofHere(name string) bool {
+	tags, digits, ok := strings.Cut(name, "-")
+	if !ok || len(tags) != 2*tagLen || digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return false
+	}
+	run, host := here()
+	return tags[:tagLen] == run || tags[tagLen:] == host
 }
 
 // lock locks the folder of a process that is dead, or of this one. For others the error is
@@ -144,8 +167,8 @@ func (d *Dir) Clear() { _ = remove(d.Path) }
 func Sweep(place, name string) {
 	entries, _ := os.ReadDir(place)
 	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), name+here())
-		if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || !e.IsDir() {
+		rest, ok := strings.CutPrefix(e.Name(), name)
+		if !ok || !ofHere(rest) || !e.IsDir() {
 			continue
 		}
 		if dir, err := lock(filepath.Join(place, e.Name())); err == nil {

@@ -23,19 +23,22 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed.lock.Close() // as the kernel does
-	other := filepath.Join(place, "x-"+here()+"file")
-	elsewhere := filepath.Join(place, "x-other-1") // of another machine
-	for _, dir := range []string{other, elsewhere} {
+	run, host := here()
+	other := filepath.Join(place, "x-"+run+host+"-file")
+	renamed := filepath.Join(place, "x-"+run+tag("before")+"-1") // of this machine, when it had another name
+	booted := filepath.Join(place, "x-"+tag("before")+host+"-1") // the same, before it was started again
+	elsewhere := filepath.Join(place, "x-"+tag("its run")+tag("its name")+"-1")
+	for _, dir := range []string{other, renamed, booted, elsewhere} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	link := filepath.Join(place, "x-"+here()+"1")
+	link := filepath.Join(place, "x-"+run+host+"-1")
 	if err := os.Symlink(other, link); err != nil {
 		t.Fatal(err)
 	}
 	Sweep(place, "x-")
-	for path, want := range map[string]bool{live.Path: true, killed.Path: false, other: true, elsewhere: true, link: true} {
+	for path, want := range map[string]bool{live.Path: true, killed.Path: false, renamed: false, booted: false, other: true, elsewhere: true, link: true} {
 		if _, err := os.Lstat(path); (err == nil) != want {
 			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
 		}
