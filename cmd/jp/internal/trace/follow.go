@@ -69,7 +69,7 @@ func (t *Trace) Lines(w *bufio.Writer, io *term.IO, news []*Span) {
 		if io.Width > 0 && room < term.Width(middle)+labelLeast {
 			middle = ""
 		}
-		text := middle + strings.Repeat("  ", s.depth)
+		text := middle + strings.Repeat("  ", min(s.depth, maxIndent))
 		rest := text + term.Line(s.label(io.UTF8, false)) + why
 		if io.Width > 0 && term.Width(rest) > room {
 			rest = term.Cut(text+term.Line(s.label(io.UTF8, true))+why, max(room, 1), io.UTF8)

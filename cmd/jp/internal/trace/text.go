@@ -136,6 +136,10 @@ func (t *Trace) Sum() string {
 		wording.Plural(t.Delegations, "delegation"), wording.Plural(t.ModelCalls, "model call"), wording.Plural(t.ToolCalls, "tool call"))
 }
 
+// maxIndent is the deepest level at which a span is drawn. One below it is drawn there with its level,
+// because a chain of imported delegations would take more memory than there is.
+const maxIndent = 30
+
 // labels draws the tree: branch, name, and what it is about. In short labels sub-agents have no id
 // and the last word of their profile: what they are about differs.
 func (t *Trace) labels(utf8, short bool) []string {
@@ -149,6 +153,9 @@ func (t *Trace) labels(utf8, short bool) []string {
 		branch, deeper := "", ""
 		if s.parent != nil {
 			branch, deeper = term.Branch(last[s.parent] == s, utf8)
+		}
+		if s.depth > maxIndent {
+			branch, deeper = fmt.Sprintf("%s[%d] ", branch, s.depth), ""
 		}
 		indents[s] = indents[s.parent] + deeper
 		out = append(out, indents[s.parent]+branch+term.Line(s.label(utf8, short)))

@@ -165,6 +165,34 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestTextOfChain: spans that are one in the other are not indented without an end.
+func TestTextOfChain(t *testing.T) {
+	tr := &Trace{}
+	var up *Span
+	for depth := range maxIndent + 3 {
+		up = &Span{Kind: ModelCall, Name: fmt.Sprint("m", depth), State: "ok", depth: depth, parent: up}
+		tr.Spans = append(tr.Spans, up)
+	}
+	indent := strings.Repeat("   ", maxIndent)
+	want := []string{indent[3:] + "`- m30", indent + "`- [31] m31", indent + "`- [32] m32"}
+	lines := strings.Split(strings.TrimSpace(textOf(t, tr, 0, false)), "\n")
+	for i, line := range lines[len(lines)-len(want):] {
+		if label, _, _ := strings.Cut(line, "  ok"); strings.TrimRight(label, " ") != want[i] {
+			t.Errorf("%q, want %q", label, want[i])
+		}
+	}
+	var b strings.Builder
+	w := bufio.NewWriter(&b)
+	tr.Lines(w, &term.IO{}, tr.Spans[maxIndent:])
+	_ = w.Flush()
+	for i, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
+		name := fmt.Sprint("  m", maxIndent+i)
+		if at, want := strings.Index(line, name), strings.Index(b.String(), "  m"); at != want {
+			t.Errorf("%q: the name is at %d, want %d", line, at, want)
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
