@@ -299,7 +299,8 @@ type place struct {
 func (p *place) Close() { _ = p.dir.Close() } // nothing was written through it
 
 // find walks along path, for reading or for writing. If nothing is there, the error is
-// fs.ErrNotExist, or with write the place has no info. Links are followed within the rules.
+// fs.ErrNotExist, or with write the place has no info. Links are followed within the rules, but not
+// for writing: who is asked about a path sees which file that is.
 func (f *Files) find(path string, write bool) (*place, error) {
 	switch {
 	case path == "":
@@ -309,19 +310,23 @@ func (f *Files) find(path string, write bool) (*place, error) {
 	case len(path) > maxPath:
 		return nil, &AccessError{brief.Shorten(path, 60), "is too long for a path"}
 	}
-	at := f.absolute(path)
+	at, linked := f.absolute(path), false
 	for range maxLinks {
 		p, link, err := f.walk(at, path, write)
 		if err != nil {
 			return nil, err
 		}
 		if link != "" {
-			at = f.absolute(link)
+			at, linked = f.absolute(link), true
 			continue
 		}
-		if write && f.isSealed(p.path) {
+		switch {
+		case write && f.isSealed(p.path):
 			p.Close()
 			return nil, &AccessError{path, "is written by no tool"}
+		case write && linked:
+			p.Close()
+			return nil, &AccessError{path, "leads through a symbolic link: write " + VisiblePath(p.shown)}
 		}
 		return p, nil
 	}
