@@ -190,12 +190,24 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 	within := func(t Tool) bool { return ceiling.holds(t.Name, t.Source, t.Authority) }
 	if g := child.Grant; a.ID != 0 && g != nil {
-		// The tools of a child that is continued were narrowed to its role when it was forked.
+		// The tools of a child that is continued were narrowed to its role when it was forked. If
+		// its caller lends it tools, it has those that are lent now.
 		held = nil
-		for _, name := range g.Tools {
-			held = append(held, Tool{Name: name, Authority: g.Authority[name], Permissions: g.Permissions[name]})
+		lent := map[string]Tool{}
+		for _, t := range a.Profile.Tools {
+			lent[t.Name] = t
 		}
-		within = func(t Tool) bool { return covers(p.Grant, t.Name, t.Authority) }
+		for _, name := range g.Tools {
+			t := Tool{Name: name, Authority: g.Authority[name], Permissions: g.Permissions[name]}
+			if a.Fixed {
+				t.Permissions = tools.StricterPermissions(t.Permissions, lent[name].Permissions)
+			}
+			held = append(held, t)
+		}
+		within = func(t Tool) bool {
+			now, is := lent[t.Name]
+			return covers(p.Grant, t.Name, t.Authority) && (!a.Fixed || is && now.Authority == t.Authority)
+		}
 	}
 	granted, authority, permissions := make([]string, 0, len(held)), make(map[string]string, len(held)), make(map[string]string, len(held))
 	for _, t := range held {
