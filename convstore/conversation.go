@@ -102,7 +102,7 @@ type Conversation struct {
 	Reason string // why the last turn ended as it did
 }
 
-// Allowance is what a person has allowed for all later calls of a tool in one conversation.
+// Allowance is what is allowed for all later calls of a tool in one conversation.
 type Allowance struct {
 	Kind      string `json:"kind"` // of the question that was answered
 	Tool      string `json:"tool"`

@@ -146,14 +146,14 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 	return changed && err == nil, err
 }
 
-// maxAllowed bounds what is allowed in one conversation. The oldest is forgotten first.
-const maxAllowed = 100
+const maxAllowed = 100 // allowances of one conversation; the oldest are forgotten first
 
-// Allow allows something in the conversation until Store.Edit removes it. It takes the place of
-// what was allowed of the same kind for a tool of this name.
-func (l *Log) Allow(ctx context.Context, a Allowance) error {
+// Allow allows this until Store.Edit removes it, in place of what was of its kind for its tool.
+func (l *Log) Allow(ctx context.Context, list ...Allowance) error {
 	return l.append(ctx, nil, func(t *tx, r *record) error {
-		r.Allowed = append(slices.DeleteFunc(r.Allowed, func(o Allowance) bool { return o.Kind == a.Kind && o.Tool == a.Tool }), a)
+		for _, a := range list {
+			r.Allowed = append(slices.DeleteFunc(r.Allowed, func(o Allowance) bool { return o.Kind == a.Kind && o.Tool == a.Tool }), a)
+		}
 		r.Allowed = r.Allowed[max(0, len(r.Allowed)-maxAllowed):]
 		return t.Save(l.id, r)
 	})

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
 	"jp/profiles"
 	"jp/profiles/tomldoc"
 	"jp/tools"
@@ -20,8 +21,9 @@ import (
 // Unshown refuses a config if files of the workspace give it a tool, or a setting, that was not on
 // the page on which a person trusted the workspace. defs are the tools that r enables; the
 // tools that it gives only to sub-agents of llm_query count, too. The person may change by flags
-// what was shown, and so may files of their own.
-func Unshown(ws *workspace.Workspace, r *profiles.Resolved, files map[string]tools.Definition, defs []tools.Definition) error {
+// what was shown, and so may files of their own. If r has a stored config, it is that of the
+// conversation of, which goes on with the tools that it had.
+func Unshown(ws *workspace.Workspace, r *profiles.Resolved, files map[string]tools.Definition, defs []tools.Definition, of convstore.Conversation) error {
 	shown, all := ws.Gate.Shown()
 	if all {
 		return nil
@@ -30,15 +32,8 @@ func Unshown(ws *workspace.Workspace, r *profiles.Resolved, files map[string]too
 	if err != nil {
 		return err
 	}
-	for _, name := range r.Config.Delegation.LLMQuery.Tools {
-		if t, ok := r.Tools[name]; ok && name != "*" && !tools.Enabled(t.Values) {
-			if d, err := enabled.Define(name, r, files); err == nil { // else nobody can use it
-				defs = append(defs[:len(defs):len(defs)], d)
-			}
-		}
-	}
-	c := check{ws: ws, r: r, files: files, shown: shown}
-	for _, d := range defs {
+	c := check{ws: ws, r: r, files: files, shown: shown, had: had(of)}
+	for _, d := range withLent(r, files, defs) {
 		if !c.tool(d) {
 			return c.refusal("tool "+d.Name, r.Tools[d.Name].Pos(""))
 		}
@@ -51,12 +46,25 @@ func Unshown(ws *workspace.Workspace, r *profiles.Resolved, files map[string]too
 	return nil
 }
 
+// withLent returns defs with the tools that r gives only to sub-agents of llm_query.
+func withLent(r *profiles.Resolved, files map[string]tools.Definition, defs []tools.Definition) []tools.Definition {
+	for _, name := range r.Config.Delegation.LLMQuery.Tools {
+		if t, ok := r.Tools[name]; ok && name != "*" && !tools.Enabled(t.Values) {
+			if d, err := enabled.Define(name, r, files); err == nil { // else nobody can use it
+				defs = append(defs[:len(defs):len(defs)], d)
+			}
+		}
+	}
+	return defs
+}
+
 // check is one comparison of a config with what was shown.
 type check struct {
 	ws      *workspace.Workspace
 	r       *profiles.Resolved
 	files   map[string]tools.Definition
 	shown   trust.Shown
+	had     *trust.Shown       // see had
 	brought []profiles.Brought // nil = not looked up yet
 }
 
@@ -71,31 +79,19 @@ func (c *check) values() []profiles.Brought {
 // user's own. Any other must have been shown: as it is, or as it would be without the person's
 // flags, or by the values that the workspace gives to a tool that it does not define itself.
 func (c *check) tool(d tools.Definition) bool {
-	table := c.r.Tools[d.Name]
-	fromFile, brings := tools.FromFile(d.Name, table.Values, c.files), c.r.Brings(d.Name)
+	fromFile, brings := tools.FromFile(d.Name, c.r.Tools[d.Name].Values, c.files), c.r.Brings(d.Name)
 	has := c.shown.HasTool
-	if !brings { // all that a file of .jp/tools permits is shown, and the rest is not the workspace's word
+	if !brings {
 		if !fromFile {
 			return true
 		}
-		has = c.shown.HasReach
+		has = c.goesOn
 	}
 	if has(d) {
 		return true
 	}
-	plain := c.r.Unflagged(d.Name)
-	if fromFile {
-		t := plain[d.Name]
-		if t.Values == nil {
-			t = profiles.Table{Values: map[string]any{}, Pos: table.Pos}
-		}
-		t.Values["source"] = d.Declared()
-		plain[d.Name] = t
-	}
-	if _, ok := plain[d.Name]; ok {
-		if without, err := enabled.DefineBy(plain, d.Name, c.r, c.files); err == nil && has(without) {
-			return true
-		}
+	if without, ok := c.by(c.r.Unflagged(d.Name), d, fromFile); ok && has(without) {
+		return true
 	}
 	if !fromFile && c.r.Claims(d.Name) && !slices.ContainsFunc(c.values(), func(b profiles.Brought) bool {
 		name, key, ok := ofTool(b.Key)
@@ -104,6 +100,61 @@ func (c *check) tool(d tools.Definition) bool {
 		return true
 	}
 	return c.own(d)
+}
+
+// goesOn reports whether a tool of .jp/tools may run about which no file of the workspace says more.
+// All that its file permits is shown. A person may say more of it, but what a stored config says
+// was about the tool that had its name then: it must have been shown too, or be what the
+// conversation had.
+func (c *check) goesOn(d tools.Definition) bool {
+	switch {
+	case c.shown.HasTool(d), c.had != nil && c.had.HasTool(d):
+		return true
+	case !c.shown.HasReach(d):
+		return false
+	case c.had == nil:
+		return true
+	}
+	said, ok := c.by(c.said(d.Name), d, true)
+	return ok && tools.StricterPermissions(said.Permissions(), d.Permissions()) == d.Permissions()
+}
+
+// said returns what the tables of a tool and of all tools say of permissions, without what a stored
+// config says of them.
+func (c *check) said(tool string) map[string]profiles.Table {
+	tables := map[string]profiles.Table{}
+	for _, name := range []string{tool, "*"} {
+		values := map[string]any{}
+		for _, key := range []string{"run", "result", "detached.run", "detached.deliver", "detached.tool"} {
+			parts := strings.Split(key, ".")
+			for _, o := range c.r.Origin(tomldoc.JoinKey(append([]string{"conversation", "tools", name}, parts...))) {
+				if !o.Dropped && o.Kind != profiles.StoredLayer {
+					tomldoc.Merge(values, parts, o.Value)
+				}
+			}
+		}
+		if len(values) > 0 {
+			tables[name] = profiles.Table{Values: values, Pos: c.r.Tools[name].Pos}
+		}
+	}
+	return tables
+}
+
+// by returns the tool d as it is with other tables; ok is false if they give none.
+func (c *check) by(tables map[string]profiles.Table, d tools.Definition, fromFile bool) (_ tools.Definition, ok bool) {
+	if fromFile {
+		t := tables[d.Name]
+		if t.Values == nil {
+			t = profiles.Table{Values: map[string]any{}, Pos: c.r.Tools[d.Name].Pos}
+		}
+		t.Values["source"] = d.Declared()
+		tables[d.Name] = t
+	}
+	if _, ok := tables[d.Name]; !ok {
+		return d, false
+	}
+	d, err := enabled.DefineBy(tables, d.Name, c.r, c.files)
+	return d, err == nil
 }
 
 // own reports whether the user's own config, without the workspace, gives a tool that can do

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/models"
 	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/skills"
 	"jp/cmd/jp/internal/spans"
@@ -67,7 +68,13 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	defs, err := r.env.Definitions(ctx, r.Resolved)
+	defs, err := r.env.DefinitionsOf(ctx, r.Resolved, r.Conv)
+	if err == nil && r.locked() != nil && r.Conv.Grant == nil {
+		var has []convstore.Allowance
+		if has, err = review.Has(ctx, r.env.WS, r.Resolved, defs); err == nil {
+			err = review.Keep(ctx, r.locked(), &r.Conv, has)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

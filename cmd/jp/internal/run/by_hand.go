@@ -39,7 +39,7 @@ func (env *Env) standFor(ctx context.Context, id convstore.ID, ds []profiles.Dir
 	if err != nil {
 		return st, err
 	}
-	defs, err := env.Definitions(ctx, r)
+	defs, err := env.DefinitionsOf(ctx, r, conv)
 	if err != nil {
 		return st, err
 	}

@@ -78,7 +78,7 @@ func (s site) below(ctx context.Context, of delegate.Below) (o delegate.Options,
 	if err != nil {
 		return o, nil, err
 	}
-	defs, err := s.env.Definitions(ctx, r)
+	defs, err := s.env.DefinitionsOf(ctx, r, of.Conv)
 	if err != nil {
 		return o, nil, err
 	}

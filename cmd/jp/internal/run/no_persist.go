@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/review"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -54,7 +55,10 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 	}); err != nil {
 		return err
 	}
-	if err = o.lock(ctx, o.Conv.ID); err != nil {
+	if err = o.lock(ctx, o.Conv.ID); err == nil {
+		err = review.Keep(ctx, o.locked(), &o.Conv, review.Had(c))
+	}
+	if err != nil {
 		return err
 	}
 	if err := o.Log.Append(ctx, events...); err != nil {

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/models"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/worker"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -193,7 +194,7 @@ func (o *opening) form(ctx context.Context) (model string, config convstore.Conf
 	if model, err = o.Resolved.Config.RequireModel(); err != nil {
 		return "", config, err
 	}
-	defs, err := o.env.Definitions(ctx, o.Resolved)
+	defs, err := o.env.DefinitionsOf(ctx, o.Resolved, o.Conv)
 	return model, convstore.Config{JSON: o.Resolved.Stored(), Tools: enabled.Names(defs)}, err
 }
 
@@ -219,11 +220,15 @@ func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
 	if r := o.Resolved; r.Profile != "" {
 		f.Profile, f.ProfileArg, f.ProfileHash = r.Profile, r.ProfileArg, r.ProfileHash
 	}
+	from := o.Conv
 	if o.Conv, err = o.Store.Fork(ctx, src, f); err != nil {
 		return err
 	}
 	o.made = true
-	return o.lock(ctx, o.Conv.ID)
+	if err := o.lock(ctx, o.Conv.ID); err != nil {
+		return err
+	}
+	return review.Keep(ctx, o.locked(), &o.Conv, review.Had(from))
 }
 
 // Target returns the conversation that a request would continue; 0 = none.

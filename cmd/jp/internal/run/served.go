@@ -48,7 +48,7 @@ func (s site) served(ctx context.Context, of delegate.Below) (v delegate.Served,
 	if err != nil {
 		return v, err
 	}
-	defs, err := s.env.Definitions(ctx, r)
+	defs, err := s.env.DefinitionsOf(ctx, r, of.Conv)
 	if err != nil {
 		return v, err
 	}

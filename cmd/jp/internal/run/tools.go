@@ -6,6 +6,7 @@ import (
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/rule"
+	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -14,13 +15,18 @@ import (
 // it, so that nothing runs which was not shown to the person who trusted the workspace: see
 // review.Unshown.
 func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
+	return env.DefinitionsOf(ctx, r, convstore.Conversation{})
+}
+
+// DefinitionsOf is Definitions for the config of a conversation, which goes on with its tools.
+func (env *Env) DefinitionsOf(ctx context.Context, r *profiles.Resolved, c convstore.Conversation) ([]tools.Definition, error) {
 	files, err := env.WS.Gate.Tools(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defs, err := enabled.All(r, files)
 	if err == nil {
-		err = review.Unshown(env.WS, r, files, defs)
+		err = review.Unshown(env.WS, r, files, defs, c)
 	}
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func runToolList(ctx context.Context, g *Group, o toolOptions) error {
 	if err != nil {
 		return err
 	}
-	defs, err := g.Env.Definitions(ctx, r)
+	defs, err := g.definitions(ctx, o, r)
 	if err != nil {
 		return err
 	}
@@ -59,13 +59,33 @@ func runToolList(ctx context.Context, g *Group, o toolOptions) error {
 	return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
 }
 
+// definitions returns the tools that the config enables.
+func (g *Group) definitions(ctx context.Context, o toolOptions, r *profiles.Resolved) ([]tools.Definition, error) {
+	if !o.id.Set {
+		return g.Env.Definitions(ctx, r)
+	}
+	st, err := g.WS.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := g.WS.Target(ctx, o.id.Value)
+	if err != nil {
+		return nil, err
+	}
+	c, err := st.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return g.Env.DefinitionsOf(ctx, r, c)
+}
+
 // heldTool finds one tool among those that the config enables.
 func (g *Group) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
 	r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}
-	defs, err := g.Env.Definitions(ctx, r)
+	defs, err := g.definitions(ctx, o, r)
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -25,12 +26,6 @@ type Group struct {
 	Env   *run.Env
 	Tree  *command.Tree
 	Guest *run.Guest // set in a jp inside a tool, else nil
-}
-
-// tools names the tools that a config enables.
-func (g *Group) tools(ctx context.Context, r *profiles.Resolved) ([]string, error) {
-	defs, err := g.Env.Definitions(ctx, r)
-	return enabled.Names(defs), err
 }
 
 // New returns the command `jp conversation`.
@@ -89,11 +84,12 @@ func labelFilter(list []string) (map[string]string, error) {
 type configured struct {
 	convstore.Config
 	Profile, ProfileArg, ProfileHash, Model string
+	had                                     []convstore.Allowance // see review.Has
 }
 
-// Configure resolves the config of a conversation that is made or forked. With hasGrant
-// only the tools of held stay.
-func (g *Group) Configure(ctx context.Context, stored []byte, held []string, hasGrant bool, ds []profiles.Directive) (configured, error) {
+// Configure resolves the config of a conversation that is made, or forked from another with this
+// stored config. Of a source with a grant only the granted tools stay.
+func (g *Group) Configure(ctx context.Context, stored []byte, from convstore.Conversation, ds []profiles.Directive) (configured, error) {
 	src, err := g.WS.Sources(ctx, ds)
 	if err != nil {
 		return configured{}, err
@@ -103,8 +99,8 @@ func (g *Group) Configure(ctx context.Context, stored []byte, held []string, has
 	if err != nil {
 		return configured{}, err
 	}
-	if hasGrant {
-		for _, name := range r.Cut(held) {
+	if from.Grant != nil {
+		for _, name := range r.Cut(from.Grant.Tools) {
 			g.Con.Warn("tool %s: not granted to the source, left out", name)
 		}
 	}
@@ -112,13 +108,17 @@ func (g *Group) Configure(ctx context.Context, stored []byte, held []string, has
 	if err != nil {
 		return configured{}, err
 	}
-	names, err := g.tools(ctx, r)
+	defs, err := g.Env.DefinitionsOf(ctx, r, from)
+	if err != nil {
+		return configured{}, err
+	}
+	had, err := review.Has(ctx, g.WS, r, defs)
 	if err != nil {
 		return configured{}, err
 	}
 	return configured{
-		Config:  convstore.Config{JSON: r.Stored(), Tools: names},
-		Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: model,
+		Config:  convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)},
+		Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: model, had: had,
 	}, nil
 }
 

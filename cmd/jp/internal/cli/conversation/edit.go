@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
@@ -108,7 +109,7 @@ func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string,
 		delete(c.Labels, name)
 	}
 	maps.Copy(c.Labels, labels)
-	c.Allowed = slices.DeleteFunc(c.Allowed, func(a convstore.Allowance) bool { return slices.Contains(o.ask, a.Tool) })
+	c.Allowed = slices.DeleteFunc(c.Allowed, func(a convstore.Allowance) bool { return review.IsAnswer(a) && slices.Contains(o.ask, a.Tool) })
 	if o.parent.Set || o.noParent {
 		c.Parent = parent
 	}
@@ -147,7 +148,7 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 	edited := make([]convstore.Conversation, 0, len(ids))
 	if err := st.EditAll(ctx, ids, func(c *convstore.Conversation) error {
 		for _, tool := range o.ask {
-			if !slices.ContainsFunc(c.Allowed, func(a convstore.Allowance) bool { return a.Tool == tool }) {
+			if !slices.ContainsFunc(c.Allowed, func(a convstore.Allowance) bool { return review.IsAnswer(a) && a.Tool == tool }) {
 				return exit.Usagef("--ask: conversation %s: %s is not always allowed", c.ID, unseen.Word(tool)).WithHint("`jp conversation show %s` lists the tools that are", c.ID)
 			}
 		}

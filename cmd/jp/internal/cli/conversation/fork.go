@@ -8,6 +8,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -96,9 +97,9 @@ func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error
 	}
 
 	// Everything is checked before anything is made.
-	forks := make([]convstore.Fork, len(ids))
+	forks, had := make([]convstore.Fork, len(ids)), make([][]convstore.Allowance, len(ids))
 	for i, id := range ids {
-		if forks[i], err = planFork(ctx, g, st, o, id); err != nil {
+		if forks[i], had[i], err = planFork(ctx, g, st, o, id); err != nil {
 			return err
 		}
 	}
@@ -109,6 +110,9 @@ func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error
 	made := make([]convstore.ID, len(convs))
 	for i, c := range convs {
 		made[i] = c.ID
+		if err := review.KeepNew(ctx, st, c, had[i]); err != nil {
+			return err
+		}
 	}
 	if o.activate && len(made) == 1 {
 		if err := st.Activate(ctx, g.WS.Session(), made[0]); err != nil {
@@ -121,13 +125,13 @@ func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error
 	return g.WS.PrintIDs(made)
 }
 
-// planFork decides what the fork of one conversation contains.
-func planFork(ctx context.Context, g *Group, st *convstore.Store, o forkOptions, id convstore.ID) (convstore.Fork, error) {
+// planFork decides what the fork of one conversation contains, and what is kept in it: see review.Has.
+func planFork(ctx context.Context, g *Group, st *convstore.Store, o forkOptions, id convstore.ID) (f convstore.Fork, had []convstore.Allowance, err error) {
 	src, err := st.Get(ctx, id)
 	if err != nil {
-		return convstore.Fork{}, err
+		return f, nil, err
 	}
-	f := convstore.Fork{Title: o.Create.Title.Value, Hidden: o.Create.Hidden, ExpiresAt: o.Create.Expiry()}
+	f, had = convstore.Fork{Title: o.Create.Title.Value, Hidden: o.Create.Hidden, ExpiresAt: o.Create.Expiry()}, review.Had(src)
 	switch {
 	case o.None:
 		f.Turns = convstore.LastTurns(0)
@@ -137,27 +141,24 @@ func planFork(ctx context.Context, g *Group, st *convstore.Store, o forkOptions,
 		f.Turns, err = o.Turns.Turns()
 	}
 	if err != nil || len(o.Directives) == 0 {
-		return f, err
+		return f, had, err
 	}
 	stored, err := st.Config(ctx, id)
 	if err != nil {
-		return f, err
+		return f, had, err
 	}
-	var held []string
-	if src.Grant != nil {
-		held = src.Grant.Tools
-	}
-	c, err := g.Configure(ctx, stored.JSON, held, src.Grant != nil, o.Directives)
+	c, err := g.Configure(ctx, stored.JSON, src, o.Directives)
 	if err != nil {
-		return f, err
+		return f, nil, err
 	}
+	had = c.had
 	f.Config = &c.Config
 	f.Model = c.Model
 	f.Profile, f.ProfileArg, f.ProfileHash = src.Profile, src.ProfileArg, src.ProfileHash
 	if c.Profile != "" {
 		f.Profile, f.ProfileArg, f.ProfileHash = c.Profile, c.ProfileArg, c.ProfileHash
 	}
-	return f, nil
+	return f, had, nil
 }
 
 // turnsBetween finds the turns that began at from or later and before until.

@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -73,7 +74,7 @@ func runNew(ctx context.Context, g *Group, o newOptions) error {
 
 // newRoot makes a conversation without a parent.
 func newRoot(ctx context.Context, g *Group, st *convstore.Store, o newOptions) (convstore.ID, error) {
-	c, err := g.Configure(ctx, nil, nil, false, o.directives)
+	c, err := g.Configure(ctx, nil, convstore.Conversation{}, o.directives)
 	if err != nil {
 		return 0, err
 	}
@@ -81,6 +82,9 @@ func newRoot(ctx context.Context, g *Group, st *convstore.Store, o newOptions) (
 		Title: o.create.Title.Value, Hidden: o.create.Hidden, ExpiresAt: o.create.Expiry(),
 		Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash, Model: c.Model, Config: c.Config,
 	})
+	if err == nil {
+		err = review.KeepNew(ctx, st, conv, c.had)
+	}
 	return conv.ID, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -135,8 +136,13 @@ func runShow(ctx context.Context, g *Group, word string) error {
 func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) (shown, error) {
 	s := shown{
 		Link: c.Link.String(), Role: c.Role, ProfileHash: c.ProfileHash, Reason: c.Reason, Grant: c.Grant,
-		ArchivedAt: console.OrNil(c.ArchivedAt), Tools: []string{}, Allowed: append([]convstore.Allowance{}, c.Allowed...), Config: json.RawMessage("null"),
+		ArchivedAt: console.OrNil(c.ArchivedAt), Tools: []string{}, Allowed: []convstore.Allowance{}, Config: json.RawMessage("null"),
 		Delegations: []delegationJSON{}, ChildList: []convstore.Conversation{},
+	}
+	for _, a := range c.Allowed {
+		if review.IsAnswer(a) {
+			s.Allowed = append(s.Allowed, a)
+		}
 	}
 	config, err := st.Config(ctx, c.ID)
 	if err != nil {
@@ -242,7 +248,7 @@ func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) e
 	row("model", c.Model)
 	row("role", c.Role)
 	row("tools", wording.Either(len(s.Tools) == 0, "none", strings.Join(s.Tools, " ")))
-	for _, a := range c.Allowed {
+	for _, a := range s.Allowed {
 		row("always", wording.Either(a.Kind == string(tools.KindRun), "run ", "give the model the result of ")+a.Tool)
 	}
 	if g := c.Grant; g != nil {
