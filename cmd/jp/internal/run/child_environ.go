@@ -143,6 +143,11 @@ func (s site) storedBelow(stored []byte, overrides []string) (*profiles.Resolved
 	src := s.env.WS.SourcesOf(nil) // no config of the workspace
 	src.Stored = stored
 	r, err := profiles.Resolve(src, ds, nil)
+	if errors.Is(err, profiles.ErrWithheld) { // the user's own config extends a file of it
+		src = s.env.WS.SourcesOf(s.env.WS.Gate.Passed())
+		src.Stored = stored
+		r, err = profiles.Resolve(src, ds, nil)
+	}
 	if err != nil {
 		return nil, err
 	}

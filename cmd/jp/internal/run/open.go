@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -278,6 +279,11 @@ func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Dire
 	}
 	src.Stored = stored
 	r, err := o.env.WS.Config(src, ds, o.req.Flags)
+	if o.Delegated() && errors.Is(err, profiles.ErrWithheld) { // the user's own config extends a file of it
+		src = o.env.WS.UserSources()
+		src.Stored = stored
+		r, err = o.env.WS.Config(src, ds, o.req.Flags)
+	}
 	if err != nil {
 		return err
 	}
