@@ -37,6 +37,9 @@ func (r *resolver) load(kind LayerKind, name string, at location) ([]*document, 
 
 // extend parses d and loads what it extends. open are the files being read, d's own last.
 func (r *resolver) extend(d *document, data []byte, open []opened) ([]*document, error) {
+	if d.layer.Kind == UserLayer {
+		r.UserReads = append(r.UserReads, d.layer.File)
+	}
 	if err := d.parse(data); err != nil {
 		return nil, err
 	}

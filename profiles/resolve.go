@@ -65,9 +65,9 @@ type Resolved struct {
 	Layers   []Layer  // everything read, in order, dropped ones included
 	Warnings []string // what the user should know, one line each
 
-	// What the user's own config reads beside its files, also what does not exist yet.
+	// What the user's own config reads, also what does not exist yet, and if it has a mistake.
 	UserPatterns []Pattern
-	UserReads    []string // folders of config_load_paths, and files of specializations
+	UserReads    []string // its files, folders of config_load_paths, and files of specializations
 
 	schema  *schema
 	applied []*applied

@@ -146,11 +146,6 @@ func (w *Workspace) know(r *profiles.Resolved) {
 	for _, pattern := range r.UserPatterns {
 		w.growing = append(w.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
 	}
-	for _, l := range r.Layers {
-		if l.Kind == profiles.UserLayer && filepath.IsAbs(l.File) {
-			w.userFiles = append(w.userFiles, l.File)
-		}
-	}
 }
 
 // Machine returns the settings of this machine alone. They never come from a workspace, so a broken
