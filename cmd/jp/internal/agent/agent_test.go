@@ -340,6 +340,26 @@ func TestProviderErrorIsNotAnAnswer(t *testing.T) {
 `)
 }
 
+// TestResumeSaysItOnce: while a provider is down, a turn is resumed again and again, and its model is asked to
+// continue once.
+func TestResumeSaysItOnce(t *testing.T) {
+	r := newRun(t, "[[rule]]\nattempt = 1\nerror = { kind = \"auth\", status = 401, message = \"no\" }")
+	r.send(t.Context(), "go")
+	for range 3 {
+		if out, err := r.loop.Resume(t.Context()); err != nil || out.State != convstore.StateError {
+			t.Fatalf("Resume = %+v, %v, want the provider's error", out, err)
+		}
+	}
+	h, err := readHistory(t.Context(), r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msgs := Thread(h.events, "")
+	if len(msgs) != 1 || len(msgs[0].Content) != 2 || msgs[0].Content[0].Text != "go" || msgs[0].Content[1].Text != Continue {
+		t.Errorf("Thread = %+v, want the request and one %q", msgs, Continue)
+	}
+}
+
 func TestArgumentsThatAreNotJSON(t *testing.T) {
 	r := newRun(t, `
 [[rule]]

@@ -78,7 +78,9 @@ func (s sent) thread(provider string) []model.Message {
 		switch b := s.all[i].Body.(type) {
 		case convstore.UserMessage:
 			flush()
-			said(userText(b))
+			if text := userText(b); text != Continue || !asked(msgs, text) { // the turns since that one said nothing
+				said(text)
+			}
 			for _, a := range b.Attachments {
 				// imported data of another type is only named
 				if len(a.Data) > 0 && slices.Contains(model.ImageTypes(), a.MediaType) {
@@ -117,6 +119,16 @@ func (s sent) thread(provider string) []model.Message {
 	flush()
 	settle()
 	return msgs
+}
+
+// asked reports whether msgs end with a text of the user.
+func asked(msgs []model.Message, text string) bool {
+	n := len(msgs)
+	if n == 0 || msgs[n-1].Role != model.User {
+		return false
+	}
+	c := msgs[n-1].Content
+	return c[len(c)-1].Text == text
 }
 
 // asksOn reports whether the model is sent notes of this kind as messages of the user.
