@@ -71,13 +71,13 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 	}
 	k := l.newTurn(h, nil).compactor
 	c = convstore.Compaction{Reason: compactAsked, Before: k.sized(), Results: k.old(at)}
-	summarize := !o.ToolsOnly && at > k.bare()
+	summarize := !o.ToolsOnly && at > k.bare() && k.sized(k.covering(c, at, ".")) < c.Before // else no summary is short enough
 	switch {
 	case !summarize && len(c.Results) == 0:
 		return c, usage, ErrNothingToCompact
 	case o.DryRun:
 		if summarize {
-			c = k.covering(c, at)
+			c = k.covering(c, at, expected(c.Before))
 		}
 		c.After = k.sized(c)
 		c.Summary = ""
@@ -232,10 +232,10 @@ func (k *compactor) bare() int {
 	return len(s.all)
 }
 
-// covering returns c with a summary of the events before index at, of the expected size.
-func (k *compactor) covering(c convstore.Compaction, at int) convstore.Compaction {
+// covering returns c with a summary of the events before index at.
+func (k *compactor) covering(c convstore.Compaction, at int, summary string) convstore.Compaction {
 	c.Covered, c.Kept = count(k.history.events[:at]), count(k.history.events[at:])
-	c.Summary = expected(c.Before)
+	c.Summary = summary
 	c.Conversations = k.conversations(context.Background(), at)
 	return c
 }
