@@ -110,16 +110,16 @@ func TestBatchOfAPipeStopped(t *testing.T) {
 func TestBatchStoppedSaysHowToContinue(t *testing.T) {
 	s := killSite(t)
 	s.stdin = "\"quick one\"\n\"escape\"\n\"quick two\"\n"
-	cmd, out := s.start(nil, "jp", "batch", "-c", "agent/child", "--parallel=1", "--title", "it's \"mine\"", "--max-cost", "5")
+	cmd, out := s.start(nil, "jp", "batch", "-q", "-c", "agent/child", "--parallel=1", "--title", "it's \"mine\"", "--max-cost", "5")
 	s.loose()
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	const hint = "jp: stopped; to continue, give the same queries to: "
+	const hint = "hint: to continue, give the same queries to: "
 	_, line, _ := strings.Cut(out.String(), hint)
 	line, _, _ = strings.Cut(line, "\n")
-	if want := `jp batch -c agent/child --parallel=1 --title 'it'\''s "mine"' --max-cost 5 --resume ` + s.all()[`it's "mine"`].ID.String(); line != want {
+	if want := `jp batch -q -c agent/child --parallel=1 --title 'it'\''s "mine"' --max-cost 5 --resume ` + s.all()[`it's "mine"`].ID.String(); line != want {
 		t.Fatalf("hint = %s, want %s\n%s", line, want, out)
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("exit 0\n"), 0o600); err != nil {

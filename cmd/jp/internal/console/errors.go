@@ -33,7 +33,11 @@ type Report struct {
 // what could not be written any more.
 func Explain(err error) Report {
 	r := Report{Code: "failed", Status: exit.Failed, Message: err.Error()}
-	if _, many := err.(interface{ Unwrap() []error }); many { // each in a line, which are shown as one
+	whole := err
+	if n, ok := err.(*exit.Next); ok {
+		whole = n.Err
+	}
+	if _, many := whole.(interface{ Unwrap() []error }); many { // each in a line, which are shown as one
 		r.Message = strings.ReplaceAll(r.Message, "\n", "; ")
 	}
 	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*SignalError)) {
@@ -94,6 +98,7 @@ func Explain(err error) Report {
 		as(err, func(e *tools.DefinitionError) { r.is("tool_definition", exit.Usage, e.Hint) }) ||
 		as(err, func(e *model.Error) { r.is("provider_"+string(e.Kind), exit.Provider, e.Advice()) }) ||
 		r.sentinel(err)
+	as(err, r.next)
 	return r
 }
 
@@ -108,6 +113,16 @@ func as[E error](err error, fill func(E)) bool {
 
 func (r *Report) is(code string, s exit.Status, hint string) {
 	r.Code, r.Status, r.Hint = code, s, hint
+}
+
+func (r *Report) next(n *exit.Next) {
+	if r.Status == exit.Usage {
+		r.Status = exit.Failed
+	}
+	if r.Hint != "" && n.Hint != "" {
+		r.Hint += "; "
+	}
+	r.Hint += n.Hint
 }
 
 func (r *Report) place(e *convstore.PlaceError) {

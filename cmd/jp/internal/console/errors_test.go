@@ -31,6 +31,8 @@ func TestExplain(t *testing.T) {
 		{exit.Usagef("x"), "usage", exit.Usage},
 		{exit.NotFoundf("x"), "not_found", exit.NotFound},
 		{exit.Refusedf("x"), "refused", exit.Refused},
+		{&exit.Next{Err: exit.Usagef("x")}, "usage", exit.Failed},
+		{errors.Join(&exit.Next{Err: exit.Refusedf("x")}), "refused", exit.Refused},
 		{exit.Quiet(exit.Failed), "none", exit.Failed},
 		{&convstore.NotFoundError{ID: 1}, "not_found", exit.NotFound},
 		{&convstore.ScopeError{ID: 1, Root: 2}, "scope", exit.Scope},

@@ -76,6 +76,16 @@ func (f *Error) WithHint(format string, args ...any) *Error {
 	return f
 }
 
+// Next is the error of something that was begun, with how it goes on. It is all that Err is, but a mistake of use
+// is a failure: something was done.
+type Next struct {
+	Err  error
+	Hint string // "" = it does not go on
+}
+
+func (n *Next) Error() string { return n.Err.Error() }
+func (n *Next) Unwrap() error { return n.Err }
+
 // Usagef returns the error for a mistake on the command line.
 func Usagef(format string, args ...any) *Error {
 	return &Error{Code: "usage", Status: Usage, Msg: fmt.Sprintf(format, args...)}

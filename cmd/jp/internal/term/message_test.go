@@ -4,17 +4,17 @@ import "testing"
 
 // TestMessage: lines end between words, and commands can be copied.
 func TestMessage(t *testing.T) {
-	const again = "jp: stopped; resume with: jp query --id jp-c17000000001"
+	const again = "hint: resume with: jp query --id jp-c17000000001"
 	for _, tt := range []struct {
 		width      int
 		text, want string
 	}{
 		{80, again, again + "\n"},
 		{0, again, again + "\n"},
-		{40, again, "jp: stopped; resume with:\njp query --id jp-c17000000001\n"},
-		{40, again + " --role main -w '/home/ada/my work'", "jp: stopped; resume with:\njp query --id jp-c17000000001 --role \\\nmain -w '/home/ada/my work'\n"},
+		{40, again, "hint: resume with:\njp query --id jp-c17000000001\n"},
+		{40, again + " --role main -w '/home/ada/my work'", "hint: resume with:\njp query --id jp-c17000000001 --role \\\nmain -w '/home/ada/my work'\n"},
 		{40, again + ` -w '/home/ada/it'\''s  here' --title 'a'\''b c d e f' "it's so"`,
-			"jp: stopped; resume with:\njp query --id jp-c17000000001 -w \\\n'/home/ada/it'\\''s  here' --title \\\n'a'\\''b c d e f' \"it's so\"\n"},
+			"hint: resume with:\njp query --id jp-c17000000001 -w \\\n'/home/ada/it'\\''s  here' --title \\\n'a'\\''b c d e f' \"it's so\"\n"},
 		{35, "hint: `jp conversation ls --hidden` lists what there is", "hint:\n`jp conversation ls --hidden`\nlists what there is\n"},
 		{20, "hint: `jp conversation ls --hidden`", "hint: `jp\nconversation ls\n--hidden`\n"},
 		{40, "hint: it is there: `jp trust --cfg 'a  b.toml'` shows it", "hint: it is there:\n`jp trust --cfg 'a  b.toml'` shows it\n"},

@@ -75,7 +75,7 @@ func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 				{Word: "--reuse", Means: "an answer that is in the store is given again and costs nothing"},
 				{Word: "budget", Means: "lines of a file get equal parts of --total-budget and --max-cost"},
 				{Word: "memory", Means: "queries that run, or wait for the row of an earlier line, have at most 128 MiB together: of very long ones fewer run"},
-				{Word: "status", Means: "0 all ok; 7 some stopped at a limit; 6 all refused; 8 some not started, as their provider refuses; else 1"},
+				{Word: "status", Means: "0 all ok; 8 some queued: their provider refuses; 6 all refused; 7 some stopped at a limit, or refused by one; else 1"},
 			}},
 		},
 		Flags: append([]*command.Option{

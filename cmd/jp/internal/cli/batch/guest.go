@@ -60,7 +60,7 @@ func inTool(ctx context.Context, env *run.Env, g *run.Guest, o options) (err err
 		failed = b.last(g.In.Reduce(ctx, *b.what, b.inputs, b.parallel, o.reuse))
 	}
 	if failed = b.finish(failed); failed != nil {
-		return failed
+		return &exit.Next{Err: failed} // rows were written
 	}
 	return b.verdict(caller)
 }

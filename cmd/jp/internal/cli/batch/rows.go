@@ -135,9 +135,6 @@ func (b *batch) verdict(caller convstore.ID) error {
 		return nil
 	case b.queued > 0:
 		f.Code, f.Status = "provider", exit.Provider
-		if b.session != nil { // no --resume in a tool
-			f.Hint = "to continue, give the same queries to: " + b.again(caller)
-		}
 	case b.refused == b.in.read:
 		f.Code, f.Status = "refused", exit.Refused
 	case b.failed+b.refused+b.stopped > 0 || b.unreduced():

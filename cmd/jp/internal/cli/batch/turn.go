@@ -305,13 +305,13 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	failed = errors.Join(failed, b.retitle(ctx))
 	came, failed := b.conclude(ctx, failed)
 	end(came)
-	if ctx.Err() != nil {
-		b.env.Con.Note("stopped; to continue, give the same queries to: %s", b.again(d.Scope().Caller()))
+	if failed == nil {
+		failed = b.verdict(d.Scope().Caller())
+		if failed == nil || ctx.Err() == nil && b.queued == 0 {
+			return failed
+		}
 	}
-	if failed != nil {
-		return failed
-	}
-	return b.verdict(d.Scope().Caller())
+	return &exit.Next{Err: failed, Hint: "to continue, give the same queries to: " + b.again(d.Scope().Caller())}
 }
 
 // conclude writes the end of the document, and ends the turn as came, if one has begun.

@@ -364,8 +364,8 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		r.Expire(ctx)
 		ag.Name(ctx, out, s.Titling())
 	}
-	if out.State == convstore.StateCancelled && !r.Delegated() && !g.Env.Con.JSON() && !g.Env.Con.Globals.NoPersist {
-		g.Env.Con.Note("stopped; resume with: %s", r.Again())
+	if out.State == convstore.StateCancelled && !r.Delegated() && !g.Env.Con.Globals.NoPersist {
+		failed = &exit.Next{Err: failed, Hint: "resume with: " + r.Again()}
 	}
 	if f := (*exit.Error)(nil); g.Env.Con.Globals.NoPersist && errors.As(failed, &f) {
 		f.Hint = "" // the hint names the temporary conversation, which is removed
