@@ -99,12 +99,20 @@ func (c *Console) GlobalFlags() []*command.Option {
 		g.Elsewhere = true
 		return take(s, given)
 	}
+	logFile := command.String(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, else a file below $XDG_STATE_HOME)")
+	named := logFile.Take
+	logFile.Take = func(s string, given bool) error {
+		if s == "" {
+			return errors.New("names no file")
+		}
+		return named(s, given)
+	}
 	return []*command.Option{
 		command.Choice(&g.Format, "format", "FORMAT", Formats(), "form of stdout: "+strings.Join(Formats(), ", ")).Alias("F"),
 		elsewhere,
 		command.Bool(&g.Quiet, "quiet", "print only errors on stderr").Alias("q"),
 		command.Count(&g.Verbose, "verbose", "print more on stderr; repeat for even more").Alias("v"),
-		command.String(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, else a file below $XDG_STATE_HOME)"),
+		logFile,
 		command.String(&g.Workspace, "workspace", "PATH", "use the workspace at or above PATH").Alias("w"),
 		command.Bool(&g.NoPersist, "no-persist", "write nothing to the store").Alias("no-session-persistence"),
 		command.Int(&g.width, "width", "N", 0, "width of text in columns; 0 = unlimited"),
@@ -156,6 +164,9 @@ func (c *Console) Interactive() bool {
 // StdinMax bounds what is read from stdin, in bytes.
 const StdinMax = 16 << 20
 
+// slowStdin is how long stdin may stay open until a note says that it is read.
+const slowStdin = 2 * time.Second
+
 // Stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a
 // question.
 func (c *Console) Stdin(ctx context.Context) (string, error) {
@@ -174,10 +185,15 @@ func (c *Console) Stdin(ctx context.Context) (string, error) {
 		read <- input{b, err}
 	}()
 	var in input
-	select {
-	case in = <-read:
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	for ended, slow := false, time.After(slowStdin); !ended; {
+		select {
+		case in = <-read:
+			ended = true
+		case <-slow:
+			c.Note("reading stdin until it ends (</dev/null if nothing comes)")
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
 	}
 	b, err := in.b, in.err
 	switch {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log"
@@ -21,6 +22,7 @@ type logFile struct {
 	path  func() string // "" = nowhere
 	std   io.Writer     // for the path "-"
 	state string        // the state folder; "" = none
+	warn  func(string)  // is told once that the log cannot be opened; nil = nobody
 
 	mu      sync.Mutex
 	opened  bool
@@ -58,9 +60,15 @@ func (l *logFile) open() {
 	case "-":
 		l.w = l.std
 	default:
-		if f, err := openLog(path, l.state); err == nil {
-			l.file, l.w = f, f
+		f, err := openLog(path, l.state)
+		if err != nil {
+			if l.warn != nil {
+				l.warn(fmt.Sprintf("log %s: %v; nothing is logged", path, files.Reason(err)))
+				l.warn = nil
+			}
+			return
 		}
+		l.file, l.w = f, f
 	}
 }
 
@@ -116,6 +124,11 @@ func (l *logFile) Close() error {
 func (c *Console) Logger() *slog.Logger {
 	if c.Log.path == nil {
 		c.Log.path, c.Log.std, c.Log.state = c.LogPath, stderr{c}, c.StateDir()
+		c.Log.warn = func(text string) {
+			if !c.InTool && !c.Called && c.LogPath() != c.ownLog() { // else the jp above says so, or nobody has named it
+				c.Note("warning: %s", text)
+			}
+		}
 	}
 	level := slog.LevelInfo
 	if c.Globals.Verbose > 0 {
@@ -170,6 +183,11 @@ func (c *Console) LogPath() string {
 	case c.LogDefault != "":
 		return c.LogDefault
 	}
+	return c.ownLog()
+}
+
+// ownLog is the path of the log where nobody has named one; "" without a home.
+func (c *Console) ownLog() string {
 	if dir := c.StateDir(); dir != "" {
 		return filepath.Join(dir, "jp.log")
 	}
