@@ -10,8 +10,8 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cp -R testdata/demo "$tmp/workspace"
 cp -R convstore profiles tools cmd "$tmp/workspace/"
+unset "${!JP_@}" "${!OTEL_@}" # nothing of the caller's settings, recordings or collector
 export XDG_STATE_HOME=$tmp/state XDG_CONFIG_HOME=$tmp/config JP_SESSION=demo
-unset JP_STORE JP_LOG_FILE 2>/dev/null || true
 cd "$tmp/workspace"
 
 show() {

@@ -23,7 +23,7 @@ if [ "$SUB_ID" = "new" ]; then
     --last=0 \
     --cfg=NONE \
     --cfg="$CONFIG" \
-    "${OVERRIDES[@]}" \
+    ${OVERRIDES[@]+"${OVERRIDES[@]}"} \
     --hidden)
 fi
 
@@ -34,7 +34,7 @@ OUTPUT=$(jp query \
   --id="$SUB_ID" \
   --no-activate \
   --root-id="$CONVERSATION_ID" \
-  "${OVERRIDES[@]}" \
+  ${OVERRIDES[@]+"${OVERRIDES[@]}"} \
   -- "$QUERY") || STATUS=$?
 
 case "$STATUS" in
