@@ -105,6 +105,7 @@ func edit(data []byte, key []string, value any, change func(*editing) (string, *
 		text = append([]byte("\ufeff"), text...)
 	}
 	now, after, err := parseTOML(text)
+	tomldoc.Prune(e.want, now, key) // a table without a header goes with the last of it
 	if err != nil || !bytes.Equal(tomldoc.Canonical(now), tomldoc.Canonical(e.want)) {
 		return fail(&Error{Msg: "cannot be changed in this file without touching more of it", Hint: "edit it"})
 	}

@@ -37,7 +37,7 @@ func Splice(src string, list []Statement, parts []string, value string) string {
 			}
 		case slices.Equal(s.Path, parts):
 			return src[:s.Value] + value + src[s.End:]
-		case len(s.Path) < len(parts) && slices.Equal(s.Path, parts[:len(s.Path)]) && src[s.Value] == '{':
+		case s.holds(src, parts):
 			return spliceInline(src, s.Value, parts[len(s.Path):], value)
 		case open <= last && len(s.Path) > last && slices.Equal(s.Path[:last], parts[:last]):
 			beside, besideIn = i, open
@@ -63,10 +63,13 @@ func Splice(src string, list []Statement, parts []string, value string) string {
 }
 
 // Cut takes out the lines of the key parts, or of the table with all below it and the empty line
-// before it. Comments on lines of their own stay.
+// before it, also in an inline table. Comments on lines of their own stay.
 func Cut(src string, list []Statement, parts []string) string {
 	for _, s := range slices.Backward(list) {
-		if len(s.Path) < len(parts) || !slices.Equal(s.Path[:len(parts)], parts) {
+		if s.holds(src, parts) {
+			src = cutInline(src, s.Value, parts[len(s.Path):])
+		}
+		if !begins(parts, s.Path) {
 			continue
 		}
 		end := len(src)
@@ -80,6 +83,55 @@ func Cut(src string, list []Statement, parts []string) string {
 		src = before + src[end:]
 	}
 	return src
+}
+
+// cutInline takes the key parts, or the table with all below it, out of the inline table that opens
+// at the offset open.
+func cutInline(src string, open int, parts []string) string {
+	pairs, closing, err := InlinePairs(src, open)
+	if err != nil {
+		return src
+	}
+	for i, s := range pairs {
+		switch {
+		case s.holds(src, parts):
+			return cutInline(src, s.Value, parts[len(s.Path):])
+		case !begins(parts, s.Path):
+			continue
+		case len(pairs) == 1:
+			return src[:open+1] + src[closing:]
+		case i == 0:
+			src = src[:s.Start] + src[pairs[1].Start:]
+		default:
+			src = src[:pairs[i-1].End] + src[s.End:]
+		}
+		return cutInline(src, open, parts) // dotted keys can have more of it
+	}
+	return src
+}
+
+// begins reports whether a key begins a path.
+func begins(key, path []string) bool {
+	return len(key) <= len(path) && slices.Equal(path[:len(key)], key)
+}
+
+// holds reports whether the value of a pair of src is an inline table that the key may lie in.
+func (s Statement) holds(src string, key []string) bool {
+	return !s.Header && len(s.Path) < len(key) && begins(s.Path, key) && src[s.Value] == '{'
+}
+
+// Prune removes the empty tables of tree above the key parts that are not in now.
+func Prune(tree, now map[string]any, parts []string) {
+	for i := len(parts) - 1; i > 0; i-- {
+		v, _ := Lookup(tree, parts[:i])
+		if t, ok := v.(map[string]any); !ok || len(t) > 0 {
+			return
+		}
+		if _, ok := Lookup(now, parts[:i]); ok {
+			return
+		}
+		Drop(tree, parts[:i])
+	}
 }
 
 // Drop removes the value at parts.
@@ -115,7 +167,7 @@ func spliceInline(src string, open int, parts []string, value string) string {
 		switch {
 		case slices.Equal(s.Path, parts):
 			return src[:s.Value] + value + src[s.End:]
-		case len(s.Path) < len(parts) && slices.Equal(s.Path, parts[:len(s.Path)]) && src[s.Value] == '{':
+		case s.holds(src, parts):
 			return spliceInline(src, s.Value, parts[len(s.Path):], value)
 		}
 	}
