@@ -46,7 +46,7 @@ func (l *lanes) take(s *Span) int {
 // and an arrow from a delegation to the turn that it ran.
 func (t *Trace) Chrome(w io.Writer) error {
 	const main, first = 1, 2 // threads
-	var events []chromeEvent
+	events := []chromeEvent{}
 	at := func(x time.Time) int64 { return x.Sub(t.Start).Microseconds() }
 	pids := map[string]int{}
 	tools := map[int]*lanes{}

@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
+	"jp/tools/brief"
 )
 
 // Gate is the way to the files of one workspace. It remembers what has passed, so that nobody is
@@ -59,6 +60,7 @@ type Judgement struct {
 	real    string   // canonical path of the workspace
 	env     bool     // JP_TRUST_WORKSPACE says to trust it
 	none    bool     // the refused command would run with --cfg NONE
+	said    string   // what JP_TRUST_WORKSPACE says in place of 1
 }
 
 // OK reports whether the workspace may be loaded. A workspace that brings nothing along needs no
@@ -97,7 +99,7 @@ func (j Judgement) Status() string {
 
 // Judge compares the workspace with its record. It asks nobody.
 func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
-	j := Judgement{env: g.ByEnv(), none: g.TakesNone}
+	j := Judgement{env: g.ByEnv(), none: g.TakesNone, said: g.Con.Getenv(Variable)}
 	if err := j.fit(root); err != nil {
 		return j, err
 	}
@@ -329,6 +331,9 @@ func (j Judgement) Refusal() error {
 	default:
 		why += ": " + listed(j.Changes)
 		hint = "`jp trust` shows what differs and asks"
+	}
+	if j.said != "" {
+		hint = Variable + "=1, not " + brief.Quote(j.said) + ", trusts it without a question; " + hint
 	}
 	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: %s", j.Files.Root, why)}).
 		WithHint("%s%s", hint, wording.Either(j.none, "; --cfg NONE works without it", ""))

@@ -20,6 +20,7 @@ import (
 // previous, the last digits of an id, a title or a part of one. It does not check that an id
 // exists. Inside a tool only an id is allowed.
 func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, error) {
+	word = strings.TrimSpace(word) // a blank is in many titles
 	id, err := w.Exactly(ctx, word)
 	if none := (*convstore.NotFoundError)(nil); w.Within != nil || word == "" || !errors.As(err, &none) {
 		return id, err

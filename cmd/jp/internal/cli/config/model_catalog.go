@@ -133,7 +133,7 @@ func (c *modelCatalog) show(id string) (modelShown, error) {
 	case info.Price == nil:
 	case configured:
 		s.Source = "config"
-	case info.Local:
+	case info.Local && *info.Price == (model.Price{}):
 		s.Source = "local"
 	default:
 		s.Source = "built-in of " + model.PricesDate

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/console"
@@ -73,6 +74,9 @@ func (k *asking) content(ctx context.Context) (run.Task, error) {
 		return run.Task{Text: k.o.composed.Value}, nil
 	}
 	asked := k.asked()
+	if !utf8.ValidString(asked) {
+		return run.Task{}, exit.Usagef("query: not UTF-8 text")
+	}
 	if k.o.input == inputStream {
 		if asked != "" {
 			return run.Task{}, errWordsBeside
@@ -120,7 +124,10 @@ func (k *asking) asked() string {
 	for i := range min(k.plain, len(words)) {
 		words[i] = plainWord(words[i])
 	}
-	return strings.Join(words, " ")
+	if text := strings.Join(words, " "); strings.TrimSpace(text) != "" {
+		return text
+	}
+	return ""
 }
 
 // beginTape begins the tape of a run that a person started, if one is wanted.
