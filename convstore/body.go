@@ -18,7 +18,7 @@ type Body interface{ kind() stored.Kind }
 // TurnStart opens the next turn. Events before the first one belong to turn 0.
 type TurnStart struct {
 	// Limits are the limits of the session that begins; nil = none. They are not used in a
-	// delegated conversation.
+	// delegated conversation, and only say what was where the event is a copy.
 	Limits *Limits `json:"limits,omitempty"`
 }
 

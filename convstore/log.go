@@ -214,6 +214,9 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 				return err
 			}
 			seqs[i] = seq
+			if b, begins := bodies[i].(TurnStart); begins && r.LastSeq != before && r.Link != DelegationLink {
+				r.Limits = b.Limits.Clone()
+			}
 			changed = changed || r.LastSeq != before
 		}
 		switch {
@@ -248,13 +251,10 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 	}
 	seq := r.LastSeq + 1
 	switch b := body.(type) {
-	case TurnStart:
+	case TurnStart: // its limits are those of a run here, and of no copy
 		r.Turns++
 		r.TurnOpen, r.RunState, r.RunReason = true, "", ""
 		r.Since, r.Below, r.Limits, r.Made = r.rebase(), Spend{}, nil, new(tallied)
-		if r.Link != DelegationLink {
-			r.Limits = b.Limits.Clone()
-		}
 		if err := t.Put(db.Turns, db.TurnKey(id, r.Turns), db.Key(seq)); err != nil {
 			return 0, err
 		}

@@ -115,6 +115,42 @@ func TestFirstTerms(t *testing.T) {
 	}
 }
 
+// TestForkLimits: a fork with turns has the limits that its source has now, and none that are only in
+// events.
+func TestForkLimits(t *testing.T) {
+	s := openStore(t)
+	limits := func(tokens int64) *Limits { return &Limits{Budget: Budget{Tokens: &tokens}} }
+	root := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, root, TurnStart{Limits: limits(100)})
+	child := mustLock(t, s, delegate(t, root, "child", 0, 10, nil))
+	mustAppend(t, child, TurnStart{Limits: limits(1000)})
+	_ = child.Close()
+	mustAppend(t, root, TurnEnd{State: StateOK})
+	_ = root.Close()
+	by := Terms{Change: Change{Tokens: Choice{Set: true, Value: ptr(50)}}}
+	if _, err := mustBelow(t, s, root.ID()).Under(by).Reserve(t.Context(), admit()); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		of    ID
+		turns Range
+		want  *Limits
+	}{
+		"of the root":           {root.ID(), Range{}, limits(50)},
+		"of its turn":           {root.ID(), LastTurns(1), limits(50)},
+		"without turns":         {root.ID(), LastTurns(0), nil},
+		"of what was delegated": {child.ID(), Range{}, nil},
+	} {
+		fork, err := s.Fork(t.Context(), test.of, Fork{Turns: test.turns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := s.Account(t.Context(), fork.ID); err != nil || !reflect.DeepEqual(a.Limits, test.want) {
+			t.Errorf("%s: limits are %+v, %v, want %+v", name, a.Limits, err, test.want)
+		}
+	}
+}
+
 // cutOff begins a turn of a conversation that nobody ends.
 func cutOff(t *testing.T, s *Store, id ID, limits Limits) {
 	t.Helper()

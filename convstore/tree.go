@@ -156,8 +156,9 @@ type Fork struct {
 
 // Fork makes a child of src that begins with a copy of the chosen turns, numbered from 1, with new
 // event ids. It inherits config, profile, model, role and labels, from a grant the tools and the
-// depth, and the title unless Fork.Title is set. It does not inherit the pin and the expiry. Nor
-// what the turns cost: model calls are not copied. Src may be running meanwhile.
+// depth, with turns the present limits, and the title unless Fork.Title is set. It does not inherit
+// the pin and the expiry. Nor what the turns cost: model calls are not copied. Src may be running
+// meanwhile.
 func (s *Store) Fork(ctx context.Context, src ID, f Fork) (Conversation, error) {
 	made, err := s.ForkAll(ctx, []ID{src}, []Fork{f})
 	if err != nil {
@@ -221,6 +222,9 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 	}
 	if err := t.copyTurns(src, from, f.Turns, id, r); err != nil {
 		return Conversation{}, err
+	}
+	if r.Turns > 0 {
+		r.Limits = from.Limits.Clone() // those in its events can be a stranger's
 	}
 	if err := t.Save(id, r); err != nil {
 		return Conversation{}, err

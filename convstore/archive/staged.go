@@ -136,7 +136,6 @@ func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *Import
 	}
 	r := st.Record
 	r.Children, r.HiddenChildren = n.children, n.hidden
-	r.Limits, r.Call = nil, nil // these are not imported
 	r.After, r.Foreign, r.Imported = t.Bucket(db.Delegations).Sequence(), r.LastSeq, true
 	r.RunState, r.RunReason = a.state, a.reason // of a run after the turns that were appended
 	if !st.UpdatedAt.IsZero() {
