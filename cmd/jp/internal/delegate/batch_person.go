@@ -121,7 +121,6 @@ func Recorded(ctx context.Context, v convstore.View, del convstore.Delegation, e
 type Work struct {
 	Parallel int              // number of tasks that run at the same time
 	Most     convstore.Budget // most that a task is granted, in all its attempts
-	Default  bool             // whether the cost in Most is a part of a limit that nobody set
 	Purse    *Purse           // what all of them may use together; nil = what the account has
 	Retry    int              // how often a task is tried again that may succeed then
 	Among    int              // least number of tasks that share what is free, where Most does not bound them
@@ -237,8 +236,8 @@ func (d *Delegator) Batch(ctx context.Context, call string, next func(context.Co
 					Schema: it.Schema, Overrides: it.Overrides, MaxTokens: it.MaxTokens, Timeout: it.Timeout, Label: it.Label,
 				}
 				a.request, a.err = d.catalog.request(run, cmp.Or(it.Call, personCall(call, it)), tool, args)
-				a.Want, put = w.Purse.take(w.Most.Min(a.Want))
-				a.Default, a.Batch, a.ofPerson, a.place = w.Default, new(rule.Batch), w.tool == "", index+1 // rows are reported in this order
+				put = w.Purse.take(&a.Ask, w.Most.Min(a.Want))
+				a.Batch, a.ofPerson, a.place = new(rule.Batch), w.tool == "", index+1 // rows are reported in this order
 				a.Among, a.Tool = w.Among, cmp.Or(w.tool, a.Tool)
 				if a.Refs = it.Attach; it.Reuse && it.Resume == 0 {
 					a.Reuse = d.readable

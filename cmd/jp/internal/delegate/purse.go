@@ -3,6 +3,7 @@ package delegate
 import (
 	"sync"
 
+	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
 	"jp/convstore/amount"
 )
@@ -11,12 +12,14 @@ import (
 // their caller has besides: so many tasks as there are, they use no more. A nil Purse has no limit.
 // Safe for concurrent use.
 type Purse struct {
+	set  bool // whether somebody has set its limit of money
 	mu   sync.Mutex
 	left convstore.Budget
 }
 
-// NewPurse returns a purse with so much in it; nil amounts are no limit.
-func NewPurse(all convstore.Budget) *Purse { return &Purse{left: all} }
+// NewPurse returns a purse with so much in it; nil amounts are no limit. set says whether the money is
+// a limit that somebody has set.
+func NewPurse(all convstore.Budget, set bool) *Purse { return &Purse{set: set, left: all} }
 
 // Add puts more in.
 func (p *Purse) Add(more convstore.Budget) {
@@ -35,11 +38,11 @@ func (p *Purse) part(n int) convstore.Budget {
 	return convstore.Budget{Tokens: amount.Portion(p.left.Tokens, n), CostNano: amount.Portion(p.left.CostNano, n)}
 }
 
-// take takes what is left, and not more than most. put is called with what was used of it, and puts the
-// rest back.
-func (p *Purse) take(most convstore.Budget) (taken convstore.Budget, put func(used convstore.Spend)) {
-	if p == nil {
-		return most, func(convstore.Spend) {}
+// take takes what is left for an ask, and not more than most. put is called with what was used of it,
+// and puts the rest back.
+func (p *Purse) take(a *rule.Ask, most convstore.Budget) (put func(used convstore.Spend)) {
+	if a.Want = most; p == nil {
+		return func(convstore.Spend) {}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,9 +53,10 @@ func (p *Purse) take(most convstore.Budget) (taken convstore.Budget, put func(us
 		}
 		return n
 	}
-	taken = convstore.Budget{Tokens: within(p.left.Tokens, most.Tokens), CostNano: within(p.left.CostNano, most.CostNano)}
+	taken := convstore.Budget{Tokens: within(p.left.Tokens, most.Tokens), CostNano: within(p.left.CostNano, most.CostNano)}
 	p.left = p.left.Minus(taken)
-	return taken, func(used convstore.Spend) {
+	a.Want, a.Default = taken, !p.set
+	return func(used convstore.Spend) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.left = p.left.Plus(taken).Minus(convstore.Budget{Tokens: new(used.Tokens()), CostNano: &used.CostNano})

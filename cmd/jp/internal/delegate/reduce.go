@@ -298,9 +298,8 @@ func (r *reduction) ask(ctx context.Context, level, n, of, among int, most convs
 	a.Batch, a.Among, a.Reuse, a.place = &r.what.batch, among, r.reuse, int(r.d.placed.Add(1))
 	a.Tool = cmp.Or(r.what.tool, a.Tool)
 	a.Title = brief.Prefix(fmt.Sprintf("reduce %s: %s", brief.Ranges(numbersOf(group)), Title(r.what.Query)), 200)
-	var put func(convstore.Spend)
 	var used convstore.Spend // also by runs of before a crash
-	a.Want, put = r.purse.take(most)
+	put := r.purse.take(&a.Ask, most)
 	o, err := r.d.carryOut(ctx, a)
 	for o.recalled && err == nil {
 		var was Item
@@ -435,7 +434,7 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 	a.Reduce.batch = rule.Batch{Tokens: a.TotalBudget, Calls: call + "#"}
 	left := convstore.Budget{Tokens: a.TotalBudget}.Minus(convstore.Budget{Tokens: &used})
 	var err error
-	if result.Reduced, err = d.Reduce(ctx, call, *a.Reduce, inputs, a.MaxParallel, NewPurse(left), false); err != nil {
+	if result.Reduced, err = d.Reduce(ctx, call, *a.Reduce, inputs, a.MaxParallel, NewPurse(left, false), false); err != nil {
 		return tools.Result{}, err
 	}
 	result.Reduced.Detail = nil

@@ -45,6 +45,7 @@ type batch struct {
 
 	parallel int
 	within   convstore.Budget // limits of the session of root when it began on behalf of it
+	strict   bool             // whether somebody has set those of money
 	most     convstore.Budget // budget of one line
 	out      *bufio.Writer
 	rows     console.List
@@ -141,7 +142,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if err != nil {
 			return nil, err
 		}
-		scope, caller, b.within = st.Scope, st.Caller, st.Session.Budget.Min(st.Session.Run)
+		scope, caller, b.within, b.strict = st.Scope, st.Caller, st.Session.Budget.Min(st.Session.Run), st.Session.Strict
 		if b.earlier == nil || b.earlier.line == "" {
 			err = b.claimLine(ctx, b.root, b.line)
 		} else if err = b.join(ctx, b.earlier.line); err == nil {
@@ -292,9 +293,9 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	call := b.newCall()
 	// Turns of the conversation that it is on behalf of come and go meanwhile, each with new limits.
 	whole := b.flags().Min(b.within)
-	purse := delegate.NewPurse(b.lessReduction(whole))
+	purse := delegate.NewPurse(b.lessReduction(whole), b.strict || b.o.cost.Value != nil)
 	failed := d.Batch(ctx, call, b.next, delegate.Work{
-		Parallel: b.parallel, Most: b.most, Default: b.o.cost.Value == nil, Purse: purse, Retry: b.o.retry.Value, Attach: b.attach, Ended: b.done.add,
+		Parallel: b.parallel, Most: b.most, Purse: purse, Retry: b.o.retry.Value, Attach: b.attach, Ended: b.done.add,
 	}, b.row)
 	if failed == nil && b.what != nil {
 		purse.Add(whole.Minus(b.lessReduction(whole)))
