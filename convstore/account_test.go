@@ -623,6 +623,87 @@ func TestSummaryIsNoEnd(t *testing.T) {
 	}
 }
 
+// TestNoTurnLeavesTheLast: a run that begins no turn leaves the account of the turn before it as it was,
+// and what is made below the conversation from then on is within the run of that turn.
+func TestNoTurnLeavesTheLast(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, sc Scope, r *Reservation) error{
+		"withdrawn": func(t *testing.T, sc Scope, r *Reservation) error {
+			return sc.Withdraw(t.Context(), r, Outcome{State: StateCancelled})
+		},
+		"cancelled": func(t *testing.T, sc Scope, r *Reservation) error {
+			_, err := sc.Settle(t.Context(), r, Outcome{State: StateCancelled})
+			return err
+		},
+		"lost": func(t *testing.T, sc Scope, r *Reservation) error {
+			return errors.Join(r.Release(), sc.f.write(t.Context(), func(tx *tx) error { return tx.reconcile(sc.root, sc.as) }))
+		},
+		"a summary": func(t *testing.T, sc Scope, r *Reservation) error {
+			log, err := sc.Log(t.Context(), r)
+			if err != nil {
+				return err
+			}
+			mustAppend(t, log, ModelCall{Model: "m", Usage: Usage{Input: 7}})
+			_ = log.Close()
+			_, err = sc.Settle(t.Context(), r, Outcome{State: StateOK})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t)
+			root := mustLock(t, s, mustCreate(t, s, New{}).ID)
+			mustAppend(t, root, TurnStart{Limits: &Limits{Budget: Budget{Tokens: new(int64(1000))}}})
+			reserve := func(sc Scope, c Child) *Reservation {
+				t.Helper()
+				rs, err := sc.Reserve(t.Context(), admit(c))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return rs[0]
+			}
+			first := reserve(root.Below(), Child{Call: "first", Grant: Grant{Tools: []string{"x"}, Budget: Budget{Tokens: ptr(500)}}})
+			mid, err := root.Below().Log(t.Context(), first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustAppend(t, mid, TurnStart{}, ModelCall{Model: "m", Usage: Usage{Input: 20}})
+			delegate(t, mid, "settled", 0, 199, nil) // a call has an output of one token
+			mustAppend(t, mid, TurnEnd{State: StateOK})
+			_ = mid.Close()
+			if _, err := root.Below().Settle(t.Context(), first, Outcome{State: StateOK}); err != nil {
+				t.Fatal(err)
+			}
+			was := mustGet(t, s.View, mid.ID()).Grant
+			before, err := s.Account(t.Context(), mid.ID())
+			if err != nil || *before.Left.Tokens != 280 {
+				t.Fatalf("left %+v, %v, want 280 tokens", before.Left, err)
+			}
+			for _, call := range []string{"again", "and again"} {
+				r := reserve(root.Below(), Child{Call: call, ID: mid.ID(), Grant: Grant{Strict: true, Budget: Budget{Tokens: ptr(10)}}})
+				if err := end(t, root.Below(), r); err != nil {
+					t.Fatal(err)
+				}
+				if after, err := s.Account(t.Context(), mid.ID()); err != nil || !reflect.DeepEqual(after, before) {
+					t.Errorf("after it the account is %+v, %v, want %+v", after, err, before)
+				}
+				if is := mustGet(t, s.View, mid.ID()).Grant; !reflect.DeepEqual(is, was) {
+					t.Errorf("after it the grant is %+v, want %+v", is, was)
+				}
+			}
+			scope := mustBelow(t, s, mid.ID())
+			by := reserve(scope, Child{Call: "by a person"})
+			if by.Delegation.Within != first.Delegation.Number {
+				t.Errorf("within %d, want %d", by.Delegation.Within, first.Delegation.Number)
+			}
+			if _, err := scope.Settle(t.Context(), by, Outcome{State: StateOK}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A conversation with a grant asks no model but in a delegation: it would be on nobody's account.
 func TestBeginOutsideDelegation(t *testing.T) {
 	s := openStore(t)

@@ -31,7 +31,7 @@ func (l Link) String() string {
 	return ""
 }
 
-// Grant is what a delegated conversation was given when its caller made it or last continued it. A
+// Grant is what a delegated conversation was given for the run that runs it or ran its last turn. A
 // zero Deadline means no deadline. Empty Tools mean no tool at all.
 type Grant struct {
 	Tools []string `json:"tools"`

@@ -118,14 +118,14 @@ type Child struct {
 	Title       string            // of a new child
 	Hidden      bool              // of a new child
 	Labels      map[string]string // of a new child
-	Profile     string
-	ProfileArg  string // as in Conversation
+	Profile     string            // of a new child, as the three below it
+	ProfileArg  string            // as in Conversation
 	ProfileHash string
-	Model       string
-	Role        string // of a new child; an existing one keeps its own
+	Role        string
+	Model       string // of the run; "" = that of the conversation
 	Grant       Grant
 	Asked       Digest // of what this run is asked; zero, or Replayed = its answer is not found again
-	Config      Config // of a new child; an existing one keeps its own unless this has JSON
+	Config      Config // of a new child
 
 	ToolsTotal  int // number of tools that the profile asked for
 	ToolsDenied int // number of these that were not granted

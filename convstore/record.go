@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ type record struct {
 	Reason   string `json:"reason,omitzero"`
 
 	Run  *openRun `json:"run,omitempty"`  // delegation that runs it, until it is settled
-	Last *openRun `json:"last,omitempty"` // delegation that ran it before that
+	Last *openRun `json:"last,omitempty"` // delegation that ran its last turn before that, or the first one
 
 	// How its last run was settled, if that run ended before its turn began.
 	RunState  State  `json:"run_state,omitzero"`
@@ -95,8 +96,8 @@ func (r *record) rebase() Spend {
 	return s
 }
 
-// run returns the delegation that runs the conversation or, if none does, the one that ran it last;
-// nil = it was never delegated.
+// run returns the delegation that runs the conversation or, if none does, the one that ran its last
+// turn; nil = none did.
 func (r *record) run() *openRun {
 	if r.Run != nil {
 		return r.Run
@@ -113,6 +114,18 @@ func (r *record) within(ledger ID) uint64 {
 		}
 	}
 	return 0
+}
+
+// leave ends a run that began no turn. The account and the grant are those of the last turn again: what
+// such a run has used is no part of them.
+func (r *record) leave() {
+	run := r.Run
+	r.Run, r.Grant = nil, cmp.Or(run.Grant, r.Grant)
+	if r.Last != nil {
+		last := *r.Last
+		last.Before = last.Before.Add(r.spend().Sub(run.Before))
+		r.Last = &last
+	}
 }
 
 // tallied counts the delegations of the present turn of a conversation, without those that may be
@@ -132,6 +145,7 @@ type openRun struct {
 	Before Spend `json:"before,omitzero"`
 
 	Expire time.Duration `json:"expire_ns,omitzero"` // Child.Expire: it counts from the end of the run
+	Grant  *Grant        `json:"grant,omitempty"`    // grant of the child before that; nil = none
 }
 
 // Load returns the record of a conversation or a *NotFoundError.

@@ -132,7 +132,7 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	}
 	of := *caller
 	if of.Run != nil && of.Run.Turns == of.Turns { // it runs the next turn, and what is made now is not of that
-		of.Run, of.Last = nil, of.Run
+		of.leave()
 	}
 	if st.Account, err = t.account(s.root, &of); err != nil {
 		return st, 0, err
@@ -240,7 +240,8 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if rec.Asked = nil; !c.Replayed {
 		rec.Asked = c.Asked.asked()
 	}
-	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase(), Expire: c.Expire}
+	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase(), Expire: c.Expire, Grant: rec.Grant}
+	rec.Grant = new(c.Grant.clone())
 	if err := t.Save(id, rec); err != nil {
 		return err
 	}
@@ -279,7 +280,6 @@ func (t *tx) existed(r *Reservation, d Delegation) error {
 // child makes the child of an admitted delegation, or prepares an existing one to continue, and
 // takes its run lock. The caller saves the record.
 func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *record, error) {
-	grant := c.Grant.clone()
 	if c.ID != 0 {
 		rec, err := s.within(t, c.ID)
 		if err != nil {
@@ -294,26 +294,13 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		if err := t.away(c.ID, rec); err != nil {
 			return 0, nil, err
 		}
-		rec.Grant = &grant
-		if err := t.putOff(c.ID, rec, c.Expire); err != nil {
-			return 0, nil, err
-		}
-		if c.Config.JSON != nil {
-			if err := t.SaveConfig(c.ID, c.Config); err != nil {
-				return 0, nil, err
-			}
-			rec.Profile = cmp.Or(c.Profile, rec.Profile)
-			rec.ProfileArg = cmp.Or(c.ProfileArg, rec.ProfileArg)
-			rec.ProfileHash = cmp.Or(c.ProfileHash, rec.ProfileHash)
-			rec.Model = cmp.Or(c.Model, rec.Model)
-		}
-		return c.ID, rec, nil
+		return c.ID, rec, t.putOff(c.ID, rec, c.Expire)
 	}
 	rec := &record{
 		Parent: s.root, Link: DelegationLink, Depth: caller.Depth + 1,
 		Title: c.Title, Hidden: c.Hidden, Labels: maps.Clone(c.Labels),
 		Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash,
-		Model: c.Model, Role: c.Role, Grant: &grant,
+		Model: c.Model, Role: c.Role,
 	}
 	var err error
 	if rec.ExpiresAt, err = t.expiry(s.root, c.Expire); err != nil {

@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,13 +63,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 			return d, err
 		}
 	}
-	if err := t.SaveDelegation(d); err != nil {
-		return d, err
-	}
-	if err := t.Drop(db.OpenDelegations, db.PairKey(d.Root, d.Number)); err != nil {
-		return d, err
-	}
-	return d, t.charge(d, d.Total)
+	return d, cmp.Or(t.SaveDelegation(d), t.Drop(db.OpenDelegations, db.PairKey(d.Root, d.Number)), t.charge(d, d.Total))
 }
 
 // endRun ends the run of a delegation in the record of its child. Unless the child was removed, it
@@ -92,7 +87,11 @@ func (t *tx) endRun(d *Delegation, hold time.Duration) error {
 	if err := t.putOff(d.Child, rec, rec.Run.Expire); err != nil {
 		return err
 	}
-	rec.Last, rec.Run = rec.Run, nil
+	if run := rec.Run; begun || rec.Last == nil {
+		rec.Last, rec.Run, run.Grant = run, nil, nil
+	} else {
+		rec.leave()
+	}
 	rec.holdFor(hold, t.Now)
 	// The conversation must show the same end as its delegation, even if the child did not store that
 	// of its turn or began none. One that used something without a turn only made it shorter.

@@ -46,7 +46,7 @@ func (t *tx) withdraw(d Delegation, rec *record) error {
 	if err := cmp.Or(t.tally(d, -1), t.Drop(db.OpenDelegations, k), t.Drop(db.Delegations, k), t.Drop(db.Calls, db.TextKey(d.Caller, d.Call))); err != nil {
 		return err
 	}
-	rec.Run = nil
+	rec.leave()
 	if err := t.Save(d.Child, rec); err != nil {
 		return err
 	}
