@@ -87,11 +87,6 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 		c.After = k.sized(c)
 		return c, usage, h.save(ctx, c)
 	}
-	if l.Limits != nil {
-		if err := l.Log.Limit(ctx, *l.Limits); err != nil {
-			return c, usage, err
-		}
-	}
 	usage, err = k.summarize(ctx, &c, at)
 	return c, usage, err
 }
