@@ -48,11 +48,14 @@ func (o *opening) continueChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	model, _, err := o.accept(ctx)
+	if _, _, err := o.accept(ctx); err != nil {
+		return err
+	}
+	models, err := o.env.Answering(o.Resolved.Config)
 	if err != nil {
 		return err
 	}
-	if err := o.reserve(ctx, model); err != nil {
+	if err := o.reserve(ctx, models...); err != nil {
 		return err
 	}
 	if taken := o.locked().Taken(); !bytes.Equal(taken.JSON, stored) {
@@ -64,17 +67,17 @@ func (o *opening) continueChild(ctx context.Context) error {
 
 // reserve reserves a run of a sub-conversation that a person continues, under the grant that it
 // had: no conversation has to hold a tool for that, and no call of a turn is used. The rest of the
-// rule is the same, and the conversation that delegated it pays. model is the model that will be
-// asked. Run.Finish settles the run.
-func (o *opening) reserve(ctx context.Context, model string) error {
+// rule is the same, and the conversation that delegated it pays. models are those that may be asked, the
+// first one first. Run.Finish settles the run.
+func (o *opening) reserve(ctx context.Context, models ...string) error {
 	child := o.Conv
 	st, err := o.env.standToContinue(ctx, child.Parent, o.req.Directives, o.req.Session)
 	if err != nil {
 		return err
 	}
 	ask := rule.Ask{
-		Call: callByHand(), Person: true, ID: child.ID, Profile: rule.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds,
-		Asked: o.req.Task.asked(),
+		Call: callByHand(), Person: true, ID: child.ID, Profile: rule.Profile{Name: child.Profile, Others: models[1:]},
+		Model: models[0], Want: o.req.Bounds, Asked: o.req.Task.asked(),
 	}
 	ask.Asked.Overrides = o.req.changes()
 	if ask.Asked.Meaning, err = rule.MeaningOf(o.Resolved.Stored(), nil); err != nil {
