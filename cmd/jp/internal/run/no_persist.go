@@ -46,9 +46,13 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		if _, ok := e.Body.(convstore.ConfigDelta); !ok { // the copy has the present config, without its history
-			events = append(events, e)
+		switch e.Body.(type) {
+		case convstore.ConfigDelta: // the copy has the present config, without its history
+			continue
+		case convstore.TurnStart:
+			e.Body = convstore.TurnStart{} // its limits can be a stranger's
 		}
+		events = append(events, e)
 	}
 	if o.Conv, err = o.Store.Create(ctx, convstore.New{
 		Title: c.Title, Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash, Model: c.Model, Role: c.Role, Config: stored,
