@@ -223,6 +223,37 @@ func TestACPCost(t *testing.T) {
 	e.endWell()
 }
 
+// TestACPReplayed: what a recording answered in a session cost nothing.
+func TestACPReplayed(t *testing.T) {
+	s := newSite(t, map[string]string{".jp/config.toml": acpConfig, "main.toml": `
+[[rule]]
+query = "dear"
+text = "done"
+usage = { input = 100, output = 10, cost_nano = 500000000 }
+[[rule]]
+text = "done"
+usage = { input = 100, output = 10, cost_nano = 250000000 }
+`})
+	if text, code := s.jp("query", "-q", "--new", "--record", "rec.toml", "dear"); code != 0 {
+		t.Fatal(text)
+	}
+	text, code := s.jp("query", "-q", "--new", "--replay", "rec.toml", "-F", "json", "dear")
+	if code != 0 {
+		t.Fatal(text)
+	}
+	e := startEditor(s)
+	id := acp.SessionId(convID.FindString(text))
+	if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: id, Cwd: s.dir, McpServers: []acp.McpServer{}}); err != nil {
+		t.Fatal(err)
+	}
+	e.updates()
+	if got := e.say(id, "hello"); got != "end_turn" {
+		t.Fatalf("stop = %s\n%s", got, e.stderr)
+	}
+	wantLines(t, "the turn", e.updates(), []string{"agent: done", "usage: 100000", "usage: 100000 0.25 USD"})
+	e.endWell()
+}
+
 func TestACPLeave(t *testing.T) {
 	for _, tt := range []struct {
 		choice string

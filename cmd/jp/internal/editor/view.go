@@ -106,10 +106,13 @@ func (v *view) spent(ctx context.Context) {
 	}
 	var sum int64
 	for _, c := range all.Charges {
-		if c.CostNano == nil {
+		switch {
+		case c.Replayed: // nothing was paid
+		case c.CostNano == nil:
 			return // the cost is unknown
+		default:
+			sum = amount.Sum(sum, *c.CostNano)
 		}
-		sum = amount.Sum(sum, *c.CostNano)
 	}
 	b, err := stream.USD(sum).MarshalJSON()
 	if err == nil {
