@@ -48,6 +48,7 @@ type Run struct {
 	Caller   convstore.ID    `json:"caller_id"`
 	Child    convstore.ID    `json:"child_id"`
 	Turn     int             `json:"child_turn"` // of the child
+	From     int             `json:"turn"`       // turn of the caller
 	Session  int             `json:"session"`
 	Profile  string          `json:"profile"`
 	Model    string          `json:"model"`
@@ -56,6 +57,7 @@ type Run struct {
 	Own      convstore.Spend `json:"own"`
 
 	Replayed bool `json:"replayed,omitzero"` // as in convstore.Delegation
+	Person   bool `json:"person,omitzero"`   // as in convstore.Delegation
 
 	ledger convstore.ID // root of the ledger that has it
 }
@@ -155,6 +157,24 @@ func Spent(ctx context.Context, v convstore.View, id convstore.ID) (s Spending, 
 		return nil
 	})
 	return s, err
+}
+
+// Turn yields what a turn of the conversation used: its own model calls and all runs that it made,
+// with what those made in turn. A run in which a person continued a child is none of them.
+func (s Spending) Turn(n int) iter.Seq[Charge] {
+	return func(yield func(Charge) bool) {
+		within := map[turnOf]bool{{s.Conversation.ID, n}: true}
+		for _, r := range s.Runs { // a run is behind the one that made its caller
+			if within[turnOf{r.Caller, r.From}] && !r.Person {
+				within[turnOf{r.Child, r.Turn}] = true
+			}
+		}
+		for _, c := range s.Charges {
+			if within[turnOf{c.Conversation, c.Turn}] && !yield(c) {
+				return
+			}
+		}
+	}
 }
 
 // Ledger returns the conversation that owns the ledger of one, with the errors of Get.

@@ -94,7 +94,7 @@ type Loop struct {
 
 // Used returns what the calls of models in this Loop have used so far, also those that could not be
 // stored. It must not be called while a turn runs.
-func (l *Loop) Used() convstore.Spend { return l.paid.spend() }
+func (l *Loop) Used() convstore.Spend { return l.paid.Spend }
 
 // Watch is what somebody sees of a turn while it runs. The goroutine of the loop calls the
 // functions. Each may be nil.
@@ -130,9 +130,10 @@ type Outcome struct {
 	Structured json.RawMessage // answer as a value that matches the schema of the turn; nil = none
 	Model      string          // full id of the model that was asked last
 	Usage      convstore.Usage
-	Cost       *int64 // nano-dollars; nil = the cost of a call is unknown
-	Err        error  // why State is Error, Timeout or Cancelled
-	First      bool   // whether no turn of the conversation ended well before, and this one did
+	Cost       *int64                     // nano-dollars; nil = the cost of a call is unknown
+	Models     map[string]convstore.Spend // what each model used, by its full id
+	Err        error                      // why State is Error, Timeout or Cancelled
+	First      bool                       // whether no turn of the conversation ended well before, and this one did
 }
 
 // ErrNothingToResume is returned by Resume when the last turn was answered.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -483,6 +484,13 @@ func TestResumeCountsTheLostCall(t *testing.T) {
 	out, err := r.loop.Resume(t.Context())
 	if want := (convstore.Usage{Input: 43, Output: 9}); err != nil || out.Text != "ok" || out.Usage != want {
 		t.Errorf("Resume = %+v, %v, want a use of %+v", out, err, want)
+	}
+	want := map[string]convstore.Spend{
+		"m/gone":        {Usage: convstore.Usage{Input: 40, Output: 7}, Unpriced: 1},
+		"script/m.toml": {Usage: convstore.Usage{Input: 3, Output: 2}, Unpriced: 1},
+	}
+	if !maps.Equal(out.Models, want) {
+		t.Errorf("by model %+v, want %+v", out.Models, want)
 	}
 	r.want(`
 1 start

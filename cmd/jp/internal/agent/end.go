@@ -97,7 +97,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	}
 	out := Outcome{
 		Turn: t.history.turn, State: state, Reason: reason, Err: failed, Model: t.asker.model.Model,
-		Text: Answer(t.history.current()), Structured: r.data, Usage: t.bill.usage, Cost: t.bill.cost(),
+		Text: Answer(t.history.current()), Structured: r.data, Usage: t.bill.Usage, Cost: t.bill.Cost(), Models: t.bill.of,
 		First: state == convstore.StateOK && !slices.ContainsFunc(t.history.events[:t.history.from], endedWell),
 	}
 	if state != convstore.StateOK && r.limit != nil {
@@ -153,7 +153,7 @@ func (t *turn) unstored(r reply, err error) (Outcome, error) {
 	t.show(r)
 	return Outcome{
 		Turn: t.history.turn, State: convstore.StateError, Reason: failed.Error(), Err: failed, Model: t.asker.model.Model,
-		Text: r.text, Structured: r.data, Usage: t.bill.usage, Cost: t.bill.cost(),
+		Text: r.text, Structured: r.data, Usage: t.bill.Usage, Cost: t.bill.Cost(), Models: t.bill.of,
 	}, failed
 }
 

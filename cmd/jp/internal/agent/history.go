@@ -98,29 +98,17 @@ func callIDs(events []convstore.Event) map[string]bool {
 	return ids
 }
 
-// bill adds up what the calls of the model in a turn have used. The zero value is a turn without
-// calls.
+// bill adds up what calls of models have used. The zero value is that of no call.
 type bill struct {
-	usage    convstore.Usage
-	nano     int64 // nano-dollars that the calls with a known cost have cost
-	unpriced int   // number of calls whose cost is unknown
+	convstore.Spend
+	of map[string]convstore.Spend // by the full id of the model
 }
 
 func (b *bill) add(c convstore.ModelCall) {
-	b.usage = b.usage.Add(c.Usage)
-	if c.CostNano == nil {
-		b.unpriced++
-	} else {
-		b.nano = amount.Sum(b.nano, *c.CostNano)
+	used := amount.Of(c.Usage, c.CostNano)
+	b.Spend = b.Spend.Add(used)
+	if b.of == nil {
+		b.of = make(map[string]convstore.Spend)
 	}
-}
-
-// cost returns the cost in nano-dollars, nil where that of a call is unknown.
-func (b *bill) cost() *int64 {
-	return b.spend().Cost()
-}
-
-// spend returns all of it.
-func (b *bill) spend() convstore.Spend {
-	return convstore.Spend{Usage: b.usage, CostNano: b.nano, Unpriced: b.unpriced}
+	b.of[c.Model] = b.of[c.Model].Add(used)
 }

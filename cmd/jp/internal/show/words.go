@@ -98,14 +98,17 @@ func (u Used) Total() *stream.USD {
 	return USD(&n)
 }
 
-// used adds up the usage of a run. It reads the usage of sub-agents from the store. Only the agent
-// knows what could not be stored.
+// used adds up the usage of a turn. What sub-agents used, also those of before a crash, is in the
+// store. Only the agent knows what could not be stored.
 func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	u := Used{}
-	if s.agent.Sub.Calls() == 0 && len(s.agent.Loop.Models) == 1 && s.agent.Loop.Escalate == nil {
-		if out.Usage != (convstore.Usage{}) {
-			u.Add(usage.Charge{Model: s.model(), Usage: out.Usage, CostNano: out.Cost})
+	alone := !s.run.Resumes() && s.agent.Sub.Calls() == 0
+	if alone || s.Unstored {
+		for id, spent := range out.Models {
+			u.Add(usage.Charge{Model: id, Usage: spent.Usage, CostNano: spent.Cost()})
 		}
+	}
+	if alone {
 		return u
 	}
 	ctx, stop := convstore.Briefly(ctx)
@@ -113,13 +116,10 @@ func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
 	spent, err := usage.Spent(ctx, s.run.Store.View, s.run.Conv.ID)
 	if err != nil {
 		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
-		u.Add(usage.Charge{Model: s.model(), Usage: out.Usage}) // makes the total unknown
+		return Used{s.model(): {Model: s.model(), Usage: out.Usage}} // makes the total unknown
 	}
-	if s.Unstored && err == nil {
-		u.Add(usage.Charge{Model: s.model(), Usage: out.Usage, CostNano: out.Cost})
-	}
-	for _, c := range spent.Charges {
-		if c.Session == spent.Session && !(s.Unstored && c.Conversation == s.run.Conv.ID) {
+	for c := range spent.Turn(out.Turn) {
+		if !(s.Unstored && c.Conversation == s.run.Conv.ID) {
 			u.Add(c)
 		}
 	}
