@@ -158,7 +158,7 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 		id = "call_" + rand.Text()
 	}
 	c.used[id] = true
-	c.calls = append(c.calls, &Call{ID: id, Name: brief.Prefix(name, longestName), Arguments: arguments})
+	c.calls = append(c.calls, &Call{ID: id, Name: brief.Prefix(name, LongestName), Arguments: arguments})
 	return id
 }
 
@@ -169,9 +169,9 @@ func (c *Calls) Next() { c.whole = len(c.calls) }
 // call is in the ledger under that id and a number.
 const longestID = 512
 
-// longestName is the length in bytes of the longest name of a call that is kept. It is shown, stored
+// LongestName is the length in bytes of the longest name of a call that is kept. It is shown, stored
 // and sent again.
-const longestName = 256
+const LongestName = 256
 
 // What begins the ids of calls that no model makes.
 const (

@@ -209,6 +209,8 @@ func (t *turn) follow(body convstore.Body) string {
 			return "a call of a tool under the id of another one"
 		case model.Reserved(strings.TrimPrefix(b.ID, model.CallOfContext)):
 			return "a call of a tool under an id that only jp gives"
+		case len(b.Name) > model.LongestName:
+			return fmt.Sprintf("a call of a tool with a name of more than %d bytes", model.LongestName)
 		}
 		t.made[b.ID] = true
 		return t.keep(b)

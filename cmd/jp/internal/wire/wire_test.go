@@ -953,6 +953,8 @@ func TestTurn(t *testing.T) {
 		"id of a task":    {bodies{convstore.TurnStart{}, convstore.ToolCall{ID: "c", Name: "x"}}, false, bodies{convstore.ToolCall{ID: "c#1", Name: "y"}}, "only jp gives"},
 		"id of context":   {bodies{convstore.TurnStart{}}, false, bodies{convstore.ToolCall{ID: "jp-context-1", Name: "x"}}, ""},
 		"id of c. task":   {bodies{convstore.TurnStart{}}, false, bodies{convstore.ToolCall{ID: "jp-context-1#1", Name: "x"}}, "only jp gives"},
+		"longest name":    {bodies{convstore.TurnStart{}}, false, bodies{convstore.ToolCall{ID: "c", Name: strings.Repeat("x", 256)}}, ""},
+		"longer name":     {bodies{convstore.TurnStart{}}, false, bodies{convstore.ToolCall{ID: "c", Name: strings.Repeat("x", 257)}}, "more than 256 bytes"},
 		"unknown":         {bodies{convstore.TurnStart{}}, false, bodies{convstore.Opaque{Name: "new_kind", Raw: []byte(`{"type":"new_kind"}`)}}, "does not know"},
 		"malformed":       {bodies{convstore.TurnStart{}}, false, bodies{convstore.Opaque{Name: "turn_end", Raw: []byte(`{"type":"turn_end","state":5}`)}}, "does not know"},
 		"result of later": {nil, false, bodies{convstore.ToolResult{ID: "c", Text: "interrupted", IsError: true}, convstore.TurnStart{}}, ""},
