@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"jp/tools/unseen"
 )
 
 // Either returns a if yes, else b.
@@ -39,13 +42,30 @@ func Dollars(nano *int64) string {
 }
 
 // ShellWord returns s as one word of a command line that a person may paste into a shell: in single
-// quotes if it needs any, because in double quotes a shell still runs what is in `$(...)`.
+// quotes if it needs any, because in double quotes a shell still runs what is in `$(...)`. If a part
+// of s would not show, or not be the same on a terminal, all of it is spelled, in the quotes $'...'
+// of bash, zsh and ksh: otherwise a terminal would leave the part out, with quotes that it takes along.
 func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
 	}
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+	switch {
+	case s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }):
 		return s
+	case utf8.ValidString(s) && unseen.Spell(s) == s:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	var b strings.Builder
+	for i, n := 0, 0; i < len(s); i += n {
+		var r rune
+		r, n = utf8.DecodeRuneInString(s[i:])
+		if unseen.Shows(r) && r != '\'' && r != '\\' && !(r == utf8.RuneError && n == 1) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, c := range []byte(s[i : i+n]) {
+			fmt.Fprintf(&b, `\%03o`, c)
+		}
+	}
+	return "$'" + b.String() + "'"
 }

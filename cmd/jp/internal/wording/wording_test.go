@@ -2,7 +2,11 @@ package wording
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"jp/tools/unseen"
 )
 
 // TestShellWord gives words to a shell, as a person does who pastes a command.
@@ -10,9 +14,17 @@ func TestShellWord(t *testing.T) {
 	for s, plain := range map[string]bool{
 		"": false, ".jp/config/a.toml": true, "a b": false, "a;b": false, "a&b": false, "$(echo x)": false, "`echo x`": false, `"$(echo x)"`: false,
 		"it's": false, "'$(echo x)'": false, `\`: false, "*": false, "~": false, "a\nb": false, "--to=1,2": true, "!!": false,
+		"é": false, "'a\x1b[": false, "b; rm -rf ~ #": false, "it's\t\\b\r": false, "a\u200bb": false, "\u202e1": false, "\xff2": false, "$'\x7f": false,
 	} {
 		word := ShellWord(s)
-		if got, err := exec.Command("sh", "-c", "printf %s "+word).Output(); err != nil || string(got) != s {
+		if unseen.Spell(word) != word || !utf8.ValidString(word) {
+			t.Errorf("ShellWord(%q) = %q does not show", s, word)
+		}
+		shell := "sh"
+		if strings.HasPrefix(word, "$") {
+			shell = "bash"
+		}
+		if got, err := exec.Command(shell, "-c", "printf %s "+word).Output(); err != nil || string(got) != s {
 			t.Errorf("a shell reads %s as %q, %v, want %q", word, got, err, s)
 		}
 		if (word == s) != plain {

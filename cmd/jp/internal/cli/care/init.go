@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/files"
@@ -117,7 +118,7 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 		}
 	}
 	if slices.Contains(result.Kept, config) {
-		g.Con.Note("%[1]s was there before and stays as it is: `jp config set assistant.model=%[2]s` makes %[2]s its model", config, id)
+		g.Con.Note("%s was there before and stays as it is: `jp config set %s` makes %s its model", config, wording.ShellWord("assistant.model="+id), id)
 	}
 	if result.SubModel != id && slices.ContainsFunc(result.Created, func(name string) bool { return strings.HasPrefix(name, agents) }) {
 		g.Con.Note("sub-agents get %s, which costs less: %s*.toml", result.SubModel, agents)

@@ -57,7 +57,7 @@ func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (str
 	}
 	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
-		return "", exit.Usagef("init: nobody can be asked").WithHint("jp init --model %s --yes", cmp.Or(proposal, "provider/model"))
+		return "", exit.Usagef("init: nobody can be asked").WithHint("jp init --model %s --yes", wording.ShellWord(cmp.Or(proposal, "provider/model")))
 	}
 	if err != nil {
 		return "", err
