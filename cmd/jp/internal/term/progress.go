@@ -15,7 +15,6 @@ type Progress struct {
 	err   io.Writer
 	io    *IO
 	label string
-	width int
 	now   func() time.Time
 	begun time.Time
 	until time.Time // end of what takes so long; zero = not known
@@ -50,7 +49,7 @@ func (s *IO) progress(label string, wait time.Duration, o ProgressOptions) (*IO,
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Progress{err: s.Err, io: s, label: Line(label), width: s.Width, now: o.Now, begun: o.Now(), stop: make(chan struct{})}
+	p := &Progress{err: s.Err, io: s, label: Line(label), now: o.Now, begun: o.Now(), stop: make(chan struct{})}
 	if wait > 0 {
 		p.until = p.begun.Round(0).Add(wait) // by the clock on the wall: the machine may sleep
 	}
@@ -108,11 +107,12 @@ func (p *Progress) draw() {
 	if !p.until.IsZero() {
 		end += " left"
 	}
-	if p.width > len(end)+1 { // the label is cut before the time
-		text = Cut(text, p.width-1-len(end), false)
+	width, _ := p.io.size(p.io.errFile)
+	if width > len(end)+1 { // the label is cut before the time
+		text = Cut(text, width-1-len(end), false)
 	}
-	if text += end; p.width > 1 {
-		text = Cut(text, p.width-1, false)
+	if text += end; width > 1 {
+		text = Cut(text, width-1, false)
 	}
 	p.drawn = p.io.unasked(func() { _ = draw(p.err, "\r"+text+"\x1b[K") }) // stderr never fails
 }

@@ -151,8 +151,8 @@ func ask(ctx context.Context, tty *TTY) string {
 	return fmt.Sprintf("%q %v", answer, err)
 }
 
-// terminal starts a scene on a new pseudo-terminal and returns its master side and its stdout.
-func terminal(t *testing.T, scene string) (master *os.File, stdout *bufio.Reader) {
+// pseudo opens a new pseudo-terminal.
+func pseudo(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -167,10 +167,42 @@ func terminal(t *testing.T, scene string) (master *os.File, stdout *bufio.Reader
 	if err != nil {
 		t.Skipf("pseudo-terminal: %v", err)
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
+	if slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		t.Skipf("pseudo-terminal: %v", err)
 	}
+	t.Cleanup(func() { slave.Close() })
+	if err := master.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// TestProgressFits: a line fits into the terminal as it is now, whatever width the output has.
+func TestProgressFits(t *testing.T) {
+	for _, width := range []int{0, -1, 200} {
+		master, slave := pseudo(t)
+		tick := make(chan time.Time)
+		var p *Progress
+		for _, cols := range []uint16{40, 20} {
+			if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: cols}); err != nil {
+				t.Fatal(err)
+			}
+			if p == nil {
+				_, p = New(Options{Err: slave, Width: width}).Countdown("anthropic/claude has no room until six", time.Hour, ProgressOptions{Now: func() time.Time { return time.Unix(100, 0) }, Tick: tick})
+			}
+			tick <- time.Time{}
+			if got := Width(strings.TrimSuffix(strings.TrimPrefix(expect(t, master, "\x1b[K"), "\r"), "\x1b[K")); got != int(cols)-1 {
+				t.Errorf("width %d: %d columns of %d", width, got, cols)
+			}
+		}
+		p.End()
+	}
+}
+
+// terminal starts a scene on a new pseudo-terminal and returns its master side and its stdout.
+func terminal(t *testing.T, scene string) (master *os.File, stdout *bufio.Reader) {
+	t.Helper()
+	master, slave := pseudo(t)
 	defer slave.Close()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "TERM_TEST_SCENE="+scene, "TERM_TEST_TURNS="+filepath.Join(t.TempDir(), "state", "turns"))
@@ -190,9 +222,6 @@ func terminal(t *testing.T, scene string) (master *os.File, stdout *bufio.Reader
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	if err := master.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
 	return master, bufio.NewReader(pipe)
 }
 
