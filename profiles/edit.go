@@ -90,9 +90,8 @@ func edit(data []byte, key []string, value any, change func(*editing) (string, *
 		e.Line, e.Key = (&document{marks: marks}).position(key).Line, tomldoc.JoinKey(key)
 		return Edited{}, e
 	}
-	e := &editing{want: tomldoc.CloneTable(tree)}
 	src, bom := strings.CutPrefix(string(data), "\ufeff")
-	e.src = src
+	e := &editing{src: src, want: tomldoc.CloneTable(tree)}
 	if e.list, err = tomldoc.Statements(src); err != nil {
 		return fail(&Error{Msg: "cannot be changed in this file", Hint: "edit it"})
 	}

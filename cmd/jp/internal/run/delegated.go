@@ -65,10 +65,9 @@ func (o *opening) continueChild(ctx context.Context) error {
 	return err
 }
 
-// reserve reserves a run of a sub-conversation that a person continues, under the grant that it
-// had: no conversation has to hold a tool for that, and no call of a turn is used. The rest of the
-// rule is the same, and the conversation that delegated it pays. models are those that may be asked, the
-// first one first. Run.Finish settles the run.
+// reserve reserves a run of a sub-conversation that a person continues, under the grant that it had: no
+// conversation has to hold a tool for that, and no call of a turn is used. The rest of the rule is the same, and
+// the conversation that delegated it pays. The first of models is asked first. Run.Finish settles the run.
 func (o *opening) reserve(ctx context.Context, models ...string) error {
 	child := o.Conv
 	st, err := o.env.standToContinue(ctx, child.Parent, o.req.Directives, o.req.Session)

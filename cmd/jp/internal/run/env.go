@@ -80,7 +80,6 @@ func (env *Env) Profile(ctx context.Context, name string, overrides []string) (r
 	return env.profileAt(ctx, src, found, overrides)
 }
 
-// agentSources are the sources of agent profiles.
 func (env *Env) agentSources(ctx context.Context) (profiles.Sources, error) {
 	return env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), workspace.UnderNone(""), nil))
 }
