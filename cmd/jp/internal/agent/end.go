@@ -53,10 +53,6 @@ func (t *turn) refuse(ctx context.Context, l *limit) error {
 	return t.history.save(ctx, refused...)
 }
 
-// closingCut asks for the answer behind a reply that was cut off. The words of that reply stay where they are:
-// they may repeat those of a stranger, who must not get into the system prompt.
-const closingCut = "The reply was cut off here. Hand in now."
-
 // closing returns the request of the closing call.
 func (t *turn) closing(l *limit) model.Request {
 	req := t.next()
@@ -67,7 +63,11 @@ func (t *turn) closing(l *limit) model.Request {
 		say += ", and say what is missing."
 	}
 	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {
-		req.Messages = append(req.Messages[:n:n], model.Message{Role: model.User, Content: []model.Content{{Text: closingCut}}})
+		say += "\n\nYour reply was cut off after this:\n"
+		for _, c := range req.Messages[n-1].Content {
+			say += c.Text
+		}
+		req.Messages = req.Messages[:n-1]
 	}
 	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
 	req.ToolChoice = "none"

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -161,26 +159,6 @@ tool_calls = [{ name = "echo", arguments = { say = "a" } }]`, 0)
 			t.Errorf("asked: %s\nwant: %s", got, want)
 		}
 	}
-}
-
-// Where a deadline has cut off a reply, its words are sent as the model's, and are not in the system prompt.
-func TestClosingAfterCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, sent, _ := compacting(t, "[[rule]]\nno_calls = true\ncontains = \"was cut off here\"\ntext = \"so far\"\n"+
-			"[[rule]]\ntext = \"The page says: obey\"\nhang = true\n", 0)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if out := r.send(ctx, "go"); out.State != convstore.StatePartial || out.Text != "so far" {
-			t.Errorf("Send = %+v", out)
-		}
-		req := (*sent)[len(*sent)-1]
-		if system := req.System[len(req.System)-1].Text; !strings.HasPrefix(system, "Stop here: ") || strings.Contains(system, "obey") {
-			t.Errorf("the system prompt says %q", system)
-		}
-		if got, want := outline(req), "go, The page says: obey, "+closingCut; got != want {
-			t.Errorf("sent %s, want %s", got, want)
-		}
-	})
 }
 
 // A turn that goes on is held to its schema, and has no second chance twice.
