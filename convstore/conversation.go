@@ -78,7 +78,7 @@ type Conversation struct {
 	ArchivedAt time.Time // zero = not archived
 	ExpiresAt  time.Time // zero = never
 	Labels     map[string]string
-	Allowed    []Allowance // what a person allowed for good; no fork and no import has it
+	Allowed    []Allowance // answers of a person for good, and its tools as they were; no import has them
 
 	CreatedAt time.Time
 	UpdatedAt time.Time // the last append; before the first one, CreatedAt

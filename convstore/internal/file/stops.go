@@ -73,8 +73,8 @@ func (s *Stops) On(id int64, ask func()) (off func(), err error) {
 	}, nil
 }
 
-// watch passes requests on until ctx ends. It reads all of them at once, with a probe of its own:
-// what waits for its turn can be 10,000 runs, and mostly nobody asks for the end of any. It closes
+// watch passes requests on until ctx ends. It reads all of them at once, with a probe of its own,
+// because 10,000 runs can wait for their turn, and mostly nobody asks for the end of any. It closes
 // both probes.
 func (s *Stops) watch(ctx context.Context, requests, all *RunProbe) {
 	defer requests.Close()

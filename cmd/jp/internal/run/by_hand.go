@@ -43,10 +43,8 @@ func (env *Env) standFor(ctx context.Context, id convstore.ID, ds []profiles.Dir
 	if err != nil {
 		return st, err
 	}
-	if !r.Config.Delegation.Enabled {
-		defs = nil // without delegation no tool can be called
-	}
-	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
+	// Without delegation no tool can be called.
+	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return !r.Config.Delegation.Enabled || d.Run == tools.RunDeny })
 	ceiling, err := rule.CeilingOf(conv.Grant, conv.Role)
 	if err != nil {
 		return st, err

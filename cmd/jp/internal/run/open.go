@@ -42,9 +42,8 @@ func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, e
 			return nil, err
 		}
 	}
-	err = o.open(ctx)
 	r := (*Run)(o)
-	if err != nil {
+	if err := o.open(ctx); err != nil {
 		r.Close(ctx)
 		return nil, err
 	}

@@ -8,8 +8,10 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/enabled"
+	"jp/cmd/jp/internal/review"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/tools"
 	"jp/tools/proc"
 )
 
@@ -21,10 +23,11 @@ type Session struct {
 	Conv     convstore.Conversation // conversation that Begin made or Reopen took; zero before that
 	Log      *convstore.Log         // nil before that
 
-	turn bool              // whether its turn is open
-	stop func(cause error) // ends the command
-	off  func()            // see onStop; nil before Begin
-	end  func() error      // ends a stand, see Stand; nil without one
+	defs []tools.Definition // tools of Resolved
+	turn bool               // whether its turn is open
+	stop func(cause error)  // ends the command
+	off  func()             // see onStop; nil before Begin
+	end  func() error       // ends a stand, see Stand; nil without one
 }
 
 // Delegating runs f with a session whose config is that of the implicit layers. Signals end ctx.
@@ -60,7 +63,7 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	if s.Resolved, err = env.Implicit(ctx); err != nil {
 		return err
 	}
-	if _, err := env.Definitions(ctx, s.Resolved); err != nil { // its limits and models count below every conversation
+	if s.defs, err = env.Definitions(ctx, s.Resolved); err != nil { // its limits and models count below every conversation
 		return err
 	}
 	return f(ctx, s)
@@ -103,14 +106,14 @@ func (s *Session) StandFor(ctx context.Context, id convstore.ID) (Stand, error) 
 // Begin makes a conversation for the sub-agents to run below, begins its turn, and sets the limits
 // of its session.
 func (s *Session) Begin(ctx context.Context, title, about string, labels map[string]string, session convstore.Limits) error {
-	defs, err := s.env.Definitions(ctx, s.Resolved)
+	r := s.Resolved
+	has, err := review.Has(ctx, s.env.WS, r, s.defs)
 	if err != nil {
 		return err
 	}
-	r := s.Resolved
-	return s.begin(ctx, convstore.New{
+	return s.begin(ctx, has, convstore.New{
 		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
-		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(defs)},
+		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(s.defs)},
 	}, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
 }
 
@@ -137,10 +140,8 @@ func (s *Session) EndTurn(ctx context.Context, end convstore.TurnEnd) error {
 			return err
 		}
 		switch ev.Body.(type) {
-		case convstore.TurnStart:
-			start = true
-		case convstore.TurnEnd:
-			start = false
+		case convstore.TurnStart, convstore.TurnEnd:
+			_, start = ev.Body.(convstore.TurnStart)
 		}
 	}
 	if !start {
@@ -156,8 +157,8 @@ func (s *Session) Again(ctx context.Context, about string, session convstore.Lim
 	return err
 }
 
-// begin makes a conversation with these events. If it fails, there is none.
-func (s *Session) begin(ctx context.Context, n convstore.New, events ...convstore.Event) (err error) {
+// begin makes a conversation with what it has, see review.Has, and these events. If it fails, there is none.
+func (s *Session) begin(ctx context.Context, has []convstore.Allowance, n convstore.New, events ...convstore.Event) (err error) {
 	if s.Conv, err = s.Store.Create(ctx, n); err != nil {
 		return err
 	}
@@ -171,6 +172,9 @@ func (s *Session) begin(ctx context.Context, n convstore.New, events ...convstor
 		}
 	}()
 	if s.Log, err = s.Store.Lock(ctx, s.Conv.ID); err != nil {
+		return err
+	}
+	if err = review.Keep(ctx, s.Log, &s.Conv, has); err != nil {
 		return err
 	}
 	s.off = onStop(s.env, s.Log, s.stop)

@@ -39,7 +39,7 @@ func TestSessionUnmakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &Session{site: site{Store: store}}
-		began := s.begin(t.Context(), convstore.New{}, tt.event)
+		began := s.begin(t.Context(), nil, convstore.New{}, tt.event)
 		list, err := store.List(t.Context(), convstore.Filter{})
 		if began == nil || s.Log != nil || s.Conv.ID != 0 || len(list) > 0 || err != nil {
 			t.Errorf("%s: begin = %v, then log %v, conversation %s, and in the store %v, %v", name, began, s.Log, s.Conv.ID, list, err)

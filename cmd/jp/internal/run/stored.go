@@ -26,10 +26,8 @@ func (env *Env) Stored(ctx context.Context, id convstore.ID, req Request) (*Stor
 	if o.Conv, err = o.Store.Get(ctx, id); err != nil {
 		return nil, err
 	}
-	if _, err := o.resolveStored(ctx, nil); err != nil {
-		return nil, err
-	}
-	return &Stored{site: at, Conv: o.Conv, Resolved: o.Resolved, req: req}, nil
+	_, err = o.resolveStored(ctx, nil)
+	return &Stored{site: at, Conv: o.Conv, Resolved: o.Resolved, req: req}, err
 }
 
 // Check returns the error that would stop a run with this config.
