@@ -14,8 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritVar is the variable that says to a child jp which descriptors it was given.
-const inheritVar = "JP_PROC"
+// What an agent is told. It may use large pages, see package early, if at most few others live.
+const (
+	inheritVar = "JP_PROC" // which descriptors it was given
+	largeVar   = "JP_LARGE_PAGES"
+	few        = 64
+)
 
 // runAgent starts spec as a child jp. It does not wait.
 func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
@@ -50,9 +54,13 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 			defer lock.Close()
 			hand("lock", lock.Fd())
 		}
+		told := []string{"*", given}
+		if len(family.ours) <= few { // start holds its lock
+			told = append(told, largeVar+"=1")
+		}
 		return syscall.ForkExec(spec.Path, spec.Args, &syscall.ProcAttr{
 			Dir:   spec.Dir,
-			Env:   Environ(spec.Env, "*", given),
+			Env:   Environ(spec.Env, told...),
 			Files: files,
 			Sys:   &syscall.SysProcAttr{Setpgid: true},
 		})

@@ -26,14 +26,15 @@ func TestInherit(t *testing.T) {
 	lock := func() (*os.File, error) { return os.Open(path) }
 	env, _ := mark(t)
 	for _, tt := range []struct {
-		lock func() (*os.File, error)
-		wire bool
-		want string
+		lock   func() (*os.File, error)
+		wire   bool
+		others int
+		want   string
 	}{
-		{nil, false, `jp death=true lock="" wire="" variable=false slack=500000`},
-		{lock, false, `jp death=true lock="held" wire="" variable=false slack=500000`},
-		{nil, true, `jp death=true lock="" wire="said" variable=false slack=500000`},
-		{lock, true, `jp death=true lock="held" wire="said" variable=false slack=500000`},
+		{nil, false, 0, `jp death=true lock="" wire="" variable=false large=true slack=500000`},
+		{lock, false, 0, `jp death=true lock="held" wire="" variable=false large=true slack=500000`},
+		{nil, true, few, `jp death=true lock="" wire="said" variable=false large=true slack=500000`},
+		{lock, true, few + 1, `jp death=true lock="held" wire="said" variable=false large=false slack=500000`},
 	} {
 		ours, theirs, err := Pair()
 		if err != nil {
@@ -48,7 +49,9 @@ func TestInherit(t *testing.T) {
 		}
 		var out bytes.Buffer
 		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Wire: wire, Stdout: &out}
+		live(1, tt.others)
 		exit, err := h.Run(t.Context(), spec)
+		live(-1, tt.others)
 		// ls sees its three and the directory it reads.
 		want := tt.want + "\n" + `tool: "0\n1\n2\n3\ntoolguard\n50000\n"` + "\n"
 		if err != nil || exit.Code != 0 || out.String() != want {
@@ -60,6 +63,19 @@ func TestInherit(t *testing.T) {
 	refused := errors.New("refused")
 	if _, err := h.Run(t.Context(), Spec{Kind: Agent, Env: env, Lock: func() (*os.File, error) { return nil, refused }}); err != refused {
 		t.Errorf("a lock that does not open: %v", err)
+	}
+}
+
+// live adds n processes to the table, or removes them. No process has their numbers.
+func live(sign, n int) {
+	family.mu.Lock()
+	defer family.mu.Unlock()
+	for i := range n {
+		if pid := -2 - i; sign > 0 {
+			family.ours[pid] = true
+		} else {
+			delete(family.ours, pid)
+		}
 	}
 }
 

@@ -165,12 +165,13 @@ func given([]string) int {
 		return complain(err)
 	}
 	_, again := os.LookupEnv(inheritVar)
+	_, large := os.LookupEnv(largeVar)
 	name, _ := os.ReadFile("/proc/self/comm")
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil {
 		return complain(err)
 	}
-	fmt.Printf("%s death=%t lock=%q wire=%q variable=%t slack=%d\n", bytes.TrimSpace(name), death, lock[:locked], wire[:said], again, slack)
+	fmt.Printf("%s death=%t lock=%q wire=%q variable=%t large=%t slack=%d\n", bytes.TrimSpace(name), death, lock[:locked], wire[:said], again, large, slack)
 	// What it starts has nothing of that.
 	h := NewHost(Options{})
 	var out bytes.Buffer

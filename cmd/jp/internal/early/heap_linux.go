@@ -10,7 +10,8 @@ const (
 	growth    = 4 << 20  // bytes by which Go's heap grows, at a multiple of that (runtime, mheap.grow)
 	pad       = 40 << 10 // bytes of an object that gets pages of its own
 	padsMost  = 2 * largePage / pad
-	agentVar  = "JP_PROC" // is set for a sub-agent, see package proc
+	agentVar  = "JP_PROC"        // is set for a sub-agent, see package proc
+	fewVar    = "JP_LARGE_PAGES" // is set for one of few
 )
 
 var object []byte // so that it is on the heap
@@ -22,11 +23,13 @@ var object []byte // so that it is on the heap
 // Linux maps a large page only where it has mapped nothing yet. So objects that nobody uses,
 // and that are not touched, fill the heap up to the next large page.
 //
-// A sub-agent gets none: where a thousand live, each page is cold memory, and to clear 2 MiB of it
-// takes longer than the faults.
+// A sub-agent of many gets none: where a thousand live, each page is cold memory, and to clear 2 MiB
+// of it takes longer than the faults.
 func largePages() {
 	if _, agent := syscall.Getenv(agentVar); agent {
-		return
+		if _, few := syscall.Getenv(fewVar); !few {
+			return
+		}
 	}
 	from := address()
 	next := (from + largePage - 1) &^ (largePage - 1)

@@ -25,12 +25,17 @@ func TestLargePages(t *testing.T) {
 	t.Errorf("no mapping has asked for large pages:\n%s", maps)
 }
 
-// TestNoLargePagesInSubAgents: the heap of a process that package proc started as a sub-agent has
-// none. The tests of proc have the same name of its variable.
-func TestNoLargePagesInSubAgents(t *testing.T) {
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestLargePages$", "-test.v")
-	cmd.Env = append(os.Environ(), "JP_PROC=death=3")
-	if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), "no mapping has asked") && !strings.Contains(string(out), "SKIP") {
-		t.Errorf("%v\n%s", err, out)
+// TestLargePagesInSubAgents: the heap of a process that package proc started as a sub-agent has
+// them if it is one of few. The tests of proc have the same names of its variables.
+func TestLargePagesInSubAgents(t *testing.T) {
+	for want, environ := range map[string][]string{
+		"no mapping has asked": {"JP_PROC=death=3"},
+		"--- PASS":             {"JP_PROC=death=3", "JP_LARGE_PAGES=1"},
+	} {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestLargePages$", "-test.v")
+		cmd.Env = append(os.Environ(), environ...)
+		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), want) && !strings.Contains(string(out), "SKIP") {
+			t.Errorf("%q: %v\n%s", environ, err, out)
+		}
 	}
 }
