@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 )
@@ -29,9 +30,9 @@ func (a *app) insideTool(fd string) int {
 		return int(a.con.Fail(exit.Refusedf("this tool does not run jp").
 			WithHint("access.jp in its definition lets it: any of fork, query, ls, print and grep, for the calling conversation only")))
 	}
-	status, err := call.Ask(fd, args, a.con.Env.Stdin, a.con.Env.Stdout, a.con.Env.Stderr)
+	status, err := call.Ask(fd, args, a.con.Env.Stdin, a.con.IO.Out, a.con.IO.Err)
 	switch {
-	case errors.Is(err, call.ErrEnded):
+	case errors.Is(err, call.ErrEnded), errors.Is(err, term.ErrClosed), errors.As(err, new(*term.OutError)):
 		return int(a.con.Fail(err))
 	case err != nil:
 		return int(a.con.Fail(exit.Refusedf("inside a tool: %v", err)))

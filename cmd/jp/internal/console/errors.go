@@ -75,8 +75,10 @@ func Explain(err error) Report {
 		as(err, func(*convstore.ChildrenError) {
 			r.is("children", exit.Usage, "--cascade removes them too, --promote hands them to its parent")
 		}) ||
-		as(err, func(*convstore.CycleError) {
-			r.is("cycle", exit.Usage, "--no-parent makes a root of it, and then the other can go below")
+		as(err, func(e *convstore.CycleError) {
+			if r.is("cycle", exit.Usage, ""); e.Parent != e.ID {
+				r.Hint = "--no-parent makes a root of it, and then the other can go below"
+			}
 		}) ||
 		as(err, func(*search.PatternError) { r.is("pattern", exit.Usage, "") }) ||
 		as(err, func(*convstore.RangeError) { r.is("usage", exit.Usage, "") }) ||

@@ -190,7 +190,8 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 				return tools.NewSet(tools.Tool{Definition: def, Func: f})
 			}
 		}
-		return tools.Set{}, exit.Refusedf("conversation %s: has no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
+		return tools.Set{}, exit.Refusedf("conversation %s: has no tool to delegate with", scope.Caller()).
+			WithHint("`jp conversation show %s` lists its tools", scope.Caller())
 	})
 }
 

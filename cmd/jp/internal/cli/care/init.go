@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -102,6 +103,9 @@ func runInit(ctx context.Context, g *Group, o initOptions, args []string) error 
 	all := profiles.InitFiles(id, result.SubModel)
 	for _, f := range all { // before any of them: a link may be in the way of the second one
 		if err := root.MkdirAll(filepath.Dir(filepath.FromSlash(f.Name)), 0o755); err != nil {
+			if errors.As(err, new(syscall.Errno)) {
+				return fmt.Errorf("init: %w", err)
+			}
 			return exit.Refusedf("init %s: %v", dir, err).WithHint("`jp init PATH` makes it in another folder")
 		}
 	}

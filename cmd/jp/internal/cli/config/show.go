@@ -41,7 +41,7 @@ func newShowCommand(g *Group) *cli.Command {
 		About: "Each setting is a line: key = value, then the file and line, variable or flag that " +
 			"set it. JSON formats print all settings and all layers.",
 		Flags:    flags,
-		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config show --cfg agent/researcher", "jp config show --id . -F json"},
 		Run:      func(ctx context.Context, _ []string) error { return runShow(ctx, g, o) },
 	})

@@ -33,7 +33,7 @@ func newToolListCommand(g *Group) *cli.Command {
 		About: "In a pipe it prints tab-separated lines: name, source, run mode, file and line that " +
 			"enable the tool.",
 		Flags:    o.options(),
-		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},
 		Run:      func(ctx context.Context, _ []string) error { return runToolList(ctx, g, o) },
 	})

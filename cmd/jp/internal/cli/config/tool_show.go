@@ -43,7 +43,7 @@ func newToolShowCommand(g *Group) *cli.Command {
 			"cannot enforce; when it asks before it runs; its description, and its arguments as a " +
 			"JSON schema.",
 		Flags: o.options(), Min: 1, Max: 1,
-		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp tool show fs_read_file", "jp tool show fs_read_file -F json | jq .reaches"},
 		Run:      func(ctx context.Context, args []string) error { return runToolShow(ctx, g, o, args[0]) },
 	})

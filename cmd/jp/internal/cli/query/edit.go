@@ -251,7 +251,7 @@ func (k *asking) runEditor(line, path string) error {
 // end removes the draft if the request was answered, also partially. Otherwise it keeps the draft,
 // except with --no-persist.
 func (d *draft) end(con *console.Console, err error) error {
-	if err == nil || console.Explain(err).Status == exit.Limit || con.Globals.NoPersist {
+	if err == nil || console.Explain(err).Code == "partial" || con.Globals.NoPersist {
 		d.drop()
 		return err
 	}

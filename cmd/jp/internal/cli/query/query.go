@@ -68,7 +68,7 @@ func New(g *Group) *cli.Command {
 			`jp query --id new --config agent/researcher "Where is the store opened?"`,
 			`git diff | jp query --new "Review this change."`,
 			`git diff | jp query --new --edit`,
-			`jp query --new -a src -a "cmd:git log --oneline -20" "What changed in @docs/plan.md?"`,
+			`jp query --new -a src -a "cmd:git log --oneline -20" "What of this plan is done?" @docs/plan.md`,
 			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
 			`jp query --new --reuse -a src/main.go "What does this do?"`,
 			`jp query -p --resume jp-c17000000001 --output-format stream-json "Go on."`,
