@@ -327,8 +327,10 @@ func TestACPOptions(t *testing.T) {
 	for _, tt := range []struct{ id, value, want string }{
 		{"model", "other", "model=other of other,gone,script/main.toml; reasoning=default of default," + rest + "main" + roles},
 		{"reasoning", "default", "model=other of other,gone,script/main.toml; reasoning=default of default," + rest + "main" + roles},
-		{"reasoning", "low", "model=other of other,gone,script/main.toml; reasoning=low of " + rest + "main" + roles},
-		{"role", "synthesis", "model=other of other,gone,script/main.toml; reasoning=low of " + rest + "synthesis" + roles},
+		{"reasoning", "low", "model=other of other,gone,script/main.toml; reasoning=low of default," + rest + "main" + roles},
+		{"reasoning", "default", "model=other of other,gone,script/main.toml; reasoning=default of default," + rest + "main" + roles},
+		{"reasoning", "low", "model=other of other,gone,script/main.toml; reasoning=low of default," + rest + "main" + roles},
+		{"role", "synthesis", "model=other of other,gone,script/main.toml; reasoning=low of default," + rest + "synthesis" + roles},
 	} {
 		if got := set(tt.id, tt.value); got != tt.want {
 			t.Errorf("%s = %s: %s\nwant %s", tt.id, tt.value, got, tt.want)

@@ -105,7 +105,7 @@ func (s *session) Options() []acp.ConfigOption {
 		}
 	}
 	var efforts []acp.ConfigValue
-	if now.reasoning == asIs {
+	if o.stored.reasoning == asIs {
 		efforts = append(efforts, acp.ConfigValue{Value: asIs, Name: asIs, Description: "the model's own default"})
 	}
 	for _, e := range effort.Levels() {

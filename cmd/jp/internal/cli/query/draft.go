@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
@@ -115,25 +116,35 @@ func lockDraft(dir string, make bool) (*draft, error) {
 
 // unfit returns the error that keeps the text of the draft from being a request.
 func (d *draft) unfit() error {
+	_, err := d.read()
+	return err
+}
+
+// read returns what the draft holds.
+func (d *draft) read() ([]byte, error) {
 	switch info, err := os.Stat(d.path); {
 	case err != nil:
-		return fmt.Errorf("draft: %w", err)
+		return nil, fmt.Errorf("draft: %w", err)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("draft %s: is not a regular file", d.path)
+		return nil, fmt.Errorf("draft %s: is not a regular file", d.path)
 	case info.Size() > maxDraft:
-		return fmt.Errorf("draft %s: is larger than %d MiB", d.path, maxDraft>>20)
+		return nil, fmt.Errorf("draft %s: is larger than %d MiB", d.path, maxDraft>>20)
 	}
-	return nil
+	b, err := os.ReadFile(d.path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("draft: %w", err)
+	case !utf8.Valid(b):
+		return nil, fmt.Errorf("draft %s: is not UTF-8 text", d.path)
+	}
+	return b, nil
 }
 
 // text returns the text of an earlier draft without the part below the scissors.
 func (d *draft) text() (string, error) {
-	if err := d.unfit(); err != nil {
-		return "", err
-	}
-	b, err := os.ReadFile(d.path)
+	b, err := d.read()
 	if err != nil {
-		return "", fmt.Errorf("draft: %w", err)
+		return "", err
 	}
 	text, _, _ := strings.Cut("\n"+string(b), "\n"+scissors)
 	return strings.TrimSpace(text), nil
