@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -21,16 +22,16 @@ import (
 func New(c model.Config) (model.Stream, error) {
 	if c.Model.API == model.Responses {
 		return api{
-			config: c, path: "responses",
-			request: func(r model.Request) (any, error) { return responder{c}.request(r) },
+			config: c, path: "responses", known: new(atomic.Pointer[demands]),
+			request: func(r model.Request, _ demands) (any, error) { return responder{c}.request(r) },
 			answer: func(r model.Request, yield func(model.Part, error) bool, hidden func(int)) answer {
 				return &response{config: c, yield: yield, hidden: hidden, calls: model.NewCalls(r)}
 			},
 		}.stream, nil
 	}
 	return api{
-		config: c, path: "chat/completions",
-		request: func(r model.Request) (any, error) { return provider{c}.request(r) },
+		config: c, path: "chat/completions", known: new(atomic.Pointer[demands]),
+		request: func(r model.Request, d demands) (any, error) { return provider{c, d}.request(r) },
 		answer: func(r model.Request, yield func(model.Part, error) bool, hidden func(int)) answer {
 			return &reply{config: c, yield: yield, hidden: hidden, calls: model.NewCalls(r)}
 		},
@@ -38,7 +39,10 @@ func New(c model.Config) (model.Stream, error) {
 }
 
 // provider makes the requests of the chat completions API.
-type provider struct{ config model.Config }
+type provider struct {
+	config model.Config
+	demands
+}
 
 // reply puts one answer together.
 type reply struct {

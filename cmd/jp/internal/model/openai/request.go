@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
@@ -112,7 +113,7 @@ func said(m model.Message) chatMessage {
 // message writes one message. The tool role has one per result on this wire. own has the ids of
 // calls that go back as they are: some models, Kimi for one, read their ids, and stop calling where
 // these are others. A message of the assistant adds its own.
-func (p provider) message(m model.Message, current bool, own map[string]bool) []chatMessage {
+func (p provider) message(m model.Message, inTurn bool, own map[string]bool) []chatMessage {
 	fit := func(id string) string {
 		if own[id] {
 			return id
@@ -135,19 +136,24 @@ func (p provider) message(m model.Message, current bool, own map[string]bool) []
 		texts  []string
 		memory memory
 	)
+	// DeepSeek and Kimi want the thinking before a call in each later request. Where no call followed,
+	// some servers refuse it in later turns.
+	wanted := inTurn || p.thought || slices.ContainsFunc(m.Content, func(c model.Content) bool { return c.Call != nil })
+	if p.thought {
+		out.ReasoningContent = new(" ") // Kimi takes an empty one for none
+	}
 	for _, c := range m.Content {
 		if r := c.Reasoning; r != nil && r.Provider == p.config.Name {
-			if json.Unmarshal(r.Opaque, &memory) != nil || !current {
+			if json.Unmarshal(r.Opaque, &memory) != nil || !wanted {
 				continue
 			}
-			// Servers want their reasoning back between tool calls and some refuse it later.
-			switch memory.Field {
-			case "reasoning_content":
+			switch {
+			case p.thought && r.Text != "", memory.Field == "reasoning_content":
 				out.ReasoningContent = &r.Text
-			case "reasoning":
+			case memory.Field == "reasoning":
 				out.Reasoning = &r.Text
 			}
-			if len(memory.Details) > 0 {
+			if inTurn && len(memory.Details) > 0 {
 				out.Details = memory.Details
 			}
 		}

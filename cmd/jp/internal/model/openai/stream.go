@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"sync/atomic"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -14,8 +15,9 @@ import (
 type api struct {
 	config  model.Config
 	path    string // below the base URL
-	request func(model.Request) (any, error)
+	request func(model.Request, demands) (any, error)
 	answer  func(r model.Request, yield func(model.Part, error) bool, hidden func(bytes int)) answer
+	known   *atomic.Pointer[demands] // those that the server has said in this process; nil in it = none
 }
 
 // answer puts the events of one reply together and yields its parts.
@@ -34,21 +36,9 @@ type answer interface {
 // stream is a model.Stream.
 func (a api) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
-		var request any
-		err := r.Check()
-		if err == nil {
-			request, err = a.request(r)
-		}
-		if err != nil {
-			yield(model.Part{}, a.config.Fail(ctx, err))
-			return
-		}
-		header := http.Header{}
-		if a.config.Key != "" {
-			header.Set("Authorization", "Bearer "+a.config.Key.Reveal())
-		}
+		var err error
 		reply := a.answer(r, yield, func(n int) { model.Hidden(ctx, n) })
-		for e, failed := range a.config.Post(ctx, a.path, header, r.Attempt, request) {
+		for e, failed := range a.events(ctx, r) {
 			if err = failed; err != nil || bytes.HasPrefix(e.Data, []byte("[DONE]")) {
 				break
 			}
@@ -66,6 +56,43 @@ func (a api) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, 
 			err = a.config.Fail(ctx, err)
 		}
 		reply.finish(err)
+	}
+}
+
+// events asks and yields the events of the reply. A server that refuses the request for what it
+// demands is asked again, as it demands.
+func (a api) events(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		var d demands
+		if known := a.known.Load(); known != nil {
+			d = *known
+		}
+		for refused := true; refused; {
+			refused = false
+			var request any
+			err := r.Check()
+			if err == nil {
+				request, err = a.request(r, d)
+			}
+			if err != nil {
+				yield(model.Event{}, err)
+				return
+			}
+			header := http.Header{}
+			if a.config.Key != "" {
+				header.Set("Authorization", "Bearer "+a.config.Key.Reveal())
+			}
+			for e, err := range a.config.Post(ctx, a.path, header, r.Attempt, request) {
+				if next := d.after(err); next != d && !a.config.Official() {
+					a.known.Store(&next)
+					d, refused = next, true
+					break
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
 	}
 }
 
