@@ -263,11 +263,11 @@ const (
 )
 
 // UnknownStop is the rule of all providers for a stop reason that they do not know. A reply that
-// says something is complete. A reply that says nothing is an error, and another try would change
-// nothing.
+// says something may have been cut off, and counts as that. A reply that says nothing is an error,
+// and another try would change nothing.
 func (c Config) UnknownStop(reason string, said bool) (Stop, error) {
 	if said {
-		return StopEnd, nil
+		return StopMaxTokens, nil
 	}
 	return "", &Error{Provider: c.Name, Kind: KindStream, Final: true,
 		Message: "the reply says nothing and stopped for an unknown reason " + c.Clean(strconv.Quote(reason))}

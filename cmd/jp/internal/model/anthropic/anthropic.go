@@ -313,7 +313,7 @@ func (r *reply) fail(ctx context.Context, err error) {
 
 func stopOf(reason string) (model.Stop, bool) {
 	switch reason {
-	case "end_turn", "stop_sequence", "pause_turn":
+	case "end_turn", "stop_sequence", "pause_turn", "stop": // "stop" is of proxies
 		return model.StopEnd, true
 	case "tool_use":
 		return model.StopToolUse, true

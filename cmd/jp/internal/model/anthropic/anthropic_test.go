@@ -110,7 +110,7 @@ func TestEvents(t *testing.T) {
 		{"only a start", []string{begin}, told, "anthropic: stream: the reply broke off"},
 		{"unknown stop", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"whim"},"usage":{"output_tokens":9}}`, stop}, counted, `anthropic: stream: the reply says nothing and stopped for an unknown reason "whim"`},
 		{"unknown stop after words", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`, `{"type":"content_block_stop","index":0}`,
-			`{"type":"message_delta","delta":{"stop_reason":"whim"},"usage":{"output_tokens":9}}`, stop}, "text a\n" + counted + "stop end\n", ""},
+			`{"type":"message_delta","delta":{"stop_reason":"whim"},"usage":{"output_tokens":9}}`, stop}, "text a\n" + counted + "stop max_tokens\n", ""},
 		{"ends inside a block", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`, finish, stop}, "text a\n" + counted, "anthropic: stream: the reply ended inside a block of type text"},
 		{"delta without a block", []string{begin, `{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"b"}}`}, told, "anthropic: stream: a text_delta for content block 3, which is not open"},
 		{"end without a block", []string{begin, `{"type":"content_block_stop","index":3}`}, told, "anthropic: stream: the end of content block 3, which is not open"},

@@ -317,21 +317,22 @@ func (r *reply) addCalls() error {
 	return nil
 }
 
-// stop maps the finish reason.
+// stop maps the finish reason: OpenAI's, and those that servers take from elsewhere or add.
 func (r *reply) stop() (model.Stop, error) {
-	switch r.finished {
-	case "stop":
+	reason, _, _ := strings.Cut(strings.ToLower(r.finished), ":") // Gemini's own word is behind it
+	switch reason {
+	case "stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete":
 		if r.refused {
 			return model.StopRefusal, nil
 		}
 		return model.StopEnd, nil
-	case "length":
+	case "length", "max_tokens", "model_length", "model_context_window_exceeded":
 		return model.StopMaxTokens, nil
-	case "tool_calls", "function_call":
+	case "tool_calls", "function_call", "tool_use", "tool-calls":
 		return model.StopToolUse, nil
-	case "content_filter":
+	case "content_filter", "refusal", "sensitive", "safety", "recitation", "prohibited_content", "blocklist", "spii":
 		return model.StopRefusal, nil
-	case "error", "abort", "failed", "cancelled":
+	case "error", "abort", "failed", "cancelled", "network_error", "function_call_filter", "malformed_function_call":
 		return "", r.config.Bad(model.KindServer, "the server ended the reply with %q", r.finished)
 	case "insufficient_system_resource":
 		return "", r.config.Bad(model.KindOverloaded, "the server ended the reply with %q", r.finished)

@@ -149,13 +149,16 @@ func TestEvents(t *testing.T) {
 			"thought ||{\"signed\":{\"call_1\":\"s/+=\"},\"named\":\"x\"}\ncall call_1 t {}\ncall call_2 u {}\nstop tool_use\n", ""},
 		{"refusal", []string{delta(`{"refusal":"No."}`), ends("stop")}, "text No.\nstop refusal\n", ""},
 		{"filter", []string{delta(`{"content":"a"}`), ends("content_filter")}, "text a\nstop refusal\n", ""},
-		{"unknown end with words", []string{delta(`{"content":"a"}`), ends("eos")}, "text a\nstop end\n", ""},
+		{"unknown end with words", []string{delta(`{"content":"a"}`), ends("whim")}, "text a\nstop max_tokens\n", ""},
+		{"unknown end of a call that was cut off", []string{delta(`{"content":"a"}`),
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), ends("model_length")}, "text a\nstop max_tokens\n", ""},
+		{"an end of nothing but reasoning", []string{delta(`{"reasoning":"h"}`), ends("model_context_window_exceeded")}, "thinks h\nthought h||{\"field\":\"reasoning\"}\nstop max_tokens\n", ""},
 		{"nothing said", []string{ends("stop")}, "stop end\n", ""},
 
 		{"no finish reason", []string{delta(`{"content":"a"}`)}, "text a\n", "openai: stream: the reply broke off"},
 		{"nothing", nil, "", "openai: stream: the reply broke off"},
 		{"usage, no finish reason", []string{usage}, told, "openai: stream: the reply broke off"},
-		{"unknown end without words", []string{ends("eos")}, "", `openai: stream: the reply says nothing and stopped for an unknown reason "eos"`},
+		{"unknown end without words", []string{ends("whim")}, "", `openai: stream: the reply says nothing and stopped for an unknown reason "whim"`},
 		{"ended by the server", []string{delta(`{"content":"a"}`), ends("error")}, "text a\n", `openai: server: the server ended the reply with "error"`},
 		{"no resources", []string{ends("insufficient_system_resource")}, "", `openai: overloaded: the server ended the reply with "insufficient_system_resource"`},
 		{"call without a name", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"arguments":"{}"}}]}`), ends("tool_calls")}, "", "openai: stream: a tool call without a name"},
@@ -178,6 +181,34 @@ func TestEvents(t *testing.T) {
 				t.Errorf("error = %v, want %s", err, tt.err)
 			}
 		})
+	}
+}
+
+// TestEnds: servers have words of their own for how a reply ended. One that they do not call complete
+// does not count as that.
+func TestEnds(t *testing.T) {
+	for want, words := range map[string]string{
+		"stop end\n":        "stop, eos, eos_token, end_turn, stop_sequence, STOP, COMPLETE",
+		"stop max_tokens\n": "length, max_tokens, MAX_TOKENS, model_length, model_context_window_exceeded, null, whim",
+		"stop refusal\n":    "content_filter, sensitive, SAFETY, refusal, content_filter: PROHIBITED_CONTENT, RECITATION",
+		"server":            "error, network_error, function_call_filter: MALFORMED_FUNCTION_CALL",
+	} {
+		for _, word := range strings.Split(words, ", ") {
+			s, _ := stream(t, events(delta(`{"content":"a"}`), ends(word)))
+			got, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
+			if e, ok := errors.AsType[*model.Error](err); ok && e.Temporary() {
+				got += string(e.Kind)
+			}
+			if got != "text a\n"+want {
+				t.Errorf("%s: reply %q, error %v, want %q", word, got, err, want)
+			}
+		}
+	}
+	for _, word := range []string{"tool_calls", "function_call", "tool_use", "tool-calls"} {
+		s, _ := stream(t, events(delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}}]}`), ends(word)))
+		if got, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q")); got != "call 1 t {}\nstop tool_use\n" || err != nil {
+			t.Errorf("%s: reply %q, error %v", word, got, err)
+		}
 	}
 }
 
