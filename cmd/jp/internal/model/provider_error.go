@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"jp/cmd/jp/internal/model/overflow"
 )
 
 // problem is the content of the body of an error.
@@ -150,7 +152,7 @@ func (c Config) refine(e *Error, p problem) {
 		break
 	}
 	switch {
-	case e.Kind == KindBadRequest && outOfWindow(p.message):
+	case (e.Kind == KindBadRequest || e.Kind == KindServer) && overflow.Says(p.message):
 		e.Kind = KindContext
 	case e.Kind == KindBadRequest && outOfCredit(p.message):
 		e.Kind = KindQuota
@@ -173,20 +175,6 @@ func (c Config) refine(e *Error, p problem) {
 	if e.Status == 404 && e.Kind == KindBadRequest {
 		e.Hint = "check the base URL " + c.BaseURL
 	}
-}
-
-// outOfWindow reports whether an error is about the model's window, in the words of Anthropic
-// ("prompt is too long: ...", "input length and `max_tokens` exceed context limit: ..."), OpenAI,
-// vLLM and OpenRouter ("... maximum context length is ...") and llama.cpp ("the request exceeds the
-// available context size"). Anthropic and vLLM have no code for it.
-func outOfWindow(message string) bool {
-	m := strings.ToLower(message)
-	for _, words := range []string{"prompt is too long", "exceed context limit", "maximum context length", "exceeds the available context size"} {
-		if strings.Contains(m, words) {
-			return true
-		}
-	}
-	return false
 }
 
 // outOfCredit reports whether an error is about what the account may spend, in the words of

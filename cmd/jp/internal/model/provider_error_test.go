@@ -57,6 +57,9 @@ func TestStatusError(t *testing.T) {
 		{400, nil, `{"error":{"type":"invalid_request_error","code":"context_length_exceeded","message":"no"}}`, KindContext, "no", false},
 		{400, nil, `{"message":"This model's maximum context length is 8192 tokens."}`, KindContext, "This model's maximum context length is 8192 tokens.", false},
 		{400, nil, `{"error":{"type":"exceed_context_size_error","code":400,"message":"x"}}`, KindContext, "x", false},
+		{400, nil, `{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}`, KindContext, "The input token count (9) exceeds the maximum number of tokens allowed (8).", false},
+		{500, nil, `{"error":"the request exceeds the available context size"}`, KindContext, "the request exceeds the available context size", false},
+		{429, nil, `{"message":"Please reduce the length of the messages."}`, KindRateLimit, "Please reduce the length of the messages.", true},
 		{408, nil, ``, KindServer, "request timeout", true},
 		{500, nil, `{"error":{"type":"api_error","message":"no"}}`, KindServer, "no", true},
 		{502, nil, `<html>`, KindServer, "bad gateway", true},
@@ -78,7 +81,8 @@ func TestStreamError(t *testing.T) {
 		`{"error":{"message":"x","code":429}}`:                                    KindRateLimit,
 		`{"error":{"message":"x","code":502}}`:                                    KindServer,
 		`{"error":{"message":"x"}}`:                                               KindServer,
-		`nonsense`:                                                                KindServer,
+		`{"error":{"message":"The number of tokens to keep from the initial prompt is greater than the context length."}}`: KindContext,
+		`nonsense`: KindServer,
 	} {
 		if e := (Config{}).StreamError([]byte(body)); e.Kind != want {
 			t.Errorf("StreamError(%s) = %v, want kind %s", body, e, want)

@@ -167,6 +167,7 @@ func TestEvents(t *testing.T) {
 		{"too many pieces of reasoning", []string{details, details, ends("stop")}, "", "openai: too_large: the reply has more than 262144 pieces of reasoning"},
 		{"error beside the usage", []string{delta(`{"content":"a"}`), `{"error":{"message":"gone","code":502},"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"cost":0.5}}`},
 			"text a\n" + `usage {"input_tokens":9,"output_tokens":5,"cache_read_tokens":0,"cache_write_tokens":0} cost 500000000` + "\n", "openai: server (502): gone"},
+		{"the window, in words only", []string{`{"error":{"message":"Trying to keep the first 9 tokens when context the overflows."}}`}, "", "openai: context: Trying to keep the first 9 tokens when context the overflows."},
 		{"error as text", []string{`{"error":"out of memory"}`}, "", "openai: server: out of memory"},
 	}
 	for _, tt := range tests {
