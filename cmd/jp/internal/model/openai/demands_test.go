@@ -116,3 +116,31 @@ func TestThoughtsOfOthers(t *testing.T) {
 		t.Errorf("%s, %d requests, want 1", wrong, *n)
 	}
 }
+
+// TestSchemaInThePrompt: a server that cannot hold a reply to a schema is asked without one, whose
+// text is in the prompt anyhow. It says so once.
+func TestSchemaInThePrompt(t *testing.T) {
+	for _, why := range []string{
+		"This response_format type is unavailable now",
+		"This model does not support response format `json_schema`. See supported models",
+		"structured outputs are not supported by this model",
+	} {
+		s, n := refusing(t, func(a asked) string {
+			if a.Format != nil {
+				return why
+			}
+			return ""
+		})
+		r := modeltest.Ask("q")
+		for i := range 2 {
+			r.Schema = json.RawMessage(`{"type":"object"}`)
+			if wrong := answered(t, s, r); wrong != "" || *n != i+2 {
+				t.Errorf("%s: call %d: %s, %d requests", why, i+1, wrong, *n)
+			}
+		}
+	}
+	s, n := refusing(t, func(asked) string { return "response_format: no such model" })
+	if wrong := answered(t, s, modeltest.Ask("q")); !strings.Contains(wrong, "no such model") || *n != 1 {
+		t.Errorf("without a schema: %s, %d requests, want 1", wrong, *n)
+	}
+}

@@ -69,6 +69,9 @@ func (a api) events(ctx context.Context, r model.Request) iter.Seq2[model.Event,
 		}
 		for refused := true; refused; {
 			refused = false
+			if d.plain {
+				r.Schema = nil
+			}
 			var request any
 			err := r.Check()
 			if err == nil {
@@ -83,7 +86,7 @@ func (a api) events(ctx context.Context, r model.Request) iter.Seq2[model.Event,
 				header.Set("Authorization", "Bearer "+a.config.Key.Reveal())
 			}
 			for e, err := range a.config.Post(ctx, a.path, header, r.Attempt, request) {
-				if next := d.after(err); next != d && !a.config.Official() {
+				if next := d.after(r, err); next != d && !a.config.Official() {
 					a.known.Store(&next)
 					d, refused = next, true
 					break
