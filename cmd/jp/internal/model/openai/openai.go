@@ -141,7 +141,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 		if r.memory.Field == "" && !r.config.Official() {
 			thought, said = r.tags.take(said)
 		}
-		if !r.say(thought, said) || !r.say("", d.Refusal.Text) {
+		if !r.say(d.Content.Thought+thought, said) || !r.say("", d.Refusal.Text) {
 			return false, nil
 		}
 		for _, t := range d.ToolCalls {

@@ -138,6 +138,14 @@ func TestEvents(t *testing.T) {
 			"thinks h\nthinks m\ntext a\nthought hm||{\"field\":\"reasoning_content\"}\nstop end\n", ""},
 		{"reasoning by another name, with details", []string{delta(`{"reasoning":"h","reasoning_details":[{"a":1}]}`), ends("stop")},
 			"thinks h\nthought h||{\"field\":\"reasoning\",\"details\":[{\"a\":1}]}\nstop end\n", ""},
+		{"thinking and text in parts, as Mistral has them", []string{
+			delta(`{"role":"assistant","content":""}`),
+			delta(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]}]}`),
+			delta(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"m"},{"type":"reference","reference_ids":[1]}]},{"type":"text","text":"a"}]}`),
+			delta(`{"content":[{"type":"reference","reference_ids":[1]},{"type":"text","text":"b"}]}`), delta(`{"content":"c"}`), ends("stop")},
+			"thinks h\nthinks m\ntext a\ntext b\ntext c\nthought hm||{}\nstop end\n", ""},
+		{"parts that are none", []string{delta(`{"content":[null,1,"a",{"type":"text"},{"type":"thinking","thinking":"h"}]}`), delta(`{"content":{"type":"text","text":"b"}}`), ends("stop")},
+			"thinks h\nthought h||{}\nstop end\n", ""},
 		{"reasoning under both names", []string{delta(`{"reasoning":"h","reasoning_content":"h"}`), ends("stop")},
 			"thinks h\nthought h||{\"field\":\"reasoning_content\"}\nstop end\n", ""},
 		{"signatures of calls", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}`), ends("tool_calls")},
@@ -393,6 +401,7 @@ func TestSignaturesGoBack(t *testing.T) {
 func TestMutatedEvents(t *testing.T) {
 	lines := []string{
 		`{"id":"i","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"a","refusal":"r","reasoning_content":"h","reasoning":"h","reasoning_details":[{"a":1}]},"finish_reason":null}]}`,
+		delta(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]},{"type":"text","text":"a"}]}`),
 		delta(`{"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"t","arguments":"{\"a\""},"extra_content":{"g":1}},{"index":1,"id":"2","function":{"name":"u"}}]}`),
 		delta(`{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`),
 		ends("tool_calls"),
@@ -402,11 +411,11 @@ func TestMutatedEvents(t *testing.T) {
 	n, failed := 0, 0
 	for i, line := range lines {
 		for mutant := range modeltest.Mutations(line) {
-			mutated := slices.Clone(lines[:5])
-			if i < 5 {
+			mutated := slices.Clone(lines[:6])
+			if i < 6 {
 				mutated[i] = mutant
 			} else {
-				mutated[4] = mutant
+				mutated[5] = mutant
 			}
 			s, _ := stream(t, events(mutated...))
 			n++

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"strings"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -110,15 +111,50 @@ type chunk struct {
 
 // chatDelta is a piece of a message.
 type chatDelta struct {
-	Content, Refusal, Reasoning model.Str
-	ReasoningContent            model.Str         `json:"reasoning_content"`
-	ReasoningDetails            []json.RawMessage `json:"reasoning_details"`
-	ToolCalls                   []deltaCall       `json:"tool_calls"`
+	Content            content
+	Refusal, Reasoning model.Str
+	ReasoningContent   model.Str         `json:"reasoning_content"`
+	ReasoningDetails   []json.RawMessage `json:"reasoning_details"`
+	ToolCalls          []deltaCall       `json:"tool_calls"`
+}
+
+// content is a piece of the answer: a string, or, of Mistral's models that reason, a list of parts
+// of text and thinking.
+type content struct{ Text, Thought string }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *content) UnmarshalJSON(raw []byte) error {
+	*c = content{}
+	if raw[0] != '[' {
+		var s model.Str
+		err := s.UnmarshalJSON(raw)
+		c.Text = s.Text
+		return err
+	}
+	var parts []struct {
+		Text     model.Str
+		Thinking json.RawMessage // parts of text, or a string
+	}
+	_ = json.Unmarshal(raw, &parts) // a value that is no part says nothing
+	var text, thought strings.Builder
+	for _, p := range parts {
+		text.WriteString(p.Text.Text)
+		var thoughts []struct{ Text model.Str }
+		if json.Unmarshal(p.Thinking, &thoughts) != nil {
+			thoughts = make([]struct{ Text model.Str }, 1)
+			_ = json.Unmarshal(p.Thinking, &thoughts[0].Text)
+		}
+		for _, t := range thoughts {
+			thought.WriteString(t.Text.Text)
+		}
+	}
+	c.Text, c.Thought = text.String(), thought.String()
+	return nil
 }
 
 // empty reports whether the piece adds nothing.
 func (d chatDelta) empty() bool {
-	return d.Content.Text+d.Refusal.Text+d.Reasoning.Text+d.ReasoningContent.Text == "" && len(d.ReasoningDetails)+len(d.ToolCalls) == 0
+	return d.Content.Text+d.Content.Thought+d.Refusal.Text+d.Reasoning.Text+d.ReasoningContent.Text == "" && len(d.ReasoningDetails)+len(d.ToolCalls) == 0
 }
 
 // usage is what we read of the usage of both APIs, which name the same counts differently.
