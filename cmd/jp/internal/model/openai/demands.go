@@ -12,6 +12,7 @@ import (
 // they cost nothing.
 type demands struct {
 	plain   bool // no schema for the answer: it is in the prompt too
+	nine    bool // ids of calls of nine letters and digits
 	thought bool // reasoning_content in each message of the assistant, also of those who gave none
 }
 
@@ -19,7 +20,7 @@ type demands struct {
 // none.
 func (d demands) after(r model.Request, err error) demands {
 	e, ok := errors.AsType[*model.Error](err)
-	if !ok || e.Status != 400 && e.Status != 422 {
+	if !ok || e.Status != 400 && e.Status != 422 && e.Status != 500 { // the last of llama.cpp's templates
 		return d
 	}
 	says := func(words ...string) bool {
@@ -29,6 +30,9 @@ func (d demands) after(r model.Request, err error) demands {
 	// response format ..."
 	d.plain = d.plain || len(r.Schema) > 0 && native(r, false) &&
 		says("response_format", "response format", "json_schema", "json schema", "structured output")
+	// Mistral, and templates of its models: "Tool call id was ... but must be a-z, A-Z, 0-9, with a
+	// length of 9."
+	d.nine = d.nine || says("tool call id") && says("length of 9", "length 9")
 	// DeepSeek: "... must be passed back ...", Kimi: "... is missing in assistant tool call message ..."
 	d.thought = d.thought || says("reasoning_content") && says("passed back", "missing")
 	return d

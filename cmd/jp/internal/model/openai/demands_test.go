@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,7 +17,6 @@ import (
 // asked is what the doubles of servers read of a request.
 type asked struct {
 	Messages []struct {
-		Role      string
 		Reasoning string                `json:"reasoning_content"`
 		CallID    string                `json:"tool_call_id"`
 		Calls     []struct{ ID string } `json:"tool_calls"`
@@ -142,5 +142,30 @@ func TestSchemaInThePrompt(t *testing.T) {
 	s, n := refusing(t, func(asked) string { return "response_format: no such model" })
 	if wrong := answered(t, s, modeltest.Ask("q")); !strings.Contains(wrong, "no such model") || *n != 1 {
 		t.Errorf("without a schema: %s, %d requests, want 1", wrong, *n)
+	}
+}
+
+// TestNineCharacters: Mistral takes ids of calls of nine letters and digits, and those of a call and
+// its result are the same.
+func TestNineCharacters(t *testing.T) {
+	nine := regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
+	s, n := refusing(t, func(a asked) string {
+		call, result := a.Messages[1].Calls[0].ID, a.Messages[2].CallID
+		if id := call; !nine.MatchString(id) {
+			return "Tool call id was " + id + " but must be a-z, A-Z, 0-9, with a length of 9."
+		}
+		if call != result || a.Messages[3].Calls[0].ID != "aB3dE6gH9" {
+			return "Unexpected tool call id " + result + " in tool results"
+		}
+		return ""
+	})
+	r := thread("elsewhere", "")
+	r.Messages = append(r.Messages[:3:3],
+		model.Message{Role: model.Assistant, Content: []model.Content{{Call: &model.Call{ID: "aB3dE6gH9", Name: "t", Arguments: []byte("{}")}}}},
+		model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "aB3dE6gH9", Name: "t", Text: "r"}}}})
+	for i := range 2 {
+		if wrong := answered(t, s, r); wrong != "" || *n != i+2 {
+			t.Errorf("call %d: %s, %d requests", i+1, wrong, *n)
+		}
 	}
 }

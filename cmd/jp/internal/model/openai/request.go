@@ -2,6 +2,7 @@ package openai
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -115,7 +116,10 @@ func said(m model.Message) chatMessage {
 // these are others. A message of the assistant adds its own.
 func (p provider) message(m model.Message, inTurn bool, own map[string]bool) []chatMessage {
 	fit := func(id string) string {
-		if own[id] {
+		switch {
+		case p.nine:
+			return nine(id)
+		case own[id]:
 			return id
 		}
 		return model.FitID(id, maxID)
@@ -179,6 +183,15 @@ func (p provider) message(m model.Message, inTurn bool, own map[string]bool) []c
 		out.Content = strings.Join(texts, "")
 	}
 	return []chatMessage{out}
+}
+
+// nine makes an id of nine letters and digits, the same of the same id.
+func nine(id string) string {
+	if len(id) == 9 && model.FitName(id, 9) == id && !strings.ContainsAny(id, "_-") {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return base32.StdEncoding.EncodeToString(sum[:])[:9]
 }
 
 // resultText returns the text of a result.
