@@ -138,11 +138,14 @@ func answered(ctx context.Context) {
 
 // billed reports whether a request that only returned err may have cost something.
 func (p *progress) billed(err error) bool {
+	var e *Error
+	if errors.As(err, &e) && e.Kind == KindContext { // rejected, also where a stream says so
+		return false
+	}
 	if p.answered.Load() {
 		return true
 	}
-	var e *Error
-	if !p.sent.Load() || errors.As(err, &e) && e.Status != 0 {
+	if !p.sent.Load() || e != nil && e.Status != 0 {
 		return false
 	}
 	if e == nil {

@@ -221,6 +221,20 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestWindowCostsNothing: a request that does not fit into the window was rejected, also where the
+// server says so in a stream. So nothing of the reply is stored, and the thread can be shortened.
+func TestWindowCostsNothing(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"error":{"message":"Trying to keep the first 9 tokens when context the overflows."}}`: "",
+		`{"error":{"message":"out of memory"}}`:                                                 "usage {\"input_tokens\":6,\"output_tokens\":0,\"cache_read_tokens\":0,\"cache_write_tokens\":0}\n",
+	} {
+		s, _ := stream(t, events(body))
+		if got, err := modeltest.Read(t, t.Context(), model.Count(s), modeltest.Ask("q")); got != want || err == nil {
+			t.Errorf("%s: parts %q, error %v, want %q", body, got, err, want)
+		}
+	}
+}
+
 // TestUnreadable: lines that are no events.
 func TestUnreadable(t *testing.T) {
 	for _, body := range []string{
