@@ -49,7 +49,7 @@ func (t *tx) abandonedLedgers() (ledgers []ID, err error) {
 		if n := len(ledgers); n > 0 && ledgers[n-1] == ledger {
 			return nil
 		}
-		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), runner{})
+		abandoned, err := t.abandoned(idAt(v, 0), runner{})
 		if abandoned {
 			ledgers = append(ledgers, ledger)
 		}
@@ -66,7 +66,7 @@ func (t *tx) reconcile(ledger ID, self runner) error { return t.reconcileBut(led
 func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 	var lost []uint64
 	if err := t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
-		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
+		abandoned, err := t.abandoned(idAt(v, 0), self)
 		if number := db.Num(k[8:]); abandoned && number != but {
 			lost = append(lost, number)
 		}
@@ -116,24 +116,16 @@ func (t *tx) outcomeOf(d Delegation) (Outcome, error) {
 	return Outcome{State: rec.State, Reason: rec.Reason, Hold: d.Lease}, nil
 }
 
-// abandoned reports whether no process is left that could settle an open delegation: the run locks
-// of the child and of the caller are both free.
+// abandoned reports whether no process is left that could settle an open delegation of child: a
+// reservation holds the run lock of the child until it is settled, whoever the caller is.
 //
-// The lock that this process holds for self does not count. If self is the caller, only the child's
-// lock must be free, because a live reservation of the caller holds that one. If self is the child,
-// it matters how it got its lock: if the lock came with a reservation, this is the run that was
-// reserved, and the delegation is not abandoned; if it took the lock itself, it is another run.
-func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
-	if child == self.id && self.reserved {
-		return false, nil
+// The lock that this process holds for self does not count. If self is the child, it matters how it
+// got its lock: if the lock came with a reservation, this is the run that was reserved, and the
+// delegation is not abandoned; if it took the lock itself, it is another run.
+func (t *tx) abandoned(child ID, self runner) (bool, error) {
+	if child == self.id {
+		return !self.reserved, nil
 	}
-	for _, id := range []ID{child, caller} {
-		if id == self.id {
-			continue
-		}
-		if held, err := t.Held(id); held || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
+	held, err := t.Held(child)
+	return !held, err
 }

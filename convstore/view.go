@@ -128,7 +128,7 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 				}
 			}
 			if d.State == "" {
-				abandoned, err := t.abandoned(d.Child, d.Caller, runner{})
+				abandoned, err := t.abandoned(d.Child, runner{})
 				if abandoned {
 					var o Outcome
 					o, err = t.outcomeOf(d)
