@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -233,5 +234,5 @@ func stopped(ctx context.Context, own *run.Env, r *run.Run, out agent.Outcome) (
 		own.Con.Note("stopped at a limit: %s", out.Reason)
 		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
-	return "", run.Failure(ctx, r.Conv.ID, r.Again(), out)
+	return "", show.Failure(ctx, r.Conv.ID, r.Again(), out)
 }

@@ -347,7 +347,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	}
 	left := r.Finish(ctx, out)
 	s.Unstored = unstored != nil
-	failed := run.Failure(ctx, r.Conv.ID, r.Again(), out)
+	failed := show.Failure(ctx, r.Conv.ID, r.Again(), out)
 	if unstored != nil {
 		failed = fmt.Errorf("conversation %s: %w", r.Conv.ID, unstored)
 	}
@@ -456,5 +456,5 @@ func (g *Group) inTool(ctx context.Context, o options) error {
 	if err := show.WriteReport(g.Env.Con, r); err != nil {
 		return err
 	}
-	return run.Failure(ctx, r.Child, "jp query --id "+r.Child.String(), agent.Outcome{State: r.State, Reason: r.Reason})
+	return show.Failure(ctx, r.Child, "jp query --id "+r.Child.String(), agent.Outcome{State: r.State, Reason: r.Reason})
 }
