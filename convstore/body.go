@@ -20,6 +20,8 @@ type TurnStart struct {
 	// Limits are the limits of the session that begins; nil = none. They are not used in a
 	// delegated conversation, and only say what was where the event is a copy.
 	Limits *Limits `json:"limits,omitempty"`
+	// NoAgent marks the turn of a command that only delegates, which no agent can go on with.
+	NoAgent bool `json:"no_agent,omitempty"`
 }
 
 // UserMessage is what the user asked for, or the caller of a sub-agent.

@@ -98,8 +98,9 @@ type Conversation struct {
 	Usage    Usage  // of its own model calls, without those of its children; with a call whose process died
 	CostNano *int64 // billionths of a dollar; nil when the price of a call is unknown
 
-	Status Status // computed when it was read
-	Reason string // why the last turn ended as it did
+	Status  Status // computed when it was read
+	Reason  string // why the last turn ended as it did
+	NoAgent bool   // TurnStart.NoAgent of the last turn
 }
 
 // Allowance is what is allowed for all later calls of a tool in one conversation.

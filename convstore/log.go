@@ -253,7 +253,7 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 	switch b := body.(type) {
 	case TurnStart: // its limits are those of a run here, and of no copy
 		r.Turns++
-		r.TurnOpen, r.RunState, r.RunReason = true, "", ""
+		r.TurnOpen, r.NoAgent, r.RunState, r.RunReason = true, b.NoAgent, "", ""
 		r.Since, r.Below, r.Limits, r.Made = r.rebase(), Spend{}, nil, new(tallied)
 		if err := t.Put(db.Turns, db.TurnKey(id, r.Turns), db.Key(seq)); err != nil {
 			return 0, err

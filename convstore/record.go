@@ -52,6 +52,7 @@ type record struct {
 	Unpriced int   `json:"unpriced,omitzero"` // model calls of unknown price
 
 	TurnOpen bool   `json:"turn_open,omitzero"` // the last turn has not ended
+	NoAgent  bool   `json:"no_agent,omitzero"`  // TurnStart.NoAgent of the last turn
 	Asked    []byte `json:"asked,omitempty"`    // Digest of what the reserved run is asked; nil = none
 	State    State  `json:"state,omitzero"`     // end of the last turn that has ended
 	Reason   string `json:"reason,omitzero"`
@@ -274,7 +275,7 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 		Turns: r.Turns, Events: r.Events, Children: r.Children, HiddenChildren: r.HiddenChildren,
 		Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash,
-		Model: r.Model, Role: r.Role,
+		Model: r.Model, Role: r.Role, NoAgent: r.NoAgent,
 	}
 	if r.Grant != nil {
 		g := r.Grant.clone()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"jp/convstore/internal/db"
@@ -219,8 +220,9 @@ func (t *tx) settleLost(ids []ID) error {
 
 // Expire removes the conversations that have expired, with all below them, and returns their ids.
 // It keeps a conversation if it, or one below it, is pinned or runs, if a person forked one below
-// it that has not expired itself, or if a turn that delegated it is open or a process stands for a
-// conversation that delegated it: its answer may be needed yet.
+// it that has not expired itself, or if a turn that delegated it is open, for one without an agent
+// only while it runs, or a process stands for a conversation that delegated it: its answer may be
+// needed yet.
 func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	due := false
 	err = s.f.read(ctx, func(t *tx) error {
@@ -249,7 +251,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 			if gone[id] {
 				continue
 			}
-			all, err := t.expirable(id, stood)
+			all, err := t.expirable(id, held, stood)
 			if err == nil && len(all) > 0 {
 				err = t.requireIdle(all)
 			}
@@ -277,8 +279,8 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 }
 
 // expirable returns an expired conversation with all below it, or nothing if one of them must stay.
-// Processes stand for those in stood.
-func (t *tx) expirable(id ID, stood map[ID][]int64) ([]ID, error) {
+// Processes hold the locks held, and stand for those in stood.
+func (t *tx) expirable(id ID, held []int64, stood map[ID][]int64) ([]ID, error) {
 	all, err := t.withBelow(id)
 	if err != nil {
 		return nil, err
@@ -298,7 +300,8 @@ func (t *tx) expirable(id ID, stood map[ID][]int64) ([]ID, error) {
 				if child.Link != DelegationLink {
 					break
 				}
-				lives = lives || up.TurnOpen || len(stood[child.Parent]) > 0
+				open := up.TurnOpen && (!up.NoAgent || slices.Contains(held, int64(child.Parent)))
+				lives = lives || open || len(stood[child.Parent]) > 0
 				child = up
 			}
 		}

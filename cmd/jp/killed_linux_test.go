@@ -4,7 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"jp/convstore"
 )
@@ -71,4 +73,76 @@ func TestKilledByHandWhileItsRootRuns(t *testing.T) {
 	if left := *a.Open.CostNano; left != 0 {
 		t.Errorf("%d nano-dollars are reserved, and nothing runs below %s", left, root)
 	}
+}
+
+// TestTurnWithoutAnAgentIsNotResumed: the turn of a batch or of a server of MCP that was killed or stopped is not
+// taken up by the main model.
+func TestTurnWithoutAnAgentIsNotResumed(t *testing.T) {
+	for _, tt := range []struct{ name, status, hint string }{
+		{"batch killed", "interrupted", "jp batch --resume %"},
+		{"batch stopped", "cancelled", "jp batch --resume %"},
+		{"mcp killed", "interrupted", "words"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := slowSite(t)
+			switch tt.name {
+			case "batch killed":
+				s.stdin = "\"a\"\n\"slow one\"\n\"slow two\"\n"
+				s.killed("slow one", "batch", "--title", "top", "-c", "agent/child", "--parallel", "1")
+			case "batch stopped":
+				s.stdin = "\"slow one\"\n"
+				cmd, _ := s.start(nil, "jp", "batch", "--title", "top", "-c", "agent/child")
+				s.asks("slow one")
+				s.signal(syscall.SIGINT, cmd.Process.Pid)
+				_ = cmd.Wait()
+			case "mcp killed":
+				c := serveMCP(s, "--title", "top")
+				go func() {
+					_, _ = c.ask(t.Context(), "jp_query", map[string]any{"config": "agent/child", "query": "slow one"})
+				}()
+				s.asks("slow one")
+				s.signal(syscall.SIGKILL, c.cmd.Process.Pid)
+				s.eventually("the end of the server", func() bool { return s.all()["top"].Status != convstore.StatusRunning })
+			}
+			s.stdin = ""
+			top := s.all()["top"]
+			out, code := s.jp("query", "--id", top.ID.String())
+			if hint := strings.ReplaceAll(tt.hint, "%", top.ID.String()); code != 2 || !strings.Contains(out, "hint: ") || !strings.Contains(out, hint) {
+				t.Errorf("resumed: %d %s, want 2 and a hint with %q", code, out, hint)
+			}
+			if got := s.all()["top"]; string(got.Status) != tt.status || got.Events != top.Events {
+				t.Errorf("status %s, %d events, want %s and %d", got.Status, got.Events, tt.status, top.Events)
+			}
+			if out, code := s.jp("query", "--id", top.ID.String(), "well?"); code != 0 || !strings.Contains(out, "main says") {
+				t.Errorf("asked: %d %s", code, out)
+			}
+		})
+	}
+}
+
+// TestKilledServerKeepsNothing: what expires below a server of MCP goes although its turn stays open.
+func TestKilledServerKeepsNothing(t *testing.T) {
+	s := slowSite(t)
+	config := strings.Replace(treeConfig, "[delegation]", "[delegation]\nexpire = \"1s\"", 1)
+	if err := os.WriteFile(filepath.Join(s.dir, ".jp/config.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := serveMCP(s, "--title", "top")
+	if _, err := c.ask(t.Context(), "jp_query", map[string]any{"config": "agent/child", "query": "fine"}); err != nil {
+		t.Fatal(err)
+	}
+	goes := func() bool {
+		if out, code := s.jp("query", "--new", "other"); code != 0 {
+			t.Fatal(out)
+		}
+		_, stays := s.all()["fine"]
+		return !stays
+	}
+	due := s.all()["fine"].ExpiresAt.Add(time.Second) // the store keeps whole seconds
+	s.eventually("the time", func() bool { return time.Now().After(due) })
+	if goes() {
+		t.Error("gone while the server ran")
+	}
+	s.signal(syscall.SIGKILL, c.cmd.Process.Pid)
+	s.eventually("the removal", goes)
 }

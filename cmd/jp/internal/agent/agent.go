@@ -136,8 +136,8 @@ type Outcome struct {
 	First      bool                       // whether no turn of the conversation ended well before, and this one did
 }
 
-// ErrNothingToResume is returned by Resume when the last turn was answered.
-var ErrNothingToResume = errors.New("the last turn is complete; there is nothing to resume")
+// ErrNothingToResume is returned by Resume when the last turn was answered, or is one without an agent.
+var ErrNothingToResume = errors.New("the last turn is complete, or no agent took it; there is nothing to resume")
 
 // turn is a running turn. newTurn makes a valid one.
 type turn struct {
@@ -228,7 +228,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 	}
 	start, end := LastTurn(h.events)
 	switch {
-	case start < 0 || end != nil && end.State == convstore.StateOK:
+	case start < 0 || end != nil && end.State == convstore.StateOK || noAgent(h.events[start:]):
 		return Outcome{}, ErrNothingToResume
 	case end != nil:
 		if err := h.save(ctx, abandoned(h.events)...); err != nil {
@@ -271,6 +271,25 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		}
 	}
 	return t.run(ctx, func(work context.Context) error { return t.repeat(ctx, work, again) })
+}
+
+// noAgent reports whether a turn is that of a command that only delegates. What earlier versions of jp began has no
+// mark: no model was asked in it, and its first words are those of such a command.
+func noAgent(turn []convstore.Event) bool {
+	old := false
+	for _, ev := range turn {
+		switch b := ev.Body.(type) {
+		case convstore.TurnStart:
+			if b.NoAgent {
+				return true
+			}
+		case convstore.UserMessage:
+			old = b.Text == "an MCP client" || strings.Contains(b.Text, "batch of ") && strings.HasSuffix(b.Text, ", from a shell")
+		case convstore.ModelCall:
+			return false
+		}
+	}
+	return old
 }
 
 // await returns the calls of a turn that was cut off that are made again, once the runs have ended that they

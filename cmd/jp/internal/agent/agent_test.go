@@ -605,3 +605,32 @@ func TestResumeAtTheLimit(t *testing.T) {
 		t.Errorf("history =\n%s", h)
 	}
 }
+
+// TestNoAgent: a turn of a command that only delegates is not resumed. What earlier versions began has no mark.
+func TestNoAgent(t *testing.T) {
+	for _, tt := range []struct {
+		mark   bool
+		words  string
+		called bool
+		want   bool
+	}{
+		{true, "batch of 3 queries, from a shell", false, true},
+		{false, "batch of queries, from a shell", false, true},
+		{false, "the rest: batch of 1 query, shard 1/2, from a shell", false, true},
+		{false, "an MCP client", false, true},
+		{false, "an MCP client", true, false},
+		{false, "go", false, false},
+	} {
+		r := newRun(t, "[[rule]]\ntext = \"on\"\n")
+		turn := []convstore.Event{{Body: convstore.TurnStart{NoAgent: tt.mark}}, {Body: convstore.UserMessage{Text: tt.words}}}
+		if tt.called {
+			turn = append(turn, convstore.Event{Body: convstore.ModelCall{}})
+		}
+		if err := r.log.Append(t.Context(), turn...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.loop.Resume(t.Context()); errors.Is(err, ErrNothingToResume) != tt.want || err != nil && !tt.want {
+			t.Errorf("Resume of %+v = %v", tt, err)
+		}
+	}
+}

@@ -41,8 +41,8 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 // continueChild continues a sub-conversation for a person. Its config is checked first, so that a
 // mistake costs nothing.
 func (o *opening) continueChild(ctx context.Context) error {
-	if o.req.Task.Text == "" && !Resumable(o.Conv.Status) {
-		return ErrNothing()
+	if o.req.Task.Text == "" && !Resumable(o.Conv) {
+		return ErrNothing(o.Conv)
 	}
 	stored, err := o.resolveStored(ctx, o.req.Directives)
 	if err != nil {

@@ -76,7 +76,7 @@ func (o *opening) open(ctx context.Context) error {
 	}
 	switch {
 	case isNew && o.req.Task.Text == "" && !o.req.Unasked:
-		return ErrNothing()
+		return ErrNothing(convstore.Conversation{})
 	case !isNew && !o.req.Fork.Set && (o.req.Hidden || o.req.Expires.Set || o.req.Title.Set):
 		return exit.Usagef("--hidden, --tmp, --title: only for a new conversation, and %s exists", target).WithHint("--new begins a new one")
 	}

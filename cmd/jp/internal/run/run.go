@@ -285,12 +285,19 @@ func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 	return left
 }
 
-// ErrNothing returns the error of a run that is asked nothing and has no open turn.
-func ErrNothing() error {
+// LabelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
+// batch.
+const LabelBatch = "batch"
+
+// ErrNothing returns the error of a run of c that is asked nothing and has nothing to resume.
+func ErrNothing(c convstore.Conversation) error {
+	if _, batch := c.Labels[LabelBatch]; batch && c.Link == convstore.NoLink {
+		return exit.Usagef("conversation %s: no agent can resume a batch", c.ID).WithHint("to continue it, give the same queries to: jp batch --resume %s", c.ID)
+	}
 	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin; `jp query --id ID` resumes another conversation; on a terminal $EDITOR opens if it is set")
 }
 
-// Resumable reports whether a conversation with this status can be resumed without a request.
-func Resumable(s convstore.Status) bool {
-	return s != convstore.StatusNew && s != convstore.Status(convstore.StateOK)
+// Resumable reports whether a conversation can be resumed without a request.
+func Resumable(c convstore.Conversation) bool {
+	return !c.NoAgent && c.Status != convstore.StatusNew && c.Status != convstore.Status(convstore.StateOK)
 }

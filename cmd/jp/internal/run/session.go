@@ -114,7 +114,7 @@ func (s *Session) Begin(ctx context.Context, title, about string, labels map[str
 	return s.begin(ctx, has, convstore.New{
 		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
 		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(s.defs)},
-	}, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
+	}, At(convstore.TurnStart{Limits: &session, NoAgent: true}), At(convstore.UserMessage{Text: about}))
 }
 
 // Reopen takes the conversation of an earlier session, which nobody may run.
@@ -152,7 +152,7 @@ func (s *Session) EndTurn(ctx context.Context, end convstore.TurnEnd) error {
 
 // Again begins another turn in the conversation that Reopen took, within the limits of session.
 func (s *Session) Again(ctx context.Context, about string, session convstore.Limits) error {
-	err := s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session}), At(convstore.UserMessage{Text: about}))
+	err := s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session, NoAgent: true}), At(convstore.UserMessage{Text: about}))
 	s.turn = err == nil
 	return err
 }

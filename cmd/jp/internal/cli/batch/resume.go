@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -112,8 +113,8 @@ func (b *batch) choose(ctx context.Context, id convstore.ID) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := conv.Labels[labelBatch]; !ok || !ran && (conv.Link != convstore.NoLink || imported != nil) {
-		return exit.Usagef("--resume %s: is not the conversation of a batch", id).WithHint("`jp conversation ls --root --label %s` lists them", labelBatch)
+	if _, ok := conv.Labels[run.LabelBatch]; !ok || !ran && (conv.Link != convstore.NoLink || imported != nil) {
+		return exit.Usagef("--resume %s: is not the conversation of a batch", id).WithHint("`jp conversation ls --root --label %s` lists them", run.LabelBatch)
 	}
 	b.earlier.below = id
 	return nil

@@ -17,17 +17,13 @@ import (
 	"jp/convstore/archive"
 )
 
-// labelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
-// batch.
-const labelBatch = "batch"
-
 // labelWith is the label of the conversation of a part of a batch that was resumed together with
 // others, as the rows of several shards. Its value names the conversations that went on, with
 // commas between them. With --root-id a sub-conversation of the part has it, and its value names
 // the lines of calls of both.
 const labelWith = archive.LabelHere
 
-func (b *batch) labels() map[string]string { return map[string]string{labelBatch: b.sum} }
+func (b *batch) labels() map[string]string { return map[string]string{run.LabelBatch: b.sum} }
 
 // call returns the prefix of the ids of all calls of this batch, in every run.
 func (b *batch) call() string { return model.CallOfBatch + b.sum + "-" }
@@ -66,7 +62,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		if _, ok := conv.Labels[labelBatch]; ok && ran {
+		if _, ok := conv.Labels[run.LabelBatch]; ok && ran {
 			e.below = max(e.below, id)
 		}
 	}

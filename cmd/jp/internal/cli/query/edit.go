@@ -113,7 +113,7 @@ func (k *asking) wantsEditor(ctx context.Context) (id convstore.ID, wanted bool,
 		return id, true, nil
 	}
 	c, err := k.ws.Opened().Get(ctx, id)
-	return id, err == nil && !run.Resumable(c.Status), err
+	return id, err == nil && !run.Resumable(c), err
 }
 
 // editor returns the command line of the user's editor.

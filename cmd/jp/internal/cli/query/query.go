@@ -312,8 +312,8 @@ func (g *Group) ask(ctx context.Context, o options) error {
 // answer lets an open run take its turn and shows the result.
 func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options) error {
 	resume := r.Resumes()
-	if resume && !run.Resumable(r.Conv.Status) {
-		return run.ErrNothing()
+	if resume && !run.Resumable(r.Conv) {
+		return run.ErrNothing(r.Conv)
 	}
 	ag, err := r.Agent(ctx)
 	if err != nil {

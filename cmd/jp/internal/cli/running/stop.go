@@ -21,8 +21,8 @@ func NewStop(g *Group) *cli.Command {
 		Name: "stop", Slow: true, Summary: "stop what runs in a conversation and below it", Args: "ID...",
 		About: "Stops the run of each conversation, with all sub-agents below it but no forks, and waits " +
 			"until it has ended. A root ends as by Ctrl-C. A sub-agent ends as cancelled: its caller gets that " +
-			"result and goes on. What was said stays, and `jp query --id ID` resumes it. `jp batch` and " +
-			"`jp mcp serve` that delegate for one of them with --root-id end first.\n\n" +
+			"result and goes on. What was said stays: `jp query --id ID` resumes it, and `jp batch --resume ID` " +
+			"a batch. `jp batch` and `jp mcp serve` that delegate for one of them with --root-id end first.\n\n" +
 			"Writes a line for each run that it stopped: id, status and, if it was not cancelled, the reason. A run that ended by " +
 			"itself meanwhile has the status of its own end. If nothing runs, that is no error.",
 		Min: 1, Max: -1,
