@@ -103,18 +103,17 @@ func (s *Session) StandFor(ctx context.Context, id convstore.ID) (Stand, error) 
 	return st, err
 }
 
-// Begin makes a conversation for the sub-agents to run below, begins its turn, and sets the limits
-// of its session.
-func (s *Session) Begin(ctx context.Context, title, about string, labels map[string]string, session convstore.Limits) error {
+// Begin makes the conversation n, with the session's config, for the sub-agents to run below, begins
+// its turn, and sets the limits of its session.
+func (s *Session) Begin(ctx context.Context, n convstore.New, about string, session convstore.Limits) error {
 	r := s.Resolved
 	has, err := review.Has(ctx, s.env.WS, r, s.defs)
 	if err != nil {
 		return err
 	}
-	return s.begin(ctx, has, convstore.New{
-		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
-		Config: convstore.Config{JSON: r.Stored(), Tools: enabled.Names(s.defs)},
-	}, At(convstore.TurnStart{Limits: &session, NoAgent: true}), At(convstore.UserMessage{Text: about}))
+	n.Profile, n.ProfileArg, n.ProfileHash, n.Model = r.Profile, r.ProfileArg, r.ProfileHash, r.Config.Assistant.Model
+	n.Config = convstore.Config{JSON: r.Stored(), Tools: enabled.Names(s.defs)}
+	return s.begin(ctx, has, n, At(convstore.TurnStart{Limits: &session, NoAgent: true}), At(convstore.UserMessage{Text: about}))
 }
 
 // Reopen takes the conversation of an earlier session, which nobody may run.

@@ -232,7 +232,8 @@ func (b *batch) beginTurn(ctx context.Context, about string, session convstore.L
 	if b.session.Log != nil {
 		return b.goOn(ctx, about, session)
 	}
-	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
+	n := convstore.New{Title: cmp.Or(b.o.title.Value, about), Labels: b.labels()}
+	if err := b.session.Begin(ctx, n, about+", from a shell", session); err != nil {
 		return err
 	}
 	if err := b.claimBelow(ctx, b.session.Conv.ID); err != nil {

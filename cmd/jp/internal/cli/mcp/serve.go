@@ -95,6 +95,10 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 // conversationURI is the prefix of the address of a transcript.
 const conversationURI = "jp://conversation/"
 
+// unusedLife is how long a conversation stays hidden in which a client has not delegated. Clients start
+// their servers for each session, and most of them call none.
+const unusedLife = time.Hour
+
 // service is one run of jp mcp serve.
 type service struct {
 	env     *run.Env
@@ -104,6 +108,7 @@ type service struct {
 	profiles []string // profiles that a client may name
 
 	mu      sync.Mutex
+	unused  bool                    // whether the conversation that open made is hidden yet
 	telling map[string]func(string) // functions that send progress, by id of the running call
 }
 
@@ -135,9 +140,11 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		l.Share = 1 // there is no main agent to keep a share for
 		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
 		const about = "an MCP client"
-		if err := s.session.Begin(ctx, cmp.Or(o.title.Value, about), about, nil, rule.SessionLimits(cfg, *l)); err != nil {
+		n := convstore.New{Title: cmp.Or(o.title.Value, about), Hidden: true, ExpiresAt: time.Now().Add(unusedLife)}
+		if err := s.session.Begin(ctx, n, about, rule.SessionLimits(cfg, *l)); err != nil {
 			return err
 		}
+		s.unused = true
 		s.env.Con.Note("serving below %s", s.session.Conv.ID)
 		scope = s.session.Log.Below()
 	}
@@ -221,9 +228,14 @@ func (s *service) call(ctx context.Context, name string, args json.RawMessage, t
 	}()
 	yes := tools.Decision{Allow: true}
 	run := tools.Executor{
-		Set:     s.d.Set(),
-		Around:  spans.CallOf(s.d.Scope().Caller()),
-		Permit:  func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) { return yes, nil },
+		Set:    s.d.Set(),
+		Around: spans.CallOf(s.d.Scope().Caller()),
+		Permit: func(ctx context.Context, t tools.Tool, _ tools.Call) (tools.Decision, error) {
+			if t.Source == tools.SourceDelegation {
+				return yes, s.show(ctx)
+			}
+			return yes, nil
+		},
 		Deliver: func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) { return yes, nil },
 	}
 	var result tools.Result
@@ -231,6 +243,21 @@ func (s *service) call(ctx context.Context, name string, args json.RawMessage, t
 		result = r
 	}
 	return result
+}
+
+// show makes the conversation that open made one that a person finds and that stays.
+func (s *service) show(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.unused {
+		return nil
+	}
+	err := s.session.Store.Edit(ctx, s.session.Conv.ID, func(c *convstore.Conversation) error {
+		c.Hidden, c.ExpiresAt = false, time.Time{}
+		return nil
+	})
+	s.unused = err != nil
+	return err
 }
 
 // watch sends the progress of a delegation to the call that it belongs to.
