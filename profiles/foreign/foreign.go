@@ -232,9 +232,11 @@ func knownKeys() []string {
 
 // plainKeys reads a frontmatter that is no YAML, as the programs do that write such text: a line
 // that begins with a known key begins its value, and all other lines belong to the value before
-// them. A key that is there twice could be part of a text. Nobody can know, so it returns false.
+// them. A key that is there twice could be part of a text, and a line that has the key of what the
+// file forbids in another form could be this key. Nobody can know, so it returns false.
 func plainKeys(head string) (map[string]any, bool) {
 	plainKey := regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?$`)
+	forbidding := regexp.MustCompile(`^[ \t]*["']?disallowedTools["']?[ \t]*:`)
 	values := map[string][]string{}
 	last := ""
 	for _, line := range strings.Split(head, "\n") {
@@ -247,6 +249,8 @@ func plainKeys(head string) (map[string]any, bool) {
 				return nil, false
 			}
 			values[last] = []string{m[2]}
+		case forbidding.MatchString(line):
+			return nil, false
 		case last == "" && (line == "" || strings.HasPrefix(line, "#")):
 		case last == "":
 			return nil, false
@@ -314,7 +318,9 @@ func (f *Agent) take(keys map[string]any) error {
 		case "skills":
 			f.Skills, err = namesOf(v)
 		case "disallowedTools":
-			denied, err = namesOf(v)
+			if denied, err = namesOf(v); err == nil {
+				err = checkNames(denied)
+			}
 		case "temperature":
 			x, ok := numberOf(v)
 			if !ok || x < 0 || x > 2 {
@@ -387,6 +393,9 @@ func (f *Agent) tools(v any) (names, off []string, listed bool, err error) {
 			off = append(off, name)
 		}
 	}
+	if err := checkNames(off); err != nil {
+		return nil, nil, false, err
+	}
 	if all || !listed && len(names) == 0 {
 		return nil, nil, false, nil
 	}
@@ -394,6 +403,18 @@ func (f *Agent) tools(v any) (names, off []string, listed bool, err error) {
 		f.Notes = append(f.Notes, "tools that it does not name: elsewhere it has them too")
 	}
 	return names, off, true, nil
+}
+
+// checkNames returns an error if a name that forbids is not the name of a tool, or of several with
+// *, with or without a rule in parentheses: it would forbid nothing.
+func checkNames(forbidden []string) error {
+	name := regexp.MustCompile(`^[\w*][\w*?:./@-]*(\(([^()\n]|\([^()\n]*\))*\))?$`)
+	for _, n := range forbidden {
+		if !name.MatchString(n) {
+			return fmt.Errorf("%s is no name of a tool", strconv.Quote(n))
+		}
+	}
+	return nil
 }
 
 // namesOf reads a list, or a text with commas between names.

@@ -122,6 +122,41 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
+// A forbidding line that is not a list of names forbids nothing that jp could find. The file is
+// refused, also where its frontmatter is not YAML and is read line by line.
+func TestForbiddenUnread(t *testing.T) {
+	for _, lines := range []string{
+		"disallowedTools: Write, Edit\nproactive: true",
+		"disallowedTools: Write, Edit\n# no changes",
+		`disallowedTools: "Write", "Edit"`,
+		`disallowedTools: ["Write", "Edit"]`,
+		"disallowedTools: Write, Edit # no changes",
+		"disallowedTools: [Write, Edit] # no changes",
+		"disallowedTools:\n  - Write\n  # nor\n  - Edit",
+		"disallowedTools:\n  - Write # x\n  - Edit",
+		`"disallowedTools": Write`,
+		"disallowedTools : Write",
+		"  disallowedTools: Write",
+		"disallowedTools: Write Edit",
+		"disallowedTools: Write(a) Edit(b)",
+	} {
+		f, err := Parse("claude", "file", []byte("---\ndescription: Use it: often\ntools: Write, Edit\n"+lines+"\n---\nDo it.\n"))
+		if err == nil {
+			t.Errorf("%s: forbids nothing; the profile has %v", lines, f.Tools)
+		}
+	}
+	for lines, want := range map[string]string{
+		"disallowedTools: Write, Edit":                                     "[]",
+		"disallowedTools: Write, Bash(git commit:*, echo $(x))":            "[Edit]",
+		"disallowedTools:\n  - Write\n  - mcp__github__*\nproactive: true": "[Edit]",
+	} {
+		f, err := Parse("claude", "file", []byte("---\ndescription: Use it often\ntools: Write, Edit\n"+lines+"\n---\nDo it.\n"))
+		if got := fmt.Sprint(f.Tools); err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", lines, got, err, want)
+		}
+	}
+}
+
 // A profile says what was read, whatever that is: no text of a file becomes anything but the
 // prompt.
 func FuzzForeign(f *testing.F) {
