@@ -40,6 +40,9 @@ type Agent struct {
 	Listed bool
 	Skills []string // skills that it begins with
 
+	denied []string // rules for tools that the file forbids
+	ask    []string // tools for whose calls the other program asks
+
 	Left  []string // keys that a profile has no setting for, sorted
 	Notes []string // notes about what else is left out
 	Odd   string   // how the file had to be read because it is not valid; "" = it is valid
@@ -169,6 +172,11 @@ func (f *Agent) frontmatter(text string) (map[string]any, error) {
 	if !ok {
 		return nil, &fault.Error{Msg: "frontmatter: is not a list of keys"}
 	}
+	for i, n := range doc.Content[0].Content {
+		if i%2 == 0 && n.Value == "permission" {
+			keys["permission"] = inOrder(doc.Content[0].Content[i+1])
+		}
+	}
 	return keys, nil
 }
 
@@ -225,7 +233,7 @@ func knownKeys() []string {
 	return []string{
 		"name", "description", "tools", "disallowedTools", "model", "color", "permissionMode", "maxTurns", "skills", "mcpServers", "hooks",
 		"memory", "background", "effort", "isolation", "initialPrompt", "category", "temperature", "max_turns", "kind", "mode", "steps",
-		"maxSteps", "permission", "timeout_mins", "display_name", "version", "author", "license", "metadata", "tags", "allowed-tools",
+		"maxSteps", "permission", "permissions", "timeout_mins", "display_name", "version", "author", "license", "metadata", "tags", "allowed-tools",
 		"displayName", "field", "expertise", "argument-hint",
 	}
 }
@@ -236,7 +244,7 @@ func knownKeys() []string {
 // file forbids in another form could be this key. Nobody can know, so it returns false.
 func plainKeys(head string) (map[string]any, bool) {
 	plainKey := regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?$`)
-	forbidding := regexp.MustCompile(`^[ \t]*["']?disallowedTools["']?[ \t]*:`)
+	forbidding := regexp.MustCompile(`^[ \t]*["']?(disallowedTools|permissions?)["']?[ \t]*:`)
 	values := map[string][]string{}
 	last := ""
 	for _, line := range strings.Split(head, "\n") {
@@ -297,7 +305,8 @@ func unquoted(s string) string {
 
 // take reads the keys that a profile has a setting for.
 func (f *Agent) take(keys map[string]any) error {
-	var denied, off []string
+	var off []string
+	var rules []rule
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		v := keys[key]
 		var err error
@@ -318,9 +327,21 @@ func (f *Agent) take(keys map[string]any) error {
 		case "skills":
 			f.Skills, err = namesOf(v)
 		case "disallowedTools":
-			if denied, err = namesOf(v); err == nil {
-				err = checkNames(denied)
+			if f.denied, err = namesOf(v); err == nil {
+				err = checkNames(f.denied)
 			}
+		case "permission", "permissions":
+			read := rulesOf
+			if key == "permissions" {
+				read = ruleList
+			}
+			if f.Format != "opencode" {
+				f.Left = append(f.Left, key)
+				continue
+			}
+			var more []rule
+			more, err = read(v)
+			rules = append(rules, more...)
 		case "temperature":
 			x, ok := numberOf(v)
 			if !ok || x < 0 || x > 2 {
@@ -357,10 +378,9 @@ func (f *Agent) take(keys map[string]any) error {
 	} else if len(f.Skills) > 0 {
 		f.Left = append(f.Left, "skills")
 	}
-	f.forbid(slices.Concat(denied, off))
-	if len(denied) > 0 && !f.Listed {
-		f.Left = append(f.Left, "disallowedTools") // all but these is still no list
-	}
+	f.permit(rules)
+	f.denied = append(f.denied, off...)
+	f.forbid()
 	return nil
 }
 
@@ -397,7 +417,7 @@ func (f *Agent) tools(v any) (names, off []string, listed bool, err error) {
 		return nil, nil, false, err
 	}
 	if all || !listed && len(names) == 0 {
-		return nil, nil, false, nil
+		return nil, off, false, nil
 	}
 	if !listed {
 		f.Notes = append(f.Notes, "tools that it does not name: elsewhere it has them too")

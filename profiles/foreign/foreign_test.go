@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		{"an empty list", "claude", md("name: a\ntools: []"), "a||[] []||Do it."},
 		{"tools without a value", "claude", md("name: a\ntools:"), "a||all||Do it."},
 		{"everything", "gemini", md("name: a\ntools: ['*']"), "a||all||Do it."},
-		{"all but some", "claude", md("name: a\ndisallowedTools: Bash"), "a||all|disallowedTools|Do it."},
+		{"all but some", "claude", md("name: a\ndisallowedTools: Bash"), "a||all||Do it."},
 		{"some but some", "claude", md("name: a\ntools: Read, Write\ndisallowedTools: Write"), "a||[fs_read_file] []||Do it."},
 		{"mark and line ends", "claude", "\ufeff---\r\nname: a\r\n---\r\nDo\r\nit.\r\n", "a||all||Do\nit."},
 		{"no YAML", "claude", md("name: a\ndescription: Use it: often. Examples: <b>\ntools: Read"), "a||[fs_read_file] []||Do it."},
@@ -118,6 +118,59 @@ func TestForbidden(t *testing.T) {
 		names, _ := f.MapTools()
 		if held, notes := strings.Join(names, " "), strings.Join(f.Notes, "; "); held != test.held || notes != test.notes || !f.Listed {
 			t.Errorf("%s: held %q, notes %q\nwant %q, %q", test.tools, held, notes, test.held, test.notes)
+		}
+	}
+}
+
+// The last rule of opencode that matches counts. A profile has no rule for a part of a tool.
+func TestPermission(t *testing.T) {
+	for _, test := range []struct{ head, held, ask string }{
+		{"tools: {read: true, edit: true}\npermission: {edit: deny}", "fs_read_file", ""},
+		{"tools: {read: true, write: true, patch: true}\npermission: {edit: deny, bash: ask}", "fs_read_file", ""},
+		{"tools: {read: true, edit: true}\npermission: deny", "", ""},
+		{"tools: {read: true, edit: true}\npermission: {'*': deny, edit: allow}", "fs_modify_file", ""},
+		{"permission: {'*': deny, read: allow, grep: ask, webfetch: allow}", "fs_grep_files fs_read_file [webfetch]", "fs_grep_files"},
+		{"permission: {'*': deny, glob: allow, edit: allow, bash: {'git *': allow}}", "fs_create_file fs_list_files fs_modify_file [bash]", ""},
+		{"permission: {read: allow, '*': deny}", "", ""},
+		{"permission: {'*': deny, read: {'*': allow, '*.env': deny}, grep: allow}", "fs_grep_files", ""},
+		{"permission: {'*': deny, edit: {'*': deny, 'docs/*': allow}}", "", ""},
+		{"permission: {'*': deny, read: {'*.env': deny, '*': allow}}", "fs_read_file", ""},
+		{"permission: {'*': deny, edit: allow, write: deny}", "fs_modify_file", ""},
+		{"permission: {'*': deny, 'gre?': allow}", "fs_grep_files", ""},
+		{"permission: {edit: deny}", "all but fs_create_file fs_modify_file", ""},
+		{"tools: {write: false}", "all but fs_create_file", ""},
+		{"permission: {'*': ask, glob: allow, skill: deny}", "all but skill", "fs_create_file fs_grep_files fs_list_files fs_modify_file fs_read_file"},
+		{"permissions:\n- {action: '*', resource: '*', effect: deny}\n- {action: read, resource: '*', effect: allow}\n- {action: shell, resource: '*', effect: allow}", "fs_read_file [shell]", ""},
+		{"permissions:\n- {action: edit, resource: 'secrets/*', effect: deny}", "all but fs_create_file fs_modify_file", ""},
+		{"permission: {edit: no}", "permission: \"edit\": must be allow, ask or deny", ""},
+		{"permission: [edit]", "permission: must be allow, ask or deny, or have a key for each tool", ""},
+		{"permission: {'[e]dit': allow}", "permission: \"[e]dit\" is no name of a tool", ""},
+		{"permissions: [{action: edit, effect: deny}]", "permissions: each must have an action, a resource and an effect", ""},
+		{"description: Use it: often\npermission:\n  edit: deny", "permission: must be allow, ask or deny, or have a key for each tool", ""},
+		{"description: Use it: often\npermissions:\n  - action: edit", "permissions: each must have an action, a resource and an effect", ""},
+	} {
+		f, err := Parse("opencode", "file", []byte("---\n"+test.head+"\n---\nDo it.\n"))
+		names, unknown := f.MapTools()
+		var ask, forbidden []string
+		for _, name := range []string{"fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file", "skill"} {
+			if f.Asks(name) {
+				ask = append(ask, name)
+			}
+			if f.Forbids(name) != "" {
+				forbidden = append(forbidden, name)
+			}
+		}
+		held := strings.Join(names, " ")
+		switch {
+		case err != nil:
+			held = err.Error()
+		case !f.Listed:
+			held = "all but " + strings.Join(forbidden, " ")
+		case len(unknown) > 0:
+			held += " " + fmt.Sprint(unknown)
+		}
+		if got := strings.Join(ask, " "); held != test.held || got != test.ask {
+			t.Errorf("%s: %q, asks for %q\nwant %q, %q", test.head, held, got, test.held, test.ask)
 		}
 	}
 }

@@ -45,23 +45,42 @@ func (f Agent) MapTools() (names, unknown []string) {
 	return slices.Compact(names), unknown
 }
 
+// Forbids returns the rule of the file that forbids a tool of jp, "" if none does. A file that lists
+// no tools can have one too.
+func (f Agent) Forbids(name string) string {
+	for _, rule := range f.denied {
+		for tool, here := range toolNames[f.Format] {
+			if here == name && f.forbids(rule, tool) {
+				return rule
+			}
+		}
+	}
+	return ""
+}
+
+// Asks reports whether the other program asks before each call of a tool of jp.
+func (f Agent) Asks(name string) bool {
+	return slices.ContainsFunc(f.ask, func(tool string) bool { return tool != "" && toolNames[f.Format][tool] == name })
+}
+
 // forbid removes the tools that a rule forbids. A tool of jp has several names there and no rules for
 // a part of what it does: a rule for one of the names, or for a part, removes it, and a note says so.
-func (f *Agent) forbid(rules []string) {
+func (f *Agent) forbid() {
 	f.Tools = slices.DeleteFunc(f.Tools, func(tool string) bool {
-		if slices.Contains(rules, tool) {
+		if slices.Contains(f.denied, tool) {
 			return true
 		}
-		i := slices.IndexFunc(rules, func(rule string) bool { return f.forbids(rule, tool) })
+		i := slices.IndexFunc(f.denied, func(rule string) bool { return f.forbids(rule, tool) })
 		if i >= 0 {
-			f.Notes = append(f.Notes, fmt.Sprintf("the tool %s, because the file forbids %s", tool, rules[i]))
+			f.Notes = append(f.Notes, fmt.Sprintf("the tool %s, because the file forbids %s", tool, f.denied[i]))
 		}
 		return i >= 0
 	})
 }
 
 // forbids reports whether a rule such as Read, gh_* or Read(**/.env) forbids a tool that jp has, or a
-// part of it. In claude a rule for files of Read or Edit holds for all tools that read or write them.
+// part of it. In claude a rule for files of Read or Edit holds for all tools that read or write them,
+// in opencode edit means all that write.
 func (f *Agent) forbids(rule, tool string) bool {
 	named, _, part := strings.Cut(rule, "(")
 	here := toolNames[f.Format]
@@ -71,11 +90,17 @@ func (f *Agent) forbids(rule, tool string) bool {
 		names = append(names, "Grep", "Glob")
 	case part && named == "Edit":
 		names = append(names, "Write")
+	case f.Format == "opencode" && match(named, "edit"):
+		names = append(names, "write")
 	}
 	return here[tool] != "" && slices.ContainsFunc(names, func(name string) bool {
-		match, _ := path.Match(name, tool)
-		return match || here[name] == here[tool]
+		return match(name, tool) || here[name] == here[tool]
 	})
+}
+
+func match(pattern, name string) bool {
+	ok, _ := path.Match(pattern, name)
+	return ok
 }
 
 // ProfileName makes a name that is valid for a profile and a file: lowercase letters, digits, - and

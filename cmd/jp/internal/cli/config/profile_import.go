@@ -262,12 +262,22 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 		if names, err = g.chooseTools(ctx, o, arg); err != nil {
 			return imported{}, err
 		}
+		names = slices.DeleteFunc(names, func(name string) bool {
+			rule := f.Forbids(name)
+			if rule != "" {
+				omit("", "", fmt.Sprintf("the tool %s, because the file forbids %s", name, rule))
+			}
+			return rule != ""
+		})
 	}
 	slices.Sort(names)
 	im.Tools = append([]string{}, slices.Compact(names)...)
 	held, err := heldTools(im.Tools)
 	if err != nil {
 		return imported{}, err
+	}
+	for i := range held {
+		held[i].Unattended = held[i].Unattended && !f.Asks(held[i].Name)
 	}
 	im.Model = g.foreignModel(cfg, f.Model, o.model.Set)
 	if im.Model == "" {
