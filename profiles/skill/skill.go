@@ -33,6 +33,7 @@ type Skill struct {
 	Body        string // the instructions; never empty
 	File        string // absolute path
 	SHA256      string // of the file's bytes, hex
+	ByHand      bool   // only a person starts it: it is offered to no model
 
 	Notes []string // differences from the format, and how each was read
 }
@@ -140,7 +141,7 @@ func (b base) list(rel string, n int) []string {
 }
 
 // parse reads a SKILL.md: a frontmatter of YAML between lines of ---, then the body. Of the YAML
-// only the two keys that count are read, and only as plain, quoted or block text; the rest is
+// only the three keys that count are read, and only as plain, quoted or block text; the rest is
 // ignored. Its errors are *fault.Error without a file.
 func parse(data []byte) (Skill, error) {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
@@ -161,9 +162,12 @@ func parse(data []byte) (Skill, error) {
 		return Skill{}, &fault.Error{Line: 1, Msg: "the frontmatter has no end"}
 	}
 	s := Skill{Body: strings.TrimSpace(strings.Join(lines[end+1:], "\n"))}
+	byHand := ""
+	keys := map[string]*string{"name": &s.Name, "description": &s.Description, "disable-model-invocation": &byHand}
 	for i := 1; i < end; i++ {
 		key, value, ok := strings.Cut(lines[i], ":")
-		to := map[string]*string{"name": &s.Name, "description": &s.Description}[key]
+		key = strings.Trim(strings.TrimRight(key, " \t"), `"'`)
+		to := keys[key]
 		if !ok || to == nil {
 			continue
 		}
@@ -181,6 +185,10 @@ func parse(data []byte) (Skill, error) {
 			err = errors.New("must not hold control characters")
 		case err == nil && key == "name" && len(text) > maxDescription:
 			err = fmt.Errorf("must be at most %d bytes", maxDescription)
+		case err == nil && to == &byHand:
+			if s.ByHand, err = strconv.ParseBool(strings.ToLower(text)); err != nil {
+				err = errors.New("must be true or false")
+			}
 		}
 		if err != nil {
 			return Skill{}, &fault.Error{Line: at + 1, Key: key, Msg: err.Error()}

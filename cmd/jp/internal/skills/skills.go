@@ -25,8 +25,8 @@ const maxList = 16 << 10
 // List are skills that a run may read. It does not change.
 type List []profiles.Skill
 
-// Find returns the skills of the home folder, and those of the workspace that have passed the gate.
-// It says what is wrong with others.
+// Find returns the skills of the home folder, and those of the workspace that have passed the gate,
+// without those that only a person starts. It says what is wrong with others.
 func Find(con *console.Console, ws *workspace.Workspace) (list List) {
 	found, problems := profiles.Skills(ws.SourcesOf(ws.Gate.Passed()))
 	for _, err := range problems {
@@ -34,6 +34,9 @@ func Find(con *console.Console, ws *workspace.Workspace) (list List) {
 	}
 	size := 0
 	for _, s := range found {
+		if s.ByHand {
+			continue
+		}
 		for _, note := range s.Notes {
 			con.Note("skill %s: %s", s.Name, note)
 		}
