@@ -36,7 +36,7 @@ func replaceFrom(dir, file string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	err = fill(f, data, f.Chmod(mode))
+	err = fill(f, data, f.Chmod(mode), nil)
 	if err == nil {
 		err = os.Rename(f.Name(), file)
 	}
@@ -61,9 +61,14 @@ func Make(file string, data []byte) error {
 // MakeIn is [Make] for a file below dir: no link leads out of it. The mode is that of a new file:
 // the umask counts.
 func MakeIn(dir *os.Root, name string, data []byte, mode fs.FileMode) error {
-	temp, err := writeIn(dir, name, data, mode, nil)
-	if err != nil {
+	temp, err := writeIn(dir, name, name, data, mode, nil)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fs.ErrExist // alone: callers name the file
+	case err != nil:
 		return err
+	case temp == name:
+		return syncIn(dir, name)
 	}
 	defer func() { _ = dir.Remove(temp) }() // after a link it is a second name of the file
 	// A link, unlike a renaming, does not replace a file that has appeared meanwhile.
@@ -80,7 +85,7 @@ func claim(dir *os.Root, temp, name string, mode fs.FileMode) error {
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return fs.ErrExist // alone: callers name the file
+		return fs.ErrExist
 	case err != nil:
 		return err
 	}
@@ -99,7 +104,7 @@ var ErrChanged = errors.New("was changed by someone else meanwhile")
 // when it was looked at: mode, owner and group stay. If another file is there now, or it was
 // written since, the error is ErrChanged and nothing happens.
 func ReplaceIn(dir *os.Root, name string, data []byte, was fs.FileInfo) error {
-	temp, err := writeIn(dir, name, data, 0o600, was)
+	temp, err := writeIn(dir, name, tempName(name), data, 0o600, was)
 	if err != nil {
 		return err
 	}
@@ -117,34 +122,62 @@ func ReplaceIn(dir *os.Root, name string, data []byte, was fs.FileInfo) error {
 	return syncIn(dir, name)
 }
 
+// tempName is a name beside name.
+func tempName(name string) string {
+	return filepath.Join(filepath.Dir(name), ".jp-"+rand.Text()+".tmp")
+}
+
 // writeIn writes data to a new file beside name and syncs it. like is the file whose mode, owner
-// and group it gets; nil = those of a new file.
-func writeIn(dir *os.Root, name string, data []byte, mode fs.FileMode, like fs.FileInfo) (temp string, err error) {
-	temp = filepath.Join(filepath.Dir(name), ".jp-"+rand.Text()+".tmp")
-	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+// and group it gets; nil = those of a new file. If the system can, the file has no name before it is
+// complete, so that a killed jp leaves nothing, and then it gets the name as, if nothing is there.
+// Otherwise it has another name, got.
+func writeIn(dir *os.Root, name, as string, data []byte, mode fs.FileMode, like fs.FileInfo) (got string, err error) {
+	if folder, err := dir.Open(filepath.Dir(name)); err == nil {
+		defer func() { _ = folder.Close() }()
+		if f, err := Unnamed(folder, mode); err == nil {
+			var linked error
+			err = fill(f, data, becomes(f, like), func() error {
+				linked = LinkUnnamed(f, folder, filepath.Base(as))
+				return linked
+			})
+			if linked == nil || errors.Is(linked, fs.ErrExist) {
+				return as, err
+			}
+		}
+	}
+	got = tempName(name)
+	f, err := dir.OpenFile(got, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return "", err
 	}
-	if like != nil {
-		if is, ok := like.Sys().(*syscall.Stat_t); ok {
-			_ = f.Chown(int(is.Uid), int(is.Gid)) // only root can give files away
-		}
-		err = f.Chmod(like.Mode().Perm())
+	if err = fill(f, data, becomes(f, like), nil); err != nil {
+		_ = dir.Remove(got)
 	}
-	if err = fill(f, data, err); err != nil {
-		_ = dir.Remove(temp)
-		return "", err
-	}
-	return temp, nil
+	return got, err
 }
 
-// fill writes data to f and syncs it, unless something has failed before; it closes f.
-func fill(f *os.File, data []byte, failed error) error {
+// becomes gives f the mode, owner and group of another file, if there is one.
+func becomes(f *os.File, like fs.FileInfo) error {
+	if like == nil {
+		return nil
+	}
+	if is, ok := like.Sys().(*syscall.Stat_t); ok {
+		_ = f.Chown(int(is.Uid), int(is.Gid)) // only root can give files away
+	}
+	return f.Chmod(like.Mode().Perm())
+}
+
+// fill writes data to f, syncs it and calls then, which may be nil, unless something has failed
+// before; it closes f.
+func fill(f *os.File, data []byte, failed error, then func() error) error {
 	if failed == nil {
 		_, failed = f.Write(data)
 	}
 	if failed == nil {
 		failed = f.Sync()
+	}
+	if failed == nil && then != nil {
+		failed = then()
 	}
 	if err := f.Close(); failed == nil {
 		failed = err

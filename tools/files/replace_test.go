@@ -33,7 +33,7 @@ func TestMakeIn(t *testing.T) {
 	for way, make := range map[string]func(dir *os.Root, name string) error{
 		"link": func(dir *os.Root, name string) error { return MakeIn(dir, name, []byte("new"), 0o640) },
 		"claim": func(dir *os.Root, name string) error {
-			temp, err := writeIn(dir, name, []byte("new"), 0o640, nil)
+			temp, err := writeIn(dir, name, tempName(name), []byte("new"), 0o640, nil)
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"jp/tools/files"
 )
 
 func unlinked(dir string) (*os.File, error) {
@@ -17,6 +19,19 @@ func unlinked(dir string) (*os.File, error) {
 		return nil, err
 	}
 	return file, nil
+}
+
+// Nameless makes a file that gets a name when name is called. It vanishes if the process is killed
+// before. If the system has no such files, it has a temporary name, which stays then.
+func Nameless(dir, pattern string) (file *os.File, name func(path string) error, err error) {
+	if folder, err := os.Open(dir); err == nil {
+		f, err := files.Unnamed(folder, 0o600)
+		_ = folder.Close()
+		if err == nil {
+			return f, func(path string) error { return files.LinkUnnamed(f, nil, path) }, nil
+		}
+	}
+	return named(dir, pattern)
 }
 
 func named(dir, pattern string) (file *os.File, name func(path string) error, err error) {
