@@ -213,7 +213,7 @@ func bytesOf(f io.ReadSeeker, part string) ([]byte, error) {
 func (ref Ref) source() string {
 	switch {
 	case ref.URL != "":
-		return withoutValues(ref.URL)
+		return WithoutValues(ref.URL)
 	case ref.Lines != "":
 		return ref.File + ":" + ref.Lines
 	case ref.Bytes != "":

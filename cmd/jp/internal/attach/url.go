@@ -48,7 +48,7 @@ func (e *FetchError) Unwrap() error { return e.Err }
 // *FetchError.
 func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, error) {
 	var none convstore.Attachment
-	name := withoutValues(ref) // for messages and for the attachment
+	name := WithoutValues(ref) // for messages and for the attachment
 	u, err := url.Parse(ref)
 	switch {
 	case err != nil:
@@ -94,9 +94,9 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	return r.keep(name, kind, b)
 }
 
-// withoutValues returns an address without the values of its query and its fragment, which may be
+// WithoutValues returns an address without the values of its query and its fragment, which may be
 // keys or signatures. Models, people and the store get only that.
-func withoutValues(ref string) string {
+func WithoutValues(ref string) string {
 	ref, fragment, _ := strings.Cut(ref, "#")
 	before, query, ok := strings.Cut(ref, "?")
 	if !ok && fragment != "" && !strings.Contains(fragment, "=") {

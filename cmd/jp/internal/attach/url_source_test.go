@@ -12,8 +12,8 @@ func TestWithoutValues(t *testing.T) {
 		"https://h/x?SIGNED#k=v":            "https://h/x?...",
 		"https://h/x?":                      "https://h/x?",
 	} {
-		if got := withoutValues(ref); got != want {
-			t.Errorf("withoutValues(%q) = %q, want %q", ref, got, want)
+		if got := WithoutValues(ref); got != want {
+			t.Errorf("WithoutValues(%q) = %q, want %q", ref, got, want)
 		}
 	}
 }

@@ -61,21 +61,21 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 		return nil
 	case acp.TypeImage:
 		p.images++
-		source := cmp.Or(b.URI, fmt.Sprintf("image %d", p.images))
+		source := cmp.Or(shown(b.URI), fmt.Sprintf("image %d", p.images))
 		p.mention(source, "")
 		if _, ok := attach.Image(b.Data); !ok {
 			return fmt.Errorf("%s: is not an image (PNG, JPEG, GIF, WebP)", source)
 		}
 		return p.attach(p.r.Bytes(source, b.Data))
 	case acp.TypeLink:
-		p.mention(cmp.Or(b.Name, b.URI), b.URI)
+		p.mention(cmp.Or(b.Name, shown(b.URI)), shown(b.URI))
 		return p.link(ctx, b.URI)
 	case acp.TypeResource:
 		r := b.Resource
 		if r == nil || r.URI == "" {
 			return errors.New("resource: has no content or no uri")
 		}
-		p.mention(name(r.URI), r.URI)
+		p.mention(name(r.URI), shown(r.URI))
 		if r.Text != nil {
 			return p.attach(p.r.Text(source(r.URI), *r.Text))
 		}
@@ -144,7 +144,21 @@ func source(uri string) string {
 			return path + wording.Either(u.Fragment == "", "", "#"+u.Fragment)
 		}
 	}
-	return uri
+	return shown(uri)
+}
+
+// shown returns an address as a model and the store get it: that of a page has neither a user nor
+// the values of its query.
+func shown(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return uri
+	}
+	if u.User != nil {
+		u.User = nil
+		uri = u.String()
+	}
+	return attach.WithoutValues(uri)
 }
 
 // name returns the last part of an address.
@@ -152,5 +166,5 @@ func name(uri string) string {
 	if u, err := url.Parse(uri); err == nil && u.Path != "" {
 		return filepath.Base(u.Path)
 	}
-	return uri
+	return shown(uri)
 }
