@@ -19,6 +19,7 @@ import (
 	"jp/convstore/amount"
 	"jp/profiles/effort"
 	"jp/tools"
+	"jp/tools/period"
 	"jp/tools/schema"
 )
 
@@ -66,7 +67,7 @@ func ParseTimeout(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	t, err := time.ParseDuration(text)
+	t, err := period.Parse(text)
 	if err != nil || t <= 0 {
 		return 0, fmt.Errorf("timeout: %q is no time such as 90s or 10m", text)
 	}
