@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"jp/tools/jsondoc"
 )
@@ -39,6 +40,9 @@ func ReadInput(line []byte) (Input, error) {
 		RequestID       string          `json:"request_id"`
 		Request         json.RawMessage `json:"request"`
 		Response        json.RawMessage `json:"response"`
+	}
+	if !utf8.Valid(line) {
+		return Input{}, errors.New("not UTF-8 text")
 	}
 	if jsondoc.Crowded(line, jsondoc.MaxValues) {
 		return Input{}, fmt.Errorf("more than %d values", jsondoc.MaxValues)

@@ -36,6 +36,7 @@ func TestOneMessage(t *testing.T) {
 		{"no content", `{"type":"user","message":{"role":"user"}}`, "", "line 1: message: content is neither a text nor a list of blocks"},
 		{"null", user(`null`), "", "line 1: message: content is empty"},
 		{"blank", user(`" "`), "", "line 1: message: content is empty"},
+		{"bytes that are no text", user("\"caf\xe9\""), "", "line 1: not UTF-8 text"},
 		{"no JSON", "hello", "", "line 1: invalid character 'h' looking for beginning of value"},
 	} {
 		var m OneMessage

@@ -11,7 +11,6 @@ import (
 	"os"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
@@ -202,9 +201,6 @@ func (c *client) at() string { return fmt.Sprintf("line %d: ", c.line) }
 
 // take carries out a request, or queues a message. An error ends the input.
 func (c *client) take(line []byte) error {
-	if !utf8.Valid(line) {
-		return errors.New("not UTF-8 text")
-	}
 	in, err := stream.ReadInput(line)
 	switch {
 	case err != nil:
