@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"time"
+
+	"jp/cmd/jp/internal/model/reset"
 )
 
 // Kind says what went wrong with a request. For each kind there is something else to do.
@@ -66,12 +68,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // one may not spend more, or it failed in a way that passes. A mistake, such as a key that is not
 // accepted, is nothing that another model should hide.
 func (e *Error) Elsewhere() bool {
-	switch e.Kind {
-	case KindQuota, KindRateLimit, KindOverloaded:
-		return true
-	}
-	return e.Temporary()
+	return e.Kind.limits() || e.Temporary()
 }
+
+// limits reports whether the provider takes no requests for now, and may say for how long.
+func (k Kind) limits() bool { return k == KindQuota || k == KindRateLimit || k == KindOverloaded }
 
 // Temporary reports whether the same request may succeed later.
 func (e *Error) Temporary() bool {
@@ -113,7 +114,7 @@ func (e *Error) passing(limit time.Duration) bool {
 // withReset returns the error with a hint where the provider states when its limit resets, which is
 // too late.
 func (e *Error) withReset(limit time.Duration) *Error {
-	if e.RetryAfter <= 0 || e.RetryAfter >= mostReset || !e.Lasting(limit) || e.Kind == KindAuth || e.Kind == KindUnknownModel {
+	if e.RetryAfter <= 0 || e.RetryAfter >= reset.Most || !e.Lasting(limit) || e.Kind == KindAuth || e.Kind == KindUnknownModel {
 		return e
 	}
 	late := *e

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model/overflow"
+	"jp/cmd/jp/internal/model/reset"
 )
 
 // problem is the content of the body of an error.
@@ -74,7 +75,7 @@ func (c Config) statusError(status int, header http.Header, body []byte) *Error 
 	}
 	e.Kind = statusKind(status)
 	c.refine(e, p)
-	e.RetryAfter = resetOf(e.Kind, header, p.message, time.Now())
+	e.RetryAfter = reset.In(header, p.message, e.Kind.limits(), time.Now())
 	// Both vendors send this where repeating cannot help.
 	if header.Get("X-Should-Retry") == "false" {
 		e.Final = true
@@ -94,7 +95,7 @@ func (c Config) StreamError(body []byte) *Error {
 		e.Status, e.Kind = status, statusKind(status)
 	}
 	c.refine(e, p)
-	e.RetryAfter = resetOf(e.Kind, nil, p.message, time.Now())
+	e.RetryAfter = reset.In(nil, p.message, e.Kind.limits(), time.Now())
 	return e
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"jp/cmd/jp/internal/model/reset"
 )
 
 func TestParseErrorBody(t *testing.T) {
@@ -121,7 +123,7 @@ func FuzzErrorBody(f *testing.F) {
 			if strings.Contains(s, "sk-12345") || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(s) || len(s) > maxMessage+100 {
 				t.Errorf("%q", s)
 			}
-			if e.RetryAfter < 0 || e.RetryAfter > mostReset {
+			if e.RetryAfter < 0 || e.RetryAfter > reset.Most {
 				t.Errorf("retry after %v", e.RetryAfter)
 			}
 		}

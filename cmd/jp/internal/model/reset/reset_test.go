@@ -1,4 +1,4 @@
-package model
+package reset
 
 import (
 	"net/http"
@@ -17,12 +17,12 @@ func TestRetryAfter(t *testing.T) {
 		{"Retry-After", " 3 ", 3 * time.Second},
 		{"Retry-After", "Sat, 21 Nov 2026 12:01:00 GMT", time.Minute},
 		{"Retry-After", "Sat, 21 Nov 2026 11:00:00 GMT", 0},
-		{"Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT", mostReset},
+		{"Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT", Most},
 		{"Retry-After-Ms", "250", 250 * time.Millisecond},
 		{"Retry-After", "-1", 0},
 		{"Retry-After", "NaN", 0},
-		{"Retry-After", "Inf", mostReset},
-		{"Retry-After", "1e300", mostReset},
+		{"Retry-After", "Inf", Most},
+		{"Retry-After", "1e300", Most},
 		{"Retry-After", "soon", 0},
 		{"Retry-After", "", 0},
 	} {
@@ -61,7 +61,7 @@ func TestResets(t *testing.T) {
 		{"Gemini", nil, "Quota exceeded for metric: x, limit: 0\nPlease retry in 11.665902715s.", 11665902715},
 		{"Anthropic, words", nil, "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.", 9*24*time.Hour + 12*time.Hour},
 		{"Anthropic, over", nil, "You will regain access on 2026-11-01 at 00:00 UTC.", 0},
-		{"Anthropic, year 9999", nil, "You will regain access on 9999-12-31 at 00:00 UTC.", mostReset},
+		{"Anthropic, year 9999", nil, "You will regain access on 9999-12-31 at 00:00 UTC.", Most},
 		{"Anthropic, no date", nil, "You will regain access on 2026-99-99 at 99:00 UTC.", 0},
 		{"Anthropic, headers", map[string]string{"Anthropic-Ratelimit-Tokens-Remaining": "0", "Anthropic-Ratelimit-Tokens-Reset": "2026-11-21T12:00:30Z"}, "", 30 * time.Second},
 		{"OpenRouter", map[string]string{"X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1795262700000"}, "", 5 * time.Minute},
@@ -72,34 +72,11 @@ func TestResets(t *testing.T) {
 		for k, v := range tt.header {
 			h.Set(k, v)
 		}
-		if got := resetOf(KindRateLimit, h, tt.message, now); got != tt.want {
+		if got := In(h, tt.message, true, now); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	if got := resetOf(KindBadRequest, nil, "Please try again in 1h.", now); got != 0 {
+	if got := In(nil, "Please try again in 1h.", false, now); got != 0 {
 		t.Errorf("a bad request states %v", got)
-	}
-}
-
-func TestLasting(t *testing.T) {
-	for _, tt := range []struct {
-		e     Error
-		limit time.Duration
-		want  bool
-	}{
-		{Error{Kind: KindAuth}, time.Hour, true},
-		{Error{Kind: KindUnknownModel}, 0, true},
-		{Error{Kind: KindQuota}, time.Hour, true},
-		{Error{Kind: KindQuota, RetryAfter: time.Minute}, 0, false},
-		{Error{Kind: KindQuota, RetryAfter: time.Hour}, 0, true},
-		{Error{Kind: KindQuota, RetryAfter: time.Hour}, 2 * time.Hour, false},
-		{Error{Kind: KindRateLimit}, 0, false},
-		{Error{Kind: KindRateLimit, RetryAfter: time.Hour}, 0, true},
-		{Error{Kind: KindServer, RetryAfter: time.Hour}, 0, false},
-		{Error{Kind: KindBadRequest}, 0, false},
-	} {
-		if got := tt.e.Lasting(tt.limit); got != tt.want {
-			t.Errorf("%v, after %v, limit %v: lasting = %t", &tt.e, tt.e.RetryAfter, tt.limit, got)
-		}
 	}
 }

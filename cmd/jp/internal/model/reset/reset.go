@@ -1,4 +1,6 @@
-package model
+// Package reset reads after how long a provider takes requests again, as it says so with an error: in
+// headers and in words. Each vendor has its own.
+package reset
 
 import (
 	"cmp"
@@ -11,25 +13,22 @@ import (
 	"time"
 )
 
-// mostReset bounds what a provider states.
-const mostReset = 366 * 24 * time.Hour
+// Most bounds what a provider states.
+const Most = 366 * 24 * time.Hour
 
-// resetOf returns after how long a request may be made again, as a provider states it with an
-// error: in Retry-After, in the headers of a limit that has nothing left, or in words. 0 means that
-// it says nothing, or nothing that makes sense, such as a time that is over.
-func resetOf(kind Kind, h http.Header, message string, now time.Time) time.Duration {
-	if d := retryAfter(h, now); d > 0 {
+// In returns after how long a request may be made again: by Retry-After, and where the error is
+// about a limit, by the headers of one that has nothing left, or by the message. 0 means that the
+// provider says nothing, or nothing that makes sense, such as a time that is over.
+func In(h http.Header, message string, limit bool, now time.Time) time.Duration {
+	d := retryAfter(h, now)
+	if d > 0 || !limit {
 		return d
 	}
-	switch kind {
-	case KindRateLimit, KindQuota, KindOverloaded:
-		return cmp.Or(exhausted(h, now), stated(message, now))
-	}
-	return 0
+	return cmp.Or(exhausted(h, now), stated(message, now))
 }
 
-// reset brings a wait into the bounds of what makes sense.
-func reset(d time.Duration) time.Duration { return min(max(d, 0), mostReset) }
+// bounded brings a wait into the bounds of what makes sense.
+func bounded(d time.Duration) time.Duration { return min(max(d, 0), Most) }
 
 // number reads a number of units; false = it is none, or negative.
 func number(s string, unit time.Duration) (time.Duration, bool) {
@@ -37,7 +36,7 @@ func number(s string, unit time.Duration) (time.Duration, bool) {
 	if err != nil || math.IsNaN(n) || n < 0 {
 		return 0, false
 	}
-	return time.Duration(math.Min(n*float64(unit), float64(mostReset))), true
+	return time.Duration(math.Min(n*float64(unit), float64(Most))), true
 }
 
 // retryAfter reads Retry-After-Ms and Retry-After, the latter as seconds or as a date.
@@ -50,7 +49,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		return d
 	}
 	if t, err := http.ParseTime(s); err == nil {
-		return reset(t.Sub(now))
+		return bounded(t.Sub(now))
 	}
 	return 0
 }
@@ -62,18 +61,18 @@ func exhausted(h http.Header, now time.Time) (latest time.Duration) {
 	for _, of := range []string{"requests", "tokens", "input-tokens", "output-tokens"} {
 		if h.Get("Anthropic-Ratelimit-"+of+"-Remaining") == "0" {
 			if t, err := time.Parse(time.RFC3339, h.Get("Anthropic-Ratelimit-"+of+"-Reset")); err == nil {
-				latest = max(latest, reset(t.Sub(now)))
+				latest = max(latest, bounded(t.Sub(now)))
 			}
 		}
 		if h.Get("X-Ratelimit-Remaining-"+of) == "0" {
 			if d, err := time.ParseDuration(h.Get("X-Ratelimit-Reset-" + of)); err == nil {
-				latest = max(latest, reset(d))
+				latest = max(latest, bounded(d))
 			}
 		}
 	}
 	if h.Get("X-Ratelimit-Remaining") == "0" {
 		if n, err := strconv.ParseInt(h.Get("X-Ratelimit-Reset"), 10, 64); err == nil && n > 1e12 {
-			latest = max(latest, reset(time.UnixMilli(n).Sub(now)))
+			latest = max(latest, bounded(time.UnixMilli(n).Sub(now)))
 		}
 	}
 	return latest
@@ -98,7 +97,7 @@ var (
 func stated(message string, now time.Time) time.Duration {
 	if m := againIn().FindStringSubmatch(message); m != nil {
 		if d, err := time.ParseDuration(m[1]); err == nil {
-			return reset(d)
+			return bounded(d)
 		}
 	}
 	if m := afterSeconds().FindStringSubmatch(message); m != nil {
@@ -107,7 +106,7 @@ func stated(message string, now time.Time) time.Duration {
 	}
 	if m := accessOn().FindStringSubmatch(message); m != nil {
 		if t, err := time.Parse("2006-01-02 15:04", m[1]+" "+m[2]); err == nil {
-			return reset(t.Sub(now))
+			return bounded(t.Sub(now))
 		}
 	}
 	return 0
