@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -19,51 +20,52 @@ type problem struct {
 	message, kind, code string
 }
 
-// parseErrorBody reads the error objects of Anthropic, OpenAI and the servers that follow them:
-// {"error":{"message","type","code"}}, {"error":"..."}, {"message"}, {"detail"}, or anything else
-// as text. Markup yields nothing.
+// parseErrorBody reads the body of an error: JSON, or anything else as text. Markup yields nothing.
 func parseErrorBody(body []byte) problem {
 	body = bytes.TrimSpace(body)
-	var outer struct {
-		Error   json.RawMessage `json:"error"`
-		Message any             `json:"message"`
-		Detail  any             `json:"detail"`
-		Type    any             `json:"type"`
-		Code    any             `json:"code"`
+	switch {
+	case json.Valid(body):
+		return told(body, 8)
+	case len(body) == 0 || strings.IndexByte("<{[", body[0]) >= 0 || !utf8.Valid(body):
+		return problem{}
 	}
-	if err := json.Unmarshal(body, &outer); err != nil {
-		if len(body) == 0 || body[0] == '<' || body[0] == '{' || body[0] == '[' || !utf8.Valid(body) {
-			return problem{}
-		}
-		return problem{message: string(body)}
-	}
-	var inner struct {
-		Message any `json:"message"`
-		Type    any `json:"type"`
-		Code    any `json:"code"`
-	}
-	if json.Unmarshal(outer.Error, &inner) == nil && word(inner.Message) != "" {
-		return problem{message: word(inner.Message), kind: word(inner.Type), code: word(inner.Code)}
-	}
-	p := problem{kind: word(outer.Type), code: word(outer.Code)}
-	var text string
-	if json.Unmarshal(outer.Error, &text) == nil && text != "" {
-		p.message = text
-	} else if p.message = word(outer.Message); p.message == "" {
-		p.message = word(outer.Detail)
-	}
-	return p
+	return problem{message: string(body)}
 }
 
-// word returns a JSON string as it is and a number as its digits.
-func word(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
+// told returns what valid JSON says of an error, down to some depth: the objects of Anthropic,
+// OpenAI and the servers that follow them, {"error":{"message","type","code"}}, {"error":"..."},
+// {"message"} and {"detail"}; Gemini's, which are entries of a list; FastAPI's, in a list too, of what
+// is wrong with a value ("msg") and where it is ("loc"). All else takes no memory.
+func told(raw []byte, depth int) (p problem) {
+	var first [1]json.RawMessage // Go leaves out the rest of a list
+	var o struct {
+		Error, Message, Detail, Msg json.RawMessage
+		Type, Code                  Str
+		Loc                         [8]Str
 	}
-	return ""
+	switch {
+	case depth == 0 || len(raw) == 0:
+	case raw[0] == '"':
+		_ = json.Unmarshal(raw, &p.message)
+	case raw[0] == '[':
+		_ = json.Unmarshal(raw, &first)
+		return told(first[0], depth-1)
+	case raw[0] == '{':
+		_ = json.Unmarshal(raw, &o) // a field of another type says nothing
+		p = told(o.Error, depth-1)
+		p.kind, p.code = cmp.Or(p.kind, o.Type.Text), cmp.Or(p.code, o.Code.Text)
+		for _, other := range []json.RawMessage{o.Message, o.Detail, o.Msg} {
+			p.message = cmp.Or(p.message, told(other, depth-1).message)
+		}
+		var where []string
+		for _, l := range o.Loc {
+			where = append(where, l.Text)
+		}
+		if at := strings.TrimRight(strings.Join(where, "."), "."); at != "" && p.message != "" {
+			p.message = at + ": " + p.message
+		}
+	}
+	return p
 }
 
 // statusError returns the *Error of an HTTP response with an error status.
@@ -155,6 +157,10 @@ func (c Config) refine(e *Error, p problem) {
 	switch {
 	case (e.Kind == KindBadRequest || e.Kind == KindServer) && overflow.Says(p.message):
 		e.Kind = KindContext
+	case e.Kind == KindBadRequest && badKey(p.message):
+		e.Kind = KindAuth
+	case e.Kind == KindBadRequest && e.Status == 404 && strings.Contains(p.message, "model"):
+		e.Kind = KindUnknownModel
 	case e.Kind == KindBadRequest && outOfCredit(p.message):
 		e.Kind = KindQuota
 	case e.Status == 403 && e.Kind == KindAuth && flagged(p.message):
@@ -176,6 +182,12 @@ func (c Config) refine(e *Error, p problem) {
 	if e.Status == 404 && e.Kind == KindBadRequest {
 		e.Hint = "check the base URL " + c.BaseURL
 	}
+}
+
+// badKey reports whether an error is about the key, in the words of Gemini, which sends the status of
+// a wrong request.
+func badKey(message string) bool {
+	return strings.Contains(message, "pass a valid API key") || strings.HasPrefix(message, "API key expired")
 }
 
 // outOfCredit reports whether an error is about what the account may spend, in the words of

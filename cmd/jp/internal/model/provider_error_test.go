@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -14,24 +15,40 @@ import (
 
 func TestParseErrorBody(t *testing.T) {
 	for body, want := range map[string]problem{
-		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`: {"Overloaded", "overloaded_error", ""},
-		`{"error":{"message":"no","type":"invalid_request_error","code":"x"}}`:        {"no", "invalid_request_error", "x"},
-		`{"error":{"message":"no","code":502}}`:                                       {"no", "", "502"},
-		`{"error":"model 'x' not found"}`:                                             {"model 'x' not found", "", ""},
-		`{"message":"no","code":"x"}`:                                                 {"no", "", "x"},
-		`{"detail":"Not Found"}`:                                                      {"Not Found", "", ""},
-		`{"detail":[{"msg":"x"}]}`:                                                    {},
-		`{"error":{"message":{"a":1}}}`:                                               {},
-		`{"error":null}`:                                                              {},
-		` upstream connect error `:                                                    {"upstream connect error", "", ""},
-		`<html>502</html>`:                                                            {},
-		`{"error":`:                                                                   {},
-		`[]`:                                                                          {},
-		``:                                                                            {},
-		"\xff\xfe":                                                                    {},
+		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`:                      {"Overloaded", "overloaded_error", ""},
+		`{"error":{"message":"no","type":"invalid_request_error","code":"x"}}`:                             {"no", "invalid_request_error", "x"},
+		`{"error":{"message":"no","code":502}}`:                                                            {"no", "", "502"},
+		`{"error":"model 'x' not found"}`:                                                                  {"model 'x' not found", "", ""},
+		`{"message":"no","code":"x"}`:                                                                      {"no", "", "x"},
+		`{"detail":"Not Found"}`:                                                                           {"Not Found", "", ""},
+		`{"detail":[{"msg":"x"}]}`:                                                                         {"x", "", ""},
+		`{"detail":[{"loc":["body","tools",0,"type"],"msg":"no"},{"msg":"y"}]}`:                            {"body.tools.0.type: no", "", ""},
+		`{"object":"error","message":{"detail":[{"loc":["body","n"],"msg":"no"}]},"type":"t","code":null}`: {"body.n: no", "t", ""},
+		`[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]`:                              {"no", "", "400"},
+		`{"error":true,"message":"no"}`:                                                                    {"no", "", ""},
+		`{"error":404,"message":"no"}`:                                                                     {"no", "", ""},
+		`[[[[[[[[["no"]]]]]]]]]`:                                                                           {},
+		`{"error":{"message":{"a":1}}}`:                                                                    {},
+		`{"error":null}`:                                                                                   {},
+		` upstream connect error `:                                                                         {"upstream connect error", "", ""},
+		`<html>502</html>`:                                                                                 {},
+		`{"error":`:                                                                                        {},
+		`[]`:                                                                                               {},
+		``:                                                                                                 {},
+		"\xff\xfe":                                                                                         {},
 	} {
 		if got := parseErrorBody([]byte(body)); got != want {
 			t.Errorf("parseErrorBody(%q) = %+v, want %+v", body, got, want)
+		}
+	}
+}
+
+// TestErrorBodyMemory: what nobody reads of an error takes no memory.
+func TestErrorBodyMemory(t *testing.T) {
+	crowd := "[" + strings.Repeat(`{"":0},`, 1<<16) + "0]"
+	for _, body := range []string{crowd, `{"error":{"message":` + crowd + `}}`, `{"detail":` + crowd + `,"code":` + crowd + `}`, `{"loc":` + crowd + `}`} {
+		if n := testing.AllocsPerRun(1, func() { parseErrorBody([]byte(body)) }); n > 100 {
+			t.Errorf("%.30s ...: %v allocations", body, n)
 		}
 	}
 }
@@ -62,6 +79,9 @@ func TestStatusError(t *testing.T) {
 		{400, nil, `{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}`, KindContext, "The input token count (9) exceeds the maximum number of tokens allowed (8).", false},
 		{500, nil, `{"error":"the request exceeds the available context size"}`, KindContext, "the request exceeds the available context size", false},
 		{429, nil, `{"message":"Please reduce the length of the messages."}`, KindRateLimit, "Please reduce the length of the messages.", true},
+		{400, nil, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`, KindAuth, "API key not valid. Please pass a valid API key.", false},
+		{400, nil, `[{"error":{"code":400,"message":"API key expired. Please renew the API key.","status":"INVALID_ARGUMENT"}}]`, KindAuth, "API key expired. Please renew the API key.", false},
+		{404, nil, `[{"error":{"code":404,"message":"models/x is not found for API version v1main","status":"NOT_FOUND"}}]`, KindUnknownModel, "models/x is not found for API version v1main", false},
 		{408, nil, ``, KindServer, "request timeout", true},
 		{500, nil, `{"error":{"type":"api_error","message":"no"}}`, KindServer, "no", true},
 		{502, nil, `<html>`, KindServer, "bad gateway", true},
@@ -73,6 +93,14 @@ func TestStatusError(t *testing.T) {
 		if e.Kind != tt.kind || e.Message != tt.message || e.Temporary() != tt.temporary || e.Status != tt.status {
 			t.Errorf("statusError(%d, %s) = %v (temporary %t), want %s: %s (%t)", tt.status, tt.body, e, e.Temporary(), tt.kind, tt.message, tt.temporary)
 		}
+	}
+}
+
+// TestListedError: Gemini's errors are entries of a list, and say when to come back.
+func TestListedError(t *testing.T) {
+	const body = `[{"error":{"code":429,"message":"You exceeded your current quota. Please retry in 3600.5s.","status":"RESOURCE_EXHAUSTED"}}]`
+	if e := (Config{}).statusError(429, nil, []byte(body)); e.RetryAfter != 3600500*time.Millisecond {
+		t.Errorf("%v: retry after %v", e, e.RetryAfter)
 	}
 }
 
