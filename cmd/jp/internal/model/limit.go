@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"jp/tools/jsondoc"
@@ -128,16 +129,14 @@ type watches struct {
 	options LimitOptions
 	cancel  context.CancelCauseFunc
 
-	idle, quiet, whole *time.Timer // nil = does not run
+	idle, quiet, whole *watch // nil = does not run
 	left               time.Duration
-	since              time.Time // when the whole one was started
 }
 
 // start begins to wait for a sign of life.
 func (w *watches) start(idle time.Duration) {
 	w.wait(idle)
 	if w.options.Whole > 0 {
-		w.since = time.Now()
 		w.whole = w.after(max(w.left, 0), &Error{Kind: KindIdle, Final: true, Message: fmt.Sprintf("the reply was not complete after %v", w.options.Whole),
 			Hint: "assistant.request.reply_timeout_secs bounds a whole reply"})
 	}
@@ -171,24 +170,59 @@ func (w *watches) listen() {
 	}
 }
 
-func (w *watches) after(d time.Duration, err error) *time.Timer {
-	return time.AfterFunc(d, func() { w.cancel(err) })
-}
-
 func (w *watches) stop() {
 	halt(&w.idle)
 	halt(&w.quiet)
-	if w.whole != nil {
-		w.left -= time.Since(w.since)
-		halt(&w.whole)
-	}
+	w.left -= halt(&w.whole)
 }
 
-func halt(t **time.Timer) {
-	if *t != nil {
-		(*t).Stop()
-		*t = nil
+func (w *watches) after(limit time.Duration, err error) *watch {
+	v := &watch{limit: limit, over: func() { w.cancel(err) }, set: time.Now()}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.timer = time.AfterFunc(limit, v.fires)
+	return v
+}
+
+// halt ends a watch and returns how long it ran.
+func halt(w **watch) (ran time.Duration) {
+	if v := *w; v != nil {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.timer.Stop()
+		v.over, ran, *w = func() {}, v.ran(), nil
 	}
+	return ran
+}
+
+// watch calls over after a time in which jp could look for the reply. While jp is suspended (Ctrl-Z)
+// the clock goes on, and a server may say all it has to say: a watch that is much too late begins
+// again.
+type watch struct {
+	limit time.Duration
+	mu    sync.Mutex // guards what follows
+	over  func()
+	set   time.Time
+	timer *time.Timer
+}
+
+func (v *watch) fires() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ran() < v.limit {
+		v.timer.Reset(v.limit)
+		return
+	}
+	v.over()
+}
+
+// ran returns how long the watch runs.
+func (v *watch) ran() time.Duration {
+	ran := time.Since(v.set)
+	if ran > v.limit+time.Second {
+		v.set, ran = time.Now(), 0
+	}
+	return ran
 }
 
 type activityKey struct{}

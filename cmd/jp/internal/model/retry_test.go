@@ -374,6 +374,48 @@ func TestLimitSlowConsumer(t *testing.T) {
 	})
 }
 
+// TestLimitSuspended: time in which jp was suspended is not the provider's silence. Each watch, an
+// hour too late, takes its time again, and that hour counts for no limit.
+func TestLimitSuspended(t *testing.T) {
+	for name, pick := range map[string]func(*watches) *watch{
+		"idle":  func(w *watches) *watch { return w.idle },
+		"quiet": func(w *watches) *watch { return w.quiet },
+		"whole": func(w *watches) *watch { return w.whole },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			o := LimitOptions{Idle: time.Minute, Quiet: time.Minute, Whole: time.Minute}
+			w := &watches{options: o, cancel: cancel, left: o.Whole}
+			w.said()
+			late := pick(w)
+			for _, v := range []*watch{w.idle, w.quiet, w.whole} {
+				if v.set = v.set.Add(-time.Hour); v != late {
+					v.timer.Stop()
+				}
+			}
+			late.fires()
+			time.Sleep(time.Minute - 1)
+			synctest.Wait()
+			if ctx.Err() != nil {
+				t.Errorf("%s: %v, just after jp went on", name, context.Cause(ctx))
+			}
+			time.Sleep(1)
+			synctest.Wait()
+			if ctx.Err() == nil {
+				t.Errorf("%s: does not end a silence after a suspension", name)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &watches{options: LimitOptions{Whole: time.Minute}, left: time.Minute}
+		w.said()
+		w.whole.set = w.whole.set.Add(-time.Hour)
+		if w.stop(); w.left != time.Minute {
+			t.Errorf("%v are left of a minute", w.left)
+		}
+	})
+}
+
 // TestLimitCause: the end of the caller's context stays the caller's.
 func TestLimitCause(t *testing.T) {
 	cause := errors.New("enough")
