@@ -51,3 +51,15 @@ func TestBreaker(t *testing.T) {
 		look("later", func(int) bool { return false })
 	}
 }
+
+// TestBreakerAsleep: a time that a provider states passes while this machine sleeps too. The
+// monotonic clock of Linux, which would count as long as a time holds it, stands meanwhile.
+func TestBreakerAsleep(t *testing.T) {
+	b := new(Breaker)
+	b.Failed(Info{}, &Error{Kind: KindQuota})
+	for _, f := range b.down {
+		if f.until != f.until.Round(0) {
+			t.Errorf("until %v holds a monotonic clock", f.until)
+		}
+	}
+}
