@@ -34,11 +34,11 @@ func Reasons(name string) bool {
 	if len(name) > 1 && name[0] == 'o' && '1' <= name[1] && name[1] <= '9' {
 		return true
 	}
-	return gpt(name) >= 500 && !strings.Contains(name, "chat")
+	return GPT(name) >= 500 && !strings.Contains(name, "chat")
 }
 
-// gpt reads the version of one of OpenAI's models: "gpt-5.1-2025-11-13" is 501. Another name has 0.
-func gpt(name string) int {
+// GPT reads the version of one of OpenAI's models: "gpt-5.1-2025-11-13" is 501. Another name has 0.
+func GPT(name string) int {
 	rest, ok := strings.CutPrefix(name, "gpt-")
 	if !ok {
 		return 0
@@ -78,7 +78,7 @@ func (i Info) Temperature(want *float64, reasoning string) (send *float64, why s
 	case "openai":
 		switch {
 		case !Reasons(name):
-		case gpt(name) < 501:
+		case GPT(name) < 501:
 			return nil, "the model takes none"
 		case reasoning != "none":
 			return nil, `the model takes one with reasoning = "none" only`

@@ -25,7 +25,7 @@ func New(c model.Config) (model.Stream, error) {
 			config: c, path: "responses", known: new(atomic.Pointer[demands]),
 			request: func(r model.Request, _ demands) (any, error) { return responder{c}.request(r) },
 			answer: func(r model.Request, yield func(model.Part, error) bool, hidden func(int)) answer {
-				return &response{config: c, yield: yield, hidden: hidden, calls: model.NewCalls(r)}
+				return &response{config: c, yield: yield, hidden: hidden, calls: model.NewCalls(r), schema: len(r.Schema) > 0}
 			},
 		}.stream, nil
 	}

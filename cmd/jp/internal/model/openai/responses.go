@@ -19,7 +19,8 @@ type responder struct{ config model.Config }
 
 // item is what we read of an output item.
 type item struct {
-	Type      string          `json:"type"` // message, reasoning, function_call; others are left out
+	Type      string          `json:"type"`  // message, reasoning, function_call; others are left out
+	Phase     string          `json:"phase"` // of a message: commentary, final_answer; "" = its server has none
 	ID        string          `json:"id"`
 	Status    string          `json:"status"`
 	CallID    string          `json:"call_id"`
@@ -63,7 +64,11 @@ type response struct {
 	end     model.Stop // "" = there is more to come
 	failure error      // failure that the server reported
 	refused bool
+	schema  bool            // whether the answer must match one
 	said    bool            // text of the answer
+	spoke   int64           // output index of the last message
+	aside   bool            // whether the item under way is no part of the answer
+	asides  strings.Builder // text of such items
 	thought strings.Builder // reasoning shown of the item under way
 	// output indexes of items that came in pieces, besides reasoning
 	inPieces map[int64]bool
@@ -105,10 +110,10 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 	case "response.output_text.delta", "response.refusal.delta":
 		r.refused = r.refused || e.Type.Text == "response.refusal.delta"
 		r.pieces(e.OutputIndex.N)
-		r.said = true
-		return delta == "" || r.yield(model.Part{Text: delta}, nil), nil
+		return r.say(e.OutputIndex.N, delta), nil
 	case "response.output_item.added":
 		r.calls.Next()
+		_, _ = r.read(e.Item) // what cannot be read says nothing yet
 	case "response.reasoning_summary_part.added":
 		if r.thought.Len() > 0 {
 			return r.think("\n\n"), nil
@@ -119,11 +124,13 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 		r.pieces(e.OutputIndex.N)
 		return delta == "" || r.yield(model.Part{CallDelta: delta}, nil), nil
 	case "response.output_item.done":
-		var i item
-		if err := json.Unmarshal(e.Item, &i); err != nil {
+		i, err := r.read(e.Item)
+		if err != nil {
 			return r.fails(r.config.Bad(model.KindStream, "an item of the reply makes no sense")), nil
 		}
-		return r.item(e.OutputIndex.N, i, len(e.Item)), nil
+		more := r.item(e.OutputIndex.N, i, len(e.Item))
+		r.aside = false
+		return more, nil
 	case lastEvents[0], lastEvents[1], lastEvents[2]:
 		r.ends(e)
 	case "error":
@@ -135,6 +142,31 @@ func (r *response) event(named model.Event, name func(id, model string)) (bool, 
 		}
 	}
 	return true, nil
+}
+
+// read reads an output item. With a schema, a message that a model calls a commentary is no part of
+// the answer.
+func (r *response) read(raw json.RawMessage) (i item, err error) {
+	err = model.Event{Data: raw}.Read(&i)
+	r.aside = r.schema && i.Phase == "commentary"
+	return i, err
+}
+
+// say yields text of a message. In the answer each message has a paragraph of its own.
+func (r *response) say(index int64, text string) bool {
+	if text == "" {
+		return true
+	}
+	if index != r.spoke && (r.aside && r.asides.Len() > 0 || !r.aside && r.said) {
+		text = "\n\n" + text
+	}
+	r.spoke = index
+	if r.aside {
+		r.asides.WriteString(text)
+		return r.yield(model.Part{ReasoningDelta: text}, nil)
+	}
+	r.said = true
+	return r.yield(model.Part{Text: text}, nil)
 }
 
 // pieces notes that an item comes in pieces.
@@ -186,8 +218,8 @@ func (r *response) item(index int64, i item, size int) bool {
 		r.queue = append(r.queue, queued{})
 	case "message":
 		for _, c := range i.Content {
-			r.refused, r.said = r.refused || c.Type == "refusal", true
-			if text := cmp.Or(c.Text, c.Refusal); !r.inPieces[index] && text != "" && !r.yield(model.Part{Text: text}, nil) {
+			r.refused = r.refused || c.Type == "refusal"
+			if !r.inPieces[index] && !r.say(index, cmp.Or(c.Text, c.Refusal)) {
 				return false
 			}
 		}
@@ -248,7 +280,7 @@ func (r *response) ends(e responsesEvent) {
 	case status == "incomplete":
 		r.end = model.StopMaxTokens
 	case status != "completed":
-		_, r.failure = r.config.UnknownStop(status, r.said || r.calls.Len() > 0)
+		_, r.failure = r.config.UnknownStop(status, r.said || r.asides.Len()+r.calls.Len() > 0)
 	}
 }
 
@@ -264,6 +296,12 @@ func (r *response) finish(err error) {
 			r.yield(model.Part{}, err)
 		}
 		return
+	}
+	if !r.said && r.asides.Len() > 0 { // it has said nothing else, besides calls
+		r.aside = false
+		if !r.say(r.spoke, r.asides.String()) {
+			return
+		}
 	}
 	calls, stop := r.calls.Finish(r.end)
 	for _, q := range r.queue {

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
@@ -45,15 +46,16 @@ func (p responder) request(r model.Request) (responsesRequest, error) {
 	if len(r.Tools) > 0 && r.ToolChoice == "none" {
 		out.ToolChoice = "none"
 	}
+	phased := p.config.Official() && model.Reasons(r.Model) && model.GPT(r.Model) >= 503
 	for _, m := range r.Messages {
-		out.Input = append(out.Input, p.items(m)...)
+		out.Input = append(out.Input, p.items(m, phased)...)
 	}
 	return out, nil
 }
 
 // items writes one message: this API has an item for each text, call, result and block of
-// reasoning.
-func (p responder) items(m model.Message) []any {
+// reasoning. A text may have its phase.
+func (p responder) items(m model.Message, phased bool) []any {
 	var out []any
 	switch m.Role {
 	case model.User:
@@ -81,7 +83,11 @@ func (p responder) items(m model.Message) []any {
 				waiting = append(waiting, o.Item)
 			}
 		case c.Text != "":
-			out = append(append(out, waiting...), object{"type": "message", "role": "assistant", "content": c.Text})
+			said := object{"type": "message", "role": "assistant", "content": c.Text}
+			if phased {
+				said["phase"] = phase(m)
+			}
+			out = append(append(out, waiting...), said)
 			waiting = nil
 		case c.Call != nil:
 			out = append(append(out, waiting...), object{"type": "function_call", "call_id": model.FitID(c.Call.ID, maxID),
@@ -90,4 +96,13 @@ func (p responder) items(m model.Message) []any {
 		}
 	}
 	return out
+}
+
+// phase says of the text of a message what the vendor's models say of it themselves since GPT-5.3, and
+// want to hear again: that it is the answer, or no more than what they say while they work.
+func phase(m model.Message) string {
+	if slices.ContainsFunc(m.Content, func(c model.Content) bool { return c.Call != nil }) {
+		return "commentary"
+	}
+	return "final_answer"
 }

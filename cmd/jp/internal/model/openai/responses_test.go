@@ -92,6 +92,13 @@ func TestResponsesEvents(t *testing.T) {
 			"text a\n" + `usage {"input_tokens":9,"output_tokens":5,"cache_read_tokens":0,"cache_write_tokens":0}` + "\n", "openai: server: gone"},
 		{"error event", []string{`{"type":"error","code":"server_error","message":"oops","param":null}`}, "", "openai: server: oops"},
 		{"nameless call", []string{`{"type":"response.output_item.done","item":{"type":"function_call","call_id":"c"}}`}, "", "openai: stream: a tool call without a name"},
+		{"items of other shapes", []string{`{"type":"response.output_item.done","item":{"type":"x_call","id":7}}`,
+			`{"type":"response.output_item.done","item":{"type":"message","content":"hello","status":1}}`,
+			`{"type":"response.output_item.done","item":{"type":"reasoning","id":"rs_2","summary":"short","encrypted_content":"E2"}}`, spoken, completed},
+			kept2 + "text a\n" + told + "stop end\n", ""},
+		{"two messages", []string{spoken, message, strings.Replace(spoken, "1", "2", 1), strings.Replace(message, "1", "2", 1), completed},
+			"text a\ntext \n\na\n" + told + "stop end\n", ""},
+		{"two messages without deltas", []string{message, strings.Replace(message, "1", "2", 1), completed}, "text a\ntext \n\na\n" + told + "stop end\n", ""},
 		{"unknown things", []string{`{"type":"response.novelty"}`, `{"type":"response.output_item.done","item":{"type":"web_search_call"}}`, spoken, completed}, "text a\n" + told + "stop end\n", ""},
 	}
 	for _, tt := range tests {
@@ -103,6 +110,66 @@ func TestResponsesEvents(t *testing.T) {
 		}
 		if got != tt.want || text != tt.err {
 			t.Errorf("%s: parts = %s, error %q, want %s, %q", tt.name, got, text, tt.want, tt.err)
+		}
+	}
+}
+
+// TestCommentary: what a model says beside an answer that must match a schema is no part of it.
+func TestCommentary(t *testing.T) {
+	const begins = `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","phase":"commentary"}}`
+	const aside = `{"type":"response.output_text.delta","output_index":0,"delta":"I look"}`
+	const whole = `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","phase":"commentary","content":[{"type":"output_text","text":"I look"}]}}`
+	const end = `{"type":"response.completed","response":{}}`
+	for _, tt := range []struct {
+		name, schema string
+		lines        []string
+		want         string
+	}{
+		{"in pieces", "{}", []string{begins, aside, whole, spoken, message, end}, "thinks I look\ntext a\nstop end\n"},
+		{"whole", "{}", []string{whole, message, end}, "thinks I look\ntext a\nstop end\n"},
+		{"before a call", "{}", []string{begins, aside, whole, call1, end}, "thinks I look\ntext I look\ncall c1 t {\"a\":1}\nstop tool_use\n"},
+		{"cut off", "{}", []string{begins, aside, full}, "thinks I look\ntext I look\nstop max_tokens\n"},
+		{"no schema", "", []string{begins, aside, whole, spoken, message, end}, "text I look\ntext \n\na\nstop end\n"},
+	} {
+		r := modeltest.Ask("q")
+		r.Schema = json.RawMessage(tt.schema)
+		s, _ := respond(t, "http://127.0.0.1:1/v1/", named(tt.lines...))
+		if got, err := modeltest.Read(t, t.Context(), s, r); got != tt.want || err != nil {
+			t.Errorf("%s: parts = %s, %v, want %s", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+// TestResponsesPhase: the vendor's models that say whether a message is the answer are told so of
+// each that they have said, and no other server is.
+func TestResponsesPhase(t *testing.T) {
+	r := modeltest.Ask("q")
+	r.Messages = append(r.Messages,
+		model.Message{Role: model.Assistant, Content: []model.Content{{Text: "I look"}, {Call: &model.Call{ID: "c1", Name: "t", Arguments: []byte("{}")}}}},
+		model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "c1", Name: "t", Text: "r"}}}},
+		model.Message{Role: model.Assistant, Content: []model.Content{{Text: "a"}}}, r.Messages[0])
+	for _, tt := range []struct{ url, model, want string }{
+		{"https://api.openai.com/v1/", "gpt-5.4", "commentary final_answer"},
+		{"https://api.openai.com/v1/", "gpt-5.3-codex", "commentary final_answer"},
+		{"https://api.openai.com/v1/", "gpt-5.1", ""},
+		{"https://api.openai.com/v1/", "o3-pro", ""},
+		{"http://127.0.0.1:1/v1/", "gpt-5.4", ""},
+	} {
+		s, tr := respond(t, tt.url, "")
+		r.Model = tt.model
+		_, _ = modeltest.Read(t, t.Context(), s, r) // nothing comes back
+		var sent struct{ Input []struct{ Phase string } }
+		if err := json.Unmarshal(tr.Sent, &sent); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range sent.Input {
+			if i.Phase != "" {
+				got = append(got, i.Phase)
+			}
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s at %s: sent %q, want %q", tt.model, tt.url, got, tt.want)
 		}
 	}
 }
