@@ -122,3 +122,22 @@ func (e *Error) withReset(limit time.Duration) *Error {
 	late.Hint = fmt.Sprintf("the limit resets in %s: `--wait-limit %dh` waits for that", wait, int64((wait+time.Hour-1)/time.Hour))
 	return &late
 }
+
+// In returns the error as that of a turn of a conversation, which again resumes, with a hint of what
+// to do about it. again is "" where nothing of it stays.
+func (e *Error) In(conversation, again string) *Error {
+	in := *e
+	switch {
+	case again == "":
+		return e
+	case e.Kind == KindContext:
+		if in.Hint = "`jp conversation compact " + conversation + "` shortens it"; e.Hint != "" {
+			in.Hint += ", or " + e.Hint
+		}
+	case e.Temporary() && e.Hint == "":
+		in.Hint = "resume with: " + again
+	default:
+		return e
+	}
+	return &in
+}

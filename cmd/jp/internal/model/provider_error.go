@@ -177,7 +177,7 @@ func (c Config) refine(e *Error, p problem) {
 	case KindQuota:
 		e.Hint = "the account at " + c.Name + " may not spend more: see its billing page, or choose another model"
 	case KindContext:
-		e.Hint = "`jp conversation compact` shortens it, or choose a model with a larger window (`jp model ls`)"
+		e.Hint = "choose a model with a larger window (`jp model ls`)"
 	}
 	if e.Status == 404 && e.Kind == KindBadRequest {
 		e.Hint = "check the base URL " + c.BaseURL

@@ -38,10 +38,10 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 	if _, ok := out.Err.(*agent.SchemaError); ok {
 		return fail("schema", exit.Failed, "%v", out.Err).(*exit.Error).WithHint("the answer is in the conversation: jp conversation print %s --last", id)
 	}
-	if e := (*model.Error)(nil); errors.As(out.Err, &e) && e.Temporary() && e.Hint == "" {
-		passing := *e
-		passing.Hint = "resume with: " + again
-		return fmt.Errorf("conversation %s: %w", id, &passing)
+	if e := (*model.Error)(nil); errors.As(out.Err, &e) {
+		if in := e.In(id.String(), again); in != e {
+			return fmt.Errorf("conversation %s: %w", id, in)
+		}
 	}
 	if out.Err != nil {
 		return fmt.Errorf("conversation %s: %w", id, out.Err)

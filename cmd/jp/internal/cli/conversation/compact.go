@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,6 +25,7 @@ import (
 type compactOptions struct {
 	keep      command.Maybe[int]
 	model     command.Maybe[string]
+	wait      command.Maybe[time.Duration]
 	toolsOnly bool
 	dryRun    bool
 }
@@ -41,6 +43,7 @@ func newCompactCommand(g *Group) *cli.Command {
 		Flags: []*command.Option{
 			command.Int(&o.keep, "keep", "N", 0, "last turns that stay whole (default 2); a turn that can be resumed always stays whole"),
 			command.Model(&o.model, "ID", "model that writes the summary: provider/model or an alias"),
+			run.WaitFlag(&o.wait),
 			command.Bool(&o.toolsOnly, "tools-only", "only shorten old tool results, and ask no model"),
 			command.Bool(&o.dryRun, "dry-run", "print what the model would no longer get, and change nothing"),
 		},
@@ -88,6 +91,7 @@ func runCompact(ctx context.Context, g *Group, o compactOptions, word string) er
 	defer func() { _ = host.Close() }() // it starts nothing
 	ctx, stop := g.Con.WithSignals(ctx, host.Kill)
 	defer stop()
+	g.Env.WaitFor(o.wait.Value)
 	r, err := g.Env.OpenToShorten(ctx, host, id, run.Shortening{Writer: o.model.Value, Unasked: o.toolsOnly || o.dryRun})
 	if err != nil {
 		return err
