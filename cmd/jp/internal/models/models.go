@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/spans"
+	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wire"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
@@ -39,11 +40,12 @@ type Set struct {
 
 	client func() *http.Client // connections to models
 	broken *model.Breaker      // what cannot be asked
+	unread *sync.Once          // for the warning that a server leaves out a part of its requests
 }
 
 // New returns the Set of a workspace.
 func New(con *console.Console, ws *workspace.Workspace) Set {
-	return Set{Con: con, WS: ws, client: sync.OnceValue(model.NewClient), broken: &model.Breaker{}}
+	return Set{Con: con, WS: ws, client: sync.OnceValue(model.NewClient), broken: &model.Breaker{}, unread: new(sync.Once)}
 }
 
 // WaitFor sets the longest wait for a limit of a provider to reset; 0 = the usual one.
@@ -103,6 +105,13 @@ func (set *Set) attempts(ctx context.Context, cfg profiles.Config, id string, p 
 	}
 	if !info.Images {
 		s = model.WithoutImages(s)
+	}
+	if info.Provider == "ollama" {
+		s = unread(s, func(read, sent int64) {
+			set.unread.Do(func() {
+				set.Con.Warn("ollama read only %s of about %s tokens of a request: give it a larger window (OLLAMA_CONTEXT_LENGTH)", term.Count(read), term.Count(sent))
+			})
+		})
 	}
 	r := cfg.Assistant.Request
 	idle := r.StreamIdle
