@@ -146,3 +146,32 @@ func TestKilledServerKeepsNothing(t *testing.T) {
 	s.signal(syscall.SIGKILL, c.cmd.Process.Pid)
 	s.eventually("the removal", goes)
 }
+
+// TestKilledBatchEnds: --resume with other lines leaves a killed batch as it is, and where a person has finished
+// its last line, --resume ends it well.
+func TestKilledBatchEnds(t *testing.T) {
+	s := slowSite(t)
+	const lines = "\"a\"\n\"slow one\"\n"
+	s.stdin = lines
+	s.killed("slow one", "batch", "--title", "top", "-c", "agent/child", "--parallel", "1")
+	top := s.all()["top"]
+	resume := []string{"batch", "-c", "agent/child", "--resume", top.ID.String()}
+	s.stdin = "\"of another batch\"\n"
+	if out, code := s.jp(resume...); code != 2 || s.all()["top"].Status != convstore.StatusInterrupted {
+		t.Errorf("other lines: %d %s, then %s, want 2, then interrupted", code, out, s.all()["top"].Status)
+	}
+	s.quick()
+	s.stdin = ""
+	if out, code := s.jp("query", "--id", s.all()["slow one"].ID.String()); code != 0 {
+		t.Fatal(out)
+	}
+	for range 2 {
+		s.stdin = lines
+		if out, code := s.jp(resume...); code != 0 || len(rows(t, out)) != 2 {
+			t.Errorf("resumed: %d %s", code, out)
+		}
+		if got := s.all()["top"]; got.Status != "ok" || got.Turns != 2 {
+			t.Errorf("it is %s: %s, with %d turns, want ok and 2", got.Status, got.Reason, got.Turns)
+		}
+	}
+}

@@ -126,32 +126,39 @@ func (s *Session) Reopen(ctx context.Context, id convstore.ID) (err error) {
 	return err
 }
 
-// EndTurn settles what the earlier session has left open, and ends its turn if that is open. Its
-// sub-agents must have ended.
-func (s *Session) EndTurn(ctx context.Context, end convstore.TurnEnd) error {
-	settle := func(convstore.Standing) ([]convstore.Child, error) { return nil, nil }
-	if _, err := s.Log.Below().Reserve(ctx, settle); err != nil {
-		return err
-	}
-	start := false
-	for ev, err := range s.Log.Events(ctx, convstore.LastTurns(1)) {
-		if err != nil {
-			return err
-		}
-		switch ev.Body.(type) {
-		case convstore.TurnStart, convstore.TurnEnd:
-			_, start = ev.Body.(convstore.TurnStart)
-		}
-	}
-	if !start {
-		return nil
-	}
-	return s.Log.Append(ctx, At(end))
+// Settle settles what the earlier session has left open. Its sub-agents must have ended.
+func (s *Session) Settle(ctx context.Context) error {
+	_, err := s.Log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return nil, nil })
+	return err
 }
 
-// Again begins another turn in the conversation that Reopen took, within the limits of session.
-func (s *Session) Again(ctx context.Context, about string, session convstore.Limits) error {
-	err := s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session, NoAgent: true}), At(convstore.UserMessage{Text: about}))
+// Ended returns the end of the last turn of the conversation that Reopen took; "" = it is open.
+func (s *Session) Ended(ctx context.Context) (state convstore.State, err error) {
+	for ev, err := range s.Log.Events(ctx, convstore.LastTurns(1)) {
+		if err != nil {
+			return "", err
+		}
+		switch b := ev.Body.(type) {
+		case convstore.TurnStart:
+			state = ""
+		case convstore.TurnEnd:
+			state = b.State
+		}
+	}
+	return state, nil
+}
+
+// Again begins another turn in the conversation that Reopen took, within the limits of session. One
+// that is open ends so.
+func (s *Session) Again(ctx context.Context, about string, session convstore.Limits, so convstore.TurnEnd) error {
+	ended, err := s.Ended(ctx)
+	if err == nil && ended == "" {
+		err = s.Log.Append(ctx, At(so))
+	}
+	if err != nil {
+		return err
+	}
+	err = s.Log.Append(ctx, At(convstore.TurnStart{Limits: &session, NoAgent: true}), At(convstore.UserMessage{Text: about}))
 	s.turn = err == nil
 	return err
 }

@@ -199,8 +199,12 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		if err == nil && !some {
 			err = b.joinFound(ctx)
 		}
+		if err == nil && !some && b.what == nil {
+			err = b.endWell(ctx)
+		}
 		if !some && b.what == nil || err != nil {
-			return b.finish(err)
+			_, err = b.conclude(ctx, err)
+			return err
 		}
 		d, err := b.open(ctx)
 		if err == nil {

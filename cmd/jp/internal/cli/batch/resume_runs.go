@@ -50,7 +50,7 @@ func lineOf(call string) (sum, line string) {
 
 // find finds the conversation of the batch: the latest one that has answers in the rows, else the
 // latest one with the same sum. It takes the lock of that conversation, so that only one run goes
-// on with it, settles what a killed run left open, and ends its turn.
+// on with it, and settles what a killed run left open.
 func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	e := b.earlier
 	for _, id := range parents {
@@ -93,7 +93,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 	if err := b.await(ctx, e.below); err != nil {
 		return err
 	}
-	if err := b.session.EndTurn(ctx, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
+	if err := b.session.Settle(ctx); err != nil {
 		return err
 	}
 	if err := b.claimApart(ctx, parents); err != nil {

@@ -254,11 +254,22 @@ func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits
 			return err
 		}
 	}
-	if err := b.session.Again(ctx, "the rest: "+about+", from a shell", session); err != nil {
+	if err := b.session.Again(ctx, "the rest: "+about+", from a shell", session, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
 		return err
 	}
 	b.env.Con.Note("batch below %s goes on", b.session.Conv.ID)
 	return nil
+}
+
+// endWell gives a batch whose lines all have an answer that end, if its last turn has another one.
+func (b *batch) endWell(ctx context.Context) error {
+	if b.session.Log == nil || b.surplus() != nil {
+		return nil
+	}
+	if ended, err := b.session.Ended(ctx); err != nil || ended == convstore.StateOK {
+		return err
+	}
+	return b.goOn(ctx, b.about(0), convstore.Limits{})
 }
 
 // about says what so many queries are in words; -1 = nobody knows how many.
