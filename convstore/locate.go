@@ -1,8 +1,6 @@
 package convstore
 
-import (
-	"jp/convstore/internal/file"
-)
+import "jp/convstore/internal/file"
 
 // Env is the environment of Locate. The zero Env has no variables.
 type Env = file.Env

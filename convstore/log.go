@@ -29,6 +29,7 @@ type Log struct {
 	taken   Config      // config when the lock was taken
 	foreign uint64      // record.Foreign
 	account Account     // account when a reserved run began; zero in other logs
+	session string      // session whose active conversation a turn makes this one; "" = none
 
 	mu   sync.RWMutex
 	lock *file.RunLock // nil when closed
@@ -52,6 +53,9 @@ func (l *Log) Foreign() uint64 { return l.foreign }
 
 // Account returns the account when the reserved run began. It is zero in a Log of Store.Lock.
 func (l *Log) Account() Account { return l.account }
+
+// ActivateIn makes the conversation the active one of a session when its next turn begins.
+func (l *Log) ActivateIn(session string) { l.session = session }
 
 // Blank reports, without reading the store, whether the conversation has no events.
 func (l *Log) Blank() bool { return l.blank.Load() }
@@ -119,15 +123,14 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	if r.Run == nil {
 		return r, nil
 	}
-	root, number := r.Run.Root, r.Run.Number
-	if err := t.reconcileBut(root, runner{id: id}, number); err != nil {
+	if err := t.reconcileBut(r.Run.Root, runner{id: id}, r.Run.Number); err != nil {
 		return nil, err
 	}
-	d, err := t.delegation(root, number)
+	d, err := t.delegation(r.Run.Root, r.Run.Number)
+	if err == nil {
+		_, err = t.settleLeft(d)
+	}
 	if err != nil {
-		return nil, err
-	}
-	if _, err := t.settleLeft(d); err != nil {
 		return nil, err
 	}
 	return t.Load(id)
@@ -214,8 +217,14 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 				return err
 			}
 			seqs[i] = seq
-			if b, begins := bodies[i].(TurnStart); begins && r.LastSeq != before && r.Link != DelegationLink {
+			b, begins := bodies[i].(TurnStart)
+			if begins && r.LastSeq != before && r.Link != DelegationLink {
 				r.Limits = b.Limits.Clone()
+			}
+			if begins && l.session != "" {
+				if err := t.activate(l.session, l.id); err != nil && err != db.ErrUnchanged {
+					return err
+				}
 			}
 			changed = changed || r.LastSeq != before
 		}

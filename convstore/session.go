@@ -17,17 +17,13 @@ type session struct {
 	Since    time.Time `json:"since"`
 }
 
-// maxSessionName is the longest name of a session, in bytes. bbolt accepts such keys.
-const maxSessionName = 1024
+const maxSessionName = 1024 // longest name of a session, in bytes; bbolt accepts such keys
 
-func (t *tx) session(name string) (session, error) {
-	var s session
-	v := t.Bucket(db.Sessions).Get([]byte(name))
-	if v == nil {
-		return s, nil
-	}
-	if err := json.Unmarshal(v, &s); err != nil {
-		return session{}, t.Damaged("session %q: %w", name, err)
+func (t *tx) session(name string) (s session, err error) {
+	if v := t.Bucket(db.Sessions).Get([]byte(name)); v != nil {
+		if err = json.Unmarshal(v, &s); err != nil {
+			return session{}, t.Damaged("session %q: %w", name, err)
+		}
 	}
 	return s, nil
 }
@@ -35,27 +31,29 @@ func (t *tx) session(name string) (session, error) {
 // Activate makes a conversation the active one of a session. The one that was active becomes the
 // previous one.
 func (s *Store) Activate(ctx context.Context, name string, id ID) error {
+	return absent(s.f.write(ctx, func(t *tx) error { return t.activate(name, id) }), id)
+}
+
+// activate is Store.Activate. It fails with db.ErrUnchanged if the conversation is active already.
+func (t *tx) activate(name string, id ID) error {
 	if name == "" || len(name) > maxSessionName {
 		return fmt.Errorf("session %.40q: want a name of 1 to %d bytes", name, maxSessionName)
 	}
-	err := s.f.write(ctx, func(t *tx) error {
-		if _, err := t.Load(id); err != nil {
-			return err
-		}
-		now, err := t.session(name)
-		if err != nil {
-			return err
-		}
-		if now.Active == id {
-			return db.ErrUnchanged
-		}
-		v, err := jsondoc.Encode(session{Active: id, Previous: now.Active, Since: t.Now.UTC()})
-		if err != nil {
-			return err
-		}
-		return t.Put(db.Sessions, []byte(name), v)
-	})
-	return absent(err, id)
+	if _, err := t.Load(id); err != nil {
+		return err
+	}
+	now, err := t.session(name)
+	switch {
+	case err != nil:
+		return err
+	case now.Active == id:
+		return db.ErrUnchanged
+	}
+	v, err := jsondoc.Encode(session{Active: id, Previous: now.Active, Since: t.Now.UTC()})
+	if err != nil {
+		return err
+	}
+	return t.Put(db.Sessions, []byte(name), v)
 }
 
 // Active returns the active and the previous conversation of a session: zero if there is none or it
@@ -63,11 +61,8 @@ func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 func (s *Store) Active(ctx context.Context, name string) (active, previous ID, err error) {
 	err = s.f.read(ctx, func(t *tx) error {
 		now, err := t.session(name)
-		if err != nil {
-			return err
-		}
 		active, previous = t.existing(now.Active), t.existing(now.Previous)
-		return nil
+		return err
 	})
 	return active, previous, present(err)
 }

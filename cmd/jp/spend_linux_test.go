@@ -310,3 +310,29 @@ func (s *site) fullDisk(args ...string) *clientRun {
 	c.lines.Buffer(nil, 4<<20)
 	return c
 }
+
+// TestActiveUnstored: a new conversation whose question does not fit on the disk is not made, and does
+// not take the place of the one that the terminal has active.
+func TestActiveUnstored(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n", "model.toml": "[[rule]]\ntext = \"ok\"\n",
+	})
+	if out, code := s.jp("query", "--new", "first"); code != 0 {
+		t.Fatal(out)
+	}
+	want, _ := s.jp("conversation", "use")
+	noise := make([]byte, 300_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	c := s.fullDisk("--new")
+	c.say(fmt.Sprintf("%x", noise))
+	if r := c.until("result"); r["is_error"] != true {
+		t.Errorf("the question was stored: %v", r)
+	}
+	_ = c.end()
+	if got, code := s.jp("conversation", "use"); got != want || code != 0 {
+		t.Errorf("jp conversation use = %q, %d, want %q", got, code, want)
+	}
+	if all := s.all(); len(all) != 1 {
+		t.Errorf("%d conversations, want 1", len(all))
+	}
+}

@@ -110,15 +110,6 @@ func onStop(env *Env, log *convstore.Log, stop func(cause error)) (off func()) {
 	return off
 }
 
-// Activate makes the conversation the terminal's active one.
-func (r *Run) Activate(ctx context.Context) error {
-	session := r.env.WS.Session()
-	if session == "" || r.env.Con.Globals.NoPersist {
-		return nil
-	}
-	return r.Store.Activate(ctx, session, r.Conv.ID)
-}
-
 // Unarchive takes a conversation that is continued out of the archive, so that listings and
 // searches find it again. A conversation that another jp delegates stays in the archive.
 func (r *Run) Unarchive(ctx context.Context) error {

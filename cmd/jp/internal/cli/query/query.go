@@ -332,7 +332,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		return err
 	}
 	if !o.noActivate {
-		if err := r.Activate(ctx); err != nil {
+		if err := g.activate(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -371,6 +371,21 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		f.Hint = "" // the hint names the temporary conversation, which is removed
 	}
 	return errors.Join(failed, left)
+}
+
+// activate makes the conversation the terminal's active one. One without a turn becomes it as its turn
+// begins: if that fails, it is removed, and the one that was active still is.
+func (g *Group) activate(ctx context.Context, r *run.Run) error {
+	session := g.Env.WS.Session()
+	log, here := r.Log.(*convstore.Log)
+	switch {
+	case !here || session == "" || g.Env.Con.Globals.NoPersist:
+		return nil
+	case r.Conv.Turns > 0:
+		return r.Store.Activate(ctx, session, r.Conv.ID)
+	}
+	log.ActivateIn(session)
+	return nil
 }
 
 // reused shows an answer of before.
