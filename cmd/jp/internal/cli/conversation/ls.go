@@ -68,7 +68,7 @@ func newListCommand(g *Group) *cli.Command {
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Interrupted},
 		Examples: []string{
 			"jp conversation ls --tree --hidden",
-			"jp c print $(jp c ls --pick)",
+			"id=$(jp c ls --pick) && jp c print $id",
 			"jp conversation ls --root=jp-c17543982411 --hidden -F json",
 			"jp c ls --limit 10",
 		},
