@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -270,6 +271,27 @@ func TestRescueCut(t *testing.T) {
 	}
 	if tried < 5 {
 		t.Errorf("%d leaves", tried)
+	}
+}
+
+// TestWritableFull: nothing can be written to a store whose disk is full. Where a file system does not
+// say what is free, only a write can find out.
+func TestWritableFull(t *testing.T) {
+	s := openStore(t)
+	for _, tt := range []struct {
+		free  uint64
+		known bool
+		want  string
+	}{
+		{16 << 20, true, "<nil>"},
+		{16<<20 - 1, true, "store " + s.Path() + ": only 16383 KiB are free"},
+		{0, true, "store " + s.Path() + ": only 0 KiB are free"},
+		{0, false, "<nil>"},
+	} {
+		s.f.DiskFree = func(*os.File) (uint64, bool) { return tt.free, tt.known }
+		if got := fmt.Sprint(s.Writable()); got != tt.want {
+			t.Errorf("Writable with %d bytes free = %s, want %s", tt.free, got, tt.want)
+		}
 	}
 }
 

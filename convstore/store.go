@@ -48,8 +48,8 @@ func Open(dir string, o Options) (*Store, error) {
 // Path returns the path of the store's file. It need not exist.
 func (s *Store) Path() string { return s.f.StorePath() }
 
-// Writable returns nil if permissions and the file system let this user write to the store, or make
-// it if there is none yet. It writes nothing and does not wait.
+// Writable returns nil if permissions, the file system and what is free on it let this user write to
+// the store, or make it if there is none yet. It writes nothing and does not wait.
 func (s *Store) Writable() error {
 	if s.f.ReadOnly {
 		return ErrReadOnly

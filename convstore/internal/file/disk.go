@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,12 @@ type Disk struct {
 	Free       int64  `json:"free"`        // bytes that this user can write
 	Locks      bool   `json:"locks"`       // open file description locks work; otherwise each run lock is a file
 }
+
+// roomNeeded is the free space below which a disk counts as full, in bytes.
+const roomNeeded = 16 << 20
+
+// Full reports whether so little is free that a query may not be stored.
+func (d Disk) Full() bool { return d.Free < roomNeeded }
 
 // DiskOf returns the Disk of dir, which need not exist. It writes nothing.
 func DiskOf(dir string) (Disk, error) {
@@ -40,8 +47,8 @@ func DiskOf(dir string) (Disk, error) {
 	return d, nil
 }
 
-// Writable returns nil if permissions and the file system let this user write to the store, or make
-// it if there is none yet. It writes nothing and does not wait.
+// Writable returns nil if permissions, the file system and what is free on it let this user write to
+// the store, or make it if there is none yet. It writes nothing and does not wait.
 func (f *Folder) Writable() error {
 	for _, name := range []string{StoreName, RunsName, GateName} {
 		path := f.Path(name)
@@ -54,6 +61,18 @@ func (f *Folder) Writable() error {
 		if err != nil {
 			return fmt.Errorf("store %s: nothing can be written: %s: %w", f.StorePath(), path, err)
 		}
+	}
+	_, exists, err := resolve(f.Dir)
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(exists)
+	if err != nil {
+		return nil // a folder that cannot be read can be written to
+	}
+	defer dir.Close()
+	if free, known := f.DiskFree(dir); known && free < roomNeeded {
+		return fmt.Errorf("store %s: only %d KiB are free", f.StorePath(), free>>10)
 	}
 	return nil
 }

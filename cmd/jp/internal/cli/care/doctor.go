@@ -141,7 +141,7 @@ func (g *Group) examine(ctx context.Context) examined {
 		d, err := convstore.DiskOf(filepath.Dir(e.Store.Path))
 		if err != nil {
 			fail(err)
-		} else if e.Disk = &d; d.Free < roomNeeded {
+		} else if e.Disk = &d; d.Full() {
 			fail(fmt.Errorf("store %s: only %s are free", e.Store.Path, byteCount(d.Free)))
 		}
 	}
@@ -150,7 +150,7 @@ func (g *Group) examine(ctx context.Context) examined {
 		fail(fmt.Errorf("TMPDIR %s: %w", temp, err))
 	} else if d.Path != filepath.Clean(temp) && !exists(temp) {
 		fail(fmt.Errorf("TMPDIR %s: there is no such folder, and no tool can run", temp))
-	} else if e.Temp = &d; d.Free < roomNeeded {
+	} else if e.Temp = &d; d.Full() {
 		fail(fmt.Errorf("TMPDIR %s: only %s are free", temp, byteCount(d.Free)))
 	}
 	tty, err := g.Con.Terminal()
@@ -209,9 +209,6 @@ func (g *Group) examine(ctx context.Context) examined {
 	}
 	return e
 }
-
-// roomNeeded is the free space below which a disk counts as full, in bytes.
-const roomNeeded = 16 << 20
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
