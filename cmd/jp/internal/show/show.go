@@ -109,7 +109,7 @@ func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	ag.Loop.Watch = s.watch()
 	s.start(r.Conv, resume)
 	if c := r.Conv; c.Turns > 0 {
-		s.beside(fmt.Sprintf("%s, turn %d, %s, %s tokens: %s (--new begins another)", c.ID, s.turn, ag.Loop.Models[0].Model, term.Count(c.Usage.Tokens()), c.Title))
+		s.beside(fmt.Sprintf("%s, turn %d (--new begins another): %s, %s, %s tokens", c.ID, s.turn, c.Title, ag.Loop.Models[0].Model, term.Count(c.Usage.Tokens())))
 	}
 }
 
