@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -49,10 +50,30 @@ func signalName(s syscall.Signal) string {
 // shell. Once ctx has ended, a reader that does not read our output is not waited for long; a
 // command with a deadline sets that in c.IO itself. stop must be called. Unless a signal has ended
 // ctx, signals have their default again then; otherwise the process is about to end, and a twin of
-// the signal (see presses) must not end it before it has said how.
+// the signal (see presses) must not end it before it has said how. Below another WithSignals only
+// that one receives signals, so that no press is counted twice: its first ends ctx, its second calls
+// again too.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unbound := c.IO.Bound(ctx)
+	kills, below := ctx.Value(killing{}).(*sync.Map)
+	if !below {
+		kills = new(sync.Map)
+		ctx = context.WithValue(ctx, killing{}, kills)
+	}
+	if again != nil {
+		kills.Store(&again, again)
+	}
+	if below {
+		return ctx, func() {
+			if !errors.As(context.Cause(ctx), new(*SignalError)) {
+				kills.Delete(&again)
+			}
+			unbound()
+			cancel(nil)
+		}
+	}
+	kill := func() { kills.Range(func(_, again any) bool { again.(func())(); return true }) }
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		// A signal that nohup, or a shell without job control, has set to be ignored stays ignored;
@@ -83,7 +104,7 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 				if s == syscall.SIGQUIT {
 					within = 0
 				}
-				c.forceEnd(nil, again, context.Cause(ctx), within)
+				c.forceEnd(nil, kill, context.Cause(ctx), within)
 			}
 		}
 	}()
@@ -98,6 +119,9 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 		cancel(nil)
 	}
 }
+
+// killing is the key of what the second signal calls: a sync.Map whose values are func().
+type killing struct{}
 
 // Within is for commands with a deadline: what the command still says after its work, such as an
 // error, does not wait for its reader beyond that time either.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -32,6 +35,38 @@ func TestEndWith(t *testing.T) {
 	}
 }
 
+// TestSignalsNested: a signal that ends a run which is one of several is one press, for all of them
+// together. The second one reaches each.
+func TestSignalsNested(t *testing.T) {
+	signal.Reset() // of tests before this one, too
+	t.Cleanup(func() { signal.Reset() })
+	const deep = 20
+	c := New(Env{})
+	ctx := t.Context()
+	var first atomic.Bool // whether only the first signal was sent
+	again := make(chan bool, 2*deep)
+	for range deep {
+		inner, stop := c.WithSignals(ctx, func() { again <- first.Load() })
+		defer stop()
+		ctx = inner
+	}
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
+		first.Store(s == syscall.SIGHUP)
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		for range 300_000 { // who would count it a second time gets to it
+			runtime.Gosched()
+		}
+	}
+	for range deep {
+		if <-again {
+			t.Fatal("the first signal counts as the second")
+		}
+	}
+}
+
 // TestSignalTwin: timeout(1) sends a signal twice. The second one may come when the run has ended
 // already, and must not end the process before it has said so.
 func TestSignalTwin(t *testing.T) {
@@ -50,12 +85,12 @@ func TestSignalTwin(t *testing.T) {
 }
 
 func TestPresses(t *testing.T) {
-	type signal struct {
+	type press struct {
 		after time.Duration // since the one before
 		s     os.Signal
 		want  bool
 	}
-	for _, list := range [][]signal{
+	for _, list := range [][]press{
 		{{0, syscall.SIGTERM, true}, {time.Millisecond, syscall.SIGTERM, false}, {sameWithin, syscall.SIGTERM, true}},
 		{{0, syscall.SIGINT, true}, {sameWithin / 2, syscall.SIGINT, false}, {sameWithin / 2, syscall.SIGINT, true}},
 		{{0, syscall.SIGINT, true}, {0, syscall.SIGTERM, true}},
