@@ -143,8 +143,8 @@ func (s sent) head() []string {
 	return texts
 }
 
-// openRequest returns the user's message of the turn that the summary covers in part; nil = there
-// is none.
+// openRequest returns the request of the turn that the summary covers in part; nil = there is none.
+// A turn that goes on works on the request of the one before.
 func (s sent) openRequest() *convstore.UserMessage {
 	if s.from < len(s.all) {
 		if _, start := s.all[s.from].Body.(convstore.TurnStart); start {
@@ -155,11 +155,15 @@ func (s sent) openRequest() *convstore.UserMessage {
 	for _, ev := range slices.Backward(s.all[:s.from]) {
 		switch b := ev.Body.(type) {
 		case convstore.TurnEnd:
-			return nil
+			if found == nil {
+				return nil
+			}
 		case convstore.UserMessage:
 			found = &b
 		case convstore.TurnStart:
-			return found
+			if found == nil || found.Text != Continue {
+				return found
+			}
 		}
 	}
 	return found

@@ -190,6 +190,26 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// TestRecordGoesOn: a turn that goes on with one that did not end well works on the request of that
+// one.
+func TestRecordGoesOn(t *testing.T) {
+	said := convstore.Event{Turn: 2, Body: convstore.AssistantMessage{Text: strings.Repeat("x", 300)}}
+	events := []convstore.Event{
+		{Turn: 1, Body: convstore.TurnStart{}}, {Turn: 1, Body: convstore.UserMessage{Text: "the aim"}}, said,
+		{Turn: 1, Body: convstore.TurnEnd{State: convstore.StateError}},
+		{Turn: 2, Body: convstore.TurnStart{}}, {Turn: 2, Body: convstore.UserMessage{Text: Continue}}, said, said,
+	}
+	want := `{"user":"the aim"}` + "\n" + `{"left_out":4}` + "\n"
+	if got := record(choose(events, 0), len(events), 100); got != want {
+		t.Errorf("record = %s\nwant %s", got, want)
+	}
+	events = append(events, convstore.Event{Turn: 2, Body: convstore.Compaction{Summary: "so far", Covered: 7, Kept: 1}}, said)
+	head := choose(events, 0).head()
+	if got, want := head[len(head)-1], "the aim"; got != want {
+		t.Errorf("the request is %q, want %q", got, want)
+	}
+}
+
 // TestRecordAgain: what stands for all before it stays in the record, where the oldest lines are left out.
 func TestRecordAgain(t *testing.T) {
 	line := `{"assistant":"` + strings.Repeat("x", 110) + `"}` + "\n"

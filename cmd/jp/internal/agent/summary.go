@@ -141,16 +141,17 @@ func record(s sent, before int, most int64) string {
 	if r := s.openRequest(); s.summary != nil && r != nil {
 		entries = append(entries, entry{User: userText(*r)})
 	}
-	stay, asked := len(entries), -1 // asked is the index of that request; -1 = it is not among the entries
+	stay, asked, begun := len(entries), -1, false // asked is the index of that request; -1 = it is not among the entries
 	names := map[string]string{}
 	for _, ev := range s.all[s.from:max(before, s.from)] {
 		switch b := ev.Body.(type) {
 		case convstore.TurnStart:
-			asked = -1
+			begun = true
 		case convstore.UserMessage:
-			if asked < 0 {
+			if begun && b.Text != Continue {
 				asked = len(entries)
 			}
+			begun = false
 			entries = append(entries, entry{User: userText(b)})
 		case convstore.Said:
 			entries = append(entries, entry{Assistant: b.Said()})
