@@ -71,23 +71,27 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 	}
 	k := l.newTurn(h, nil).compactor
 	c = convstore.Compaction{Reason: compactAsked, Before: k.sized(), Results: k.old(at)}
-	summarize := !o.ToolsOnly && at > k.bare() && k.sized(k.covering(c, at, ".")) < c.Before // else no summary is short enough
+	c.After = k.sized(c)
+	summarize := !o.ToolsOnly && at > k.bare() && k.sized(k.covering(c, at, ".")) < c.After // else no summary is short enough
 	switch {
 	case !summarize && len(c.Results) == 0:
 		return c, usage, ErrNothingToCompact
 	case o.DryRun:
 		if summarize {
 			c = k.covering(c, at, expected(c.Before))
+			c.After = k.sized(c)
 		}
-		c.After = k.sized(c)
 		c.Summary = ""
 		return c, usage, nil
 	}
 	if !summarize {
-		c.After = k.sized(c)
 		return c, usage, h.save(ctx, c)
 	}
+	stubs := c
 	usage, err = k.summarize(ctx, &c, at)
+	if none := (*AsideError)(nil); len(stubs.Results) > 0 && errors.As(err, &none) && none.Reason == notShorter {
+		return stubs, usage, h.save(ctx, stubs)
+	}
 	return c, usage, err
 }
 

@@ -262,6 +262,22 @@ func TestShorten(t *testing.T) {
 	}
 }
 
+// TestShortenWithStubs: a summary that makes the conversation longer than stubs alone do is not
+// stored.
+func TestShortenWithStubs(t *testing.T) {
+	long := strings.NewReplacer("[1, 2, 3]", "1", "read so far", strings.Repeat("read so far ", 40))
+	r, _, _ := compacting(t, long.Replace(reader), 0)
+	r.send(t.Context(), "work a"+strings.Repeat("b", 300))
+	stubs, _, err := r.loop.Shorten(t.Context(), CompactOptions{DryRun: true, ToolsOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := r.loop.Shorten(t.Context(), CompactOptions{})
+	if err != nil || len(c.Results) != 1 || c.Summary != "" || c.After != stubs.After {
+		t.Errorf("%+v, %v, want %+v", c, err, stubs)
+	}
+}
+
 // BenchmarkSummaryEnd finds where a summary ends in conversations of a few bytes an event.
 func BenchmarkSummaryEnd(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {

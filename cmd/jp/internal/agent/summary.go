@@ -28,9 +28,12 @@ Keep what is needed to go on: what the user wants and has ruled out, what was de
 numbers and ids, what was changed, what failed, and what is left to do. Leave out what has been overtaken. Write plain text, without a
 greeting and without comment on the task.`
 
+// notShorter is the reason for which a summary that was written is not stored.
+const notShorter = "with it the conversation would not be shorter"
+
 // summarize has a summary written of the events before index at, and puts it into c. It stores c
-// with the record of the call, and returns that record. The error is an *AsideError, or one of the
-// store.
+// with the record of the call, and returns that record. c.After is the size without the summary. The
+// error is an *AsideError, or one of the store.
 func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at int) (call convstore.ModelCall, err error) {
 	w := k.asker.model
 	if k.settings.Writer != nil {
@@ -62,11 +65,12 @@ func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at i
 	c.Summary, c.Model = text, w.Model
 	c.Covered, c.Kept = count(k.history.events[:at]), count(k.history.events[at:])
 	c.Conversations = k.conversations(ctx, at)
-	if c.After = k.sized(*c); c.After >= c.Before {
+	bare := c.After
+	if c.After = k.sized(*c); c.After >= bare {
 		if err := k.history.save(ctx, call); err != nil {
 			return call, err
 		}
-		return call, &AsideError{What: "summary", Reason: "with it the conversation would not be shorter"}
+		return call, &AsideError{What: "summary", Reason: notShorter}
 	}
 	return call, k.store(ctx, *c, call)
 }
