@@ -51,6 +51,7 @@ type client struct {
 	asked   int // number of questions sent to the client
 	replies map[string]chan<- stream.Reply
 
+	ran bool // whether a turn was begun
 	run clientRun
 }
 
@@ -85,7 +86,11 @@ func (g *Group) converse(ctx context.Context, o options) error {
 	defer g.Env.Con.IO.Bound(ctx)()
 	c.all = ctx
 	go c.read(g.Env.Con.IO.In)
-	return c.leave(ctx, c.answerAll(ctx))
+	last := c.answerAll(ctx)
+	if last != nil && c.ran {
+		last = &exit.Next{Err: last} // no mistake at which nothing was done
+	}
+	return c.leave(ctx, last)
 }
 
 // answerAll answers messages until none can come or be answered any more. It returns the error of
@@ -414,7 +419,7 @@ func (c *client) account(ctx context.Context, ag *run.Agent) {
 	if c == nil {
 		return
 	}
-	c.run.begun = true
+	c.run.begun, c.ran = true, true
 	var err error
 	if c.run.used, err = ag.Used(ctx); err != nil {
 		c.group.Env.Con.Warn("%v", err)
