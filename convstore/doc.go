@@ -77,7 +77,7 @@
 //	parent link depth title hidden pinned archived_at expires_at labels allowed
 //	created_at updated_at profile profile_arg profile_hash model role grant
 //	last_seq events turns children hidden_children usage cost_nano unpriced
-//	turn_open asked state reason run last run_state run_reason
+//	turn_open no_agent asked state reason run last run_state run_reason
 //	until hold limits since below call made after foreign imported
 //
 // An import takes many transactions. It first writes the events, event_ids and turns of its

@@ -52,7 +52,7 @@ import (
 )
 
 // Protocol is the version of the frames. Both sides must have the same.
-const Protocol = 5
+const Protocol = 6
 
 // Bounds.
 const (

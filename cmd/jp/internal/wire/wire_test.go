@@ -536,10 +536,10 @@ func TestBadFrames(t *testing.T) {
 func TestJoin(t *testing.T) {
 	for name, tt := range map[string]struct{ says, want string }{
 		"nothing":  {"", ErrGone.Error()},
-		"cut":      {`{"start":{"protocol":5`, ErrGone.Error()},
+		"cut":      {`{"start":{"protocol":6`, ErrGone.Error()},
 		"noise":    {"Welcome to gpu1\n", "wire: a frame that cannot be read"},
-		"other":    {`{"start":{"protocol":1}}` + "\n", "wire: protocol 1, and this jp knows 5"},
-		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows 5"},
+		"other":    {`{"start":{"protocol":1}}` + "\n", "wire: protocol 1, and this jp knows 6"},
+		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows 6"},
 		"an other": {`{"answer":{"n":1}}` + "\n", "wire: the first frame is not a start"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -594,7 +594,7 @@ func TestOwnerDies(t *testing.T) {
 				no(t, err)
 				own, err := pollable(theirs)
 				no(t, err)
-				_, err = own.WriteString(`{"start":{"protocol":5}}` + "\n")
+				_, err = own.WriteString(`{"start":{"protocol":6}}` + "\n")
 				no(t, err)
 				c, err := Join(ours, nil)
 				no(t, err)
