@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"strings"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -180,7 +181,7 @@ func (r *reply) start(e event) error {
 		if c.Thinking.Text != "" {
 			return r.part(model.Part{ReasoningDelta: c.Thinking.Text})
 		}
-	case "tool_use":
+	case "tool_use", "tool_calls":
 		if b.name == "" {
 			return r.config.Bad(model.KindStream, "content block %d: a tool call without a name", e.Index.N)
 		}
@@ -312,14 +313,14 @@ func (r *reply) fail(ctx context.Context, err error) {
 }
 
 func stopOf(reason string) (model.Stop, bool) {
-	switch reason {
-	case "end_turn", "stop_sequence", "pause_turn", "stop": // "stop" is of proxies
+	switch strings.ToLower(reason) {
+	case "end_turn", "stop_sequence", "pause_turn", "stop", "end", "eos", "complete": // from the fourth on of proxies
 		return model.StopEnd, true
 	case "tool_use":
 		return model.StopToolUse, true
-	case "max_tokens", "model_context_window_exceeded":
+	case "max_tokens", "model_context_window_exceeded", "length":
 		return model.StopMaxTokens, true
-	case "refusal":
+	case "refusal", "content_filter":
 		return model.StopRefusal, true
 	}
 	return "", false

@@ -319,16 +319,16 @@ func (r *reply) addCalls() error {
 
 // stop maps the finish reason: OpenAI's, and those that servers take from elsewhere or add.
 func (r *reply) stop() (model.Stop, error) {
-	reason, _, _ := strings.Cut(strings.ToLower(r.finished), ":") // Gemini's own word is behind it
+	reason, _, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(r.finished), "-", "_"), ":") // Gemini's own word is behind it
 	switch reason {
-	case "stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete":
+	case "stop", "end_turn", "stop_sequence", "eos", "eos_token", "end", "normal", "complete", "completed", "done":
 		if r.refused {
 			return model.StopRefusal, nil
 		}
 		return model.StopEnd, nil
 	case "length", "max_tokens", "model_length", "model_context_window_exceeded":
 		return model.StopMaxTokens, nil
-	case "tool_calls", "function_call", "tool_use", "tool-calls":
+	case "tool_calls", "tool_call", "function_call", "tool_use":
 		return model.StopToolUse, nil
 	case "content_filter", "refusal", "sensitive", "safety", "recitation", "prohibited_content", "blocklist", "spii":
 		return model.StopRefusal, nil

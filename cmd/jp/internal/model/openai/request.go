@@ -141,8 +141,9 @@ func (p provider) message(m model.Message, inTurn bool, own map[string]bool) []c
 		memory memory
 	)
 	// DeepSeek and Kimi want the thinking before a call in each later request. Where no call followed,
-	// some servers refuse it in later turns.
-	wanted := inTurn || p.thought || slices.ContainsFunc(m.Content, func(c model.Content) bool { return c.Call != nil })
+	// some servers refuse it in later turns. A demand adds no text, because the bound of a request takes
+	// what was there before as counted.
+	wanted := inTurn || slices.ContainsFunc(m.Content, func(c model.Content) bool { return c.Call != nil })
 	if p.thought {
 		out.ReasoningContent = new(" ") // Kimi takes an empty one for none
 	}
@@ -152,9 +153,9 @@ func (p provider) message(m model.Message, inTurn bool, own map[string]bool) []c
 				continue
 			}
 			switch {
-			case p.thought && r.Text != "", memory.Field == "reasoning_content":
+			case memory.Field == "reasoning_content":
 				out.ReasoningContent = &r.Text
-			case memory.Field == "reasoning":
+			case memory.Field == "reasoning" && inTurn: // models of Groq that do not think refuse it
 				out.Reasoning = &r.Text
 			}
 			if inTurn && len(memory.Details) > 0 {

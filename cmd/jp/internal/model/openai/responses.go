@@ -279,8 +279,8 @@ func (r *response) ends(e responsesEvent) {
 		r.end = model.StopRefusal
 	case status == "incomplete":
 		r.end = model.StopMaxTokens
-	case status != "completed":
-		_, r.failure = r.config.UnknownStop(status, r.said || r.asides.Len()+r.calls.Len() > 0)
+	case status != "completed" && status != "in_progress": // some servers set the second only once
+		r.end, r.failure = r.config.UnknownStop(status, r.said || r.asides.Len()+r.calls.Len() > 0)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestResponsesEvents(t *testing.T) {
 		{"incomplete, as completed", []string{spoken, `{"type":"response.completed","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`}, "text a\nstop max_tokens\n", ""},
 		{"filtered, as completed", []string{`{"type":"response.completed","response":{"status":"incomplete","incomplete_details":{"reason":"content_filter"}}}`}, "stop refusal\n", ""},
 		{"failed, as completed", []string{spoken, `{"type":"response.completed","response":{"status":"failed","error":{"code":"server_error","message":"oops"}}}`}, "text a\n", "openai: server: oops"},
-		{"an unknown status", []string{spoken, `{"type":"response.completed","response":{"status":"whim"}}`}, "text a\nstop end\n", ""},
+		{"an unknown status", []string{spoken, `{"type":"response.completed","response":{"status":"whim"}}`}, "text a\nstop max_tokens\n", ""},
 		{"an unknown status without words", []string{`{"type":"response.completed","response":{"status":"whim"}}`}, "", `openai: stream: the reply says nothing and stopped for an unknown reason "whim"`},
 		{"broken off", []string{spoken}, "text a\n", "openai: stream: the reply broke off"},
 		{"failed", []string{spoken, `{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow down"}}}`}, "text a\n", "openai: rate_limit: slow down"},
