@@ -28,6 +28,8 @@ type outage struct{ endpoint, keyEnv, model string }
 type failure struct {
 	err   *Error
 	until time.Time
+	begun time.Time
+	wait  time.Duration
 }
 
 // lasts is how long an error counts whose end nobody states. After that one more may try.
@@ -81,7 +83,7 @@ func (b *Breaker) Failed(info Info, err error) {
 	if b.down == nil {
 		b.down = map[outage]failure{}
 	}
-	b.down[info.scope(e)] = failure{e, b.now().Add(wait)}
+	b.down[info.scope(e)] = failure{e, b.now().Add(wait), time.Now(), wait}
 }
 
 // answered notes that a model is being asked with success.
@@ -98,7 +100,7 @@ func (b *Breaker) Down(info Info) *Error {
 	defer b.mu.Unlock()
 	for _, o := range []outage{{info.Endpoint, info.KeyEnv, ""}, {info.Endpoint, info.KeyEnv, info.Name}} {
 		if f, ok := b.down[o]; ok {
-			if b.now().Before(f.until) {
+			if b.now().Before(f.until) && time.Since(f.begun) < f.wait { // a clock that is set back makes it no longer
 				return f.err
 			}
 			delete(b.down, o)

@@ -62,4 +62,13 @@ func TestBreakerAsleep(t *testing.T) {
 			t.Errorf("until %v holds a monotonic clock", f.until)
 		}
 	}
+	// A clock that somebody sets back makes it no longer.
+	b.Now = func() time.Time { return time.Now().AddDate(0, 0, -1) }
+	for o, f := range b.down {
+		f.begun = f.begun.Add(-f.wait)
+		b.down[o] = f
+	}
+	if err := b.Down(Info{}); err != nil {
+		t.Errorf("after its time: %v", err)
+	}
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/model/reset"
@@ -131,7 +132,8 @@ func (e *Error) In(conversation, again string) *Error {
 	case again == "":
 		return e
 	case e.Kind == KindContext:
-		if in.Hint = "`jp conversation compact " + conversation + "` shortens it"; e.Hint != "" {
+		jp, _, _ := strings.Cut(again, " query ") // with the workspace, if a person has named it
+		if in.Hint = "`" + jp + " conversation compact " + conversation + "` shortens it"; e.Hint != "" {
 			in.Hint += ", or " + e.Hint
 		}
 	case e.Temporary() && e.Hint == "":

@@ -159,7 +159,7 @@ func (c Config) refine(e *Error, p problem) {
 		e.Kind = KindContext
 	case e.Kind == KindBadRequest && badKey(p.message):
 		e.Kind = KindAuth
-	case e.Kind == KindBadRequest && e.Status == 404 && strings.Contains(p.message, "model"):
+	case e.Kind == KindBadRequest && e.Status == 404 && noModel(p.message):
 		e.Kind = KindUnknownModel
 	case e.Kind == KindBadRequest && outOfCredit(p.message):
 		e.Kind = KindQuota
@@ -182,6 +182,13 @@ func (c Config) refine(e *Error, p problem) {
 	if e.Status == 404 && e.Kind == KindBadRequest {
 		e.Hint = "check the base URL " + c.BaseURL
 	}
+}
+
+// noModel reports whether an error with status 404 is about the model, in the words of Gemini, vLLM
+// and OpenAI: others are about the address, or about who serves a model.
+func noModel(message string) bool {
+	m := strings.ToLower(message)
+	return strings.Contains(m, "model") && (strings.Contains(m, "not found") || strings.Contains(m, "not exist"))
 }
 
 // badKey reports whether an error is about the key, in the words of Gemini, which sends the status of
