@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -36,6 +37,8 @@ func Complete(r *stream.Result, limit agent.Limit, failed error) *stream.Result 
 		r.Subtype = stream.ErrorTurns
 	case limit == agent.LimitCost:
 		r.Subtype = stream.ErrorBudget
+	case errors.As(failed, new(*agent.SchemaError)):
+		r.Subtype = stream.ErrorSchema
 	default:
 		r.Subtype = stream.ErrorInExecution
 	}

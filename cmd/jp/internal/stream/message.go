@@ -119,5 +119,6 @@ const (
 	Success          = "success"
 	ErrorTurns       = "error_max_turns"
 	ErrorBudget      = "error_max_budget_usd"
+	ErrorSchema      = "error_max_structured_output_retries"
 	ErrorInExecution = "error_during_execution"
 )
