@@ -273,8 +273,8 @@ func TestClientQueue(t *testing.T) {
 			t.Errorf("result = %v", r)
 		}
 	}
-	if status := c.end(); status != 2 {
-		t.Errorf("status %d, want 2", status)
+	if status := c.end(); status != 1 {
+		t.Errorf("status %d, want 1", status)
 	}
 
 	c = s.clientRun("--max-tokens", "3000")
@@ -327,8 +327,8 @@ func TestClientWaitingAtTheEnd(t *testing.T) {
 			t.Errorf("--no-persist: %v, want %s", r, want)
 		}
 	}
-	if status := c.end(); status != 2 {
-		t.Errorf("--no-persist: status %d, want 2", status)
+	if status := c.end(); status != 1 {
+		t.Errorf("--no-persist: status %d, want 1", status)
 	}
 }
 
@@ -401,8 +401,8 @@ func TestClientBadMessage(t *testing.T) {
 	if r := c.until("result"); need[[]any](r, "errors")[0] != "stdin: a line has more than 16 MiB" {
 		t.Errorf("a line that is too long: %v", r)
 	}
-	if status := c.end(); status != 2 {
-		t.Errorf("status %d, want 2", status)
+	if status := c.end(); status != 1 {
+		t.Errorf("status %d, want 1", status)
 	}
 }
 
