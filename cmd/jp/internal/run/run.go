@@ -234,9 +234,13 @@ func (s site) Expire(ctx context.Context) {
 	}
 }
 
-// Again returns the command line that resumes the conversation, within the limits of this run.
+// Again returns the command line that resumes the conversation, within the limits of this run; ""
+// if the conversation does not stay.
 func (r *Run) Again() string {
-	if r.Delegated() { // its caller sets the limits
+	switch {
+	case r.env.Con.Globals.NoPersist:
+		return ""
+	case r.Delegated(): // its caller sets the limits
 		return "jp query --id " + r.Conv.ID.String()
 	}
 	line := "jp query --id " + r.Conv.ID.String() + r.req.Limits

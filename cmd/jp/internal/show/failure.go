@@ -12,10 +12,16 @@ import (
 )
 
 // Failure returns the error with which the command ends, from the end of a turn. The answer has
-// been printed by then. again is the command that resumes the turn.
+// been printed by then. again is the command that resumes the turn, "" if its conversation is gone.
 func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outcome) error {
-	fail := func(code string, s exit.Status, format string, args ...any) error {
+	fail := func(code string, s exit.Status, format string, args ...any) *exit.Error {
 		return &exit.Error{Code: code, Status: s, Msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), Err: out.Err}
+	}
+	hinted := func(e *exit.Error, format string, args ...any) error {
+		if again == "" {
+			return e
+		}
+		return e.WithHint(format, args...)
 	}
 	switch out.State {
 	case convstore.StateOK:
@@ -29,14 +35,14 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 	case convstore.StateRefused:
 		return fail("refused", exit.Refused, "the model refused to answer")
 	case convstore.StateTimeout:
-		return fail("deadline", exit.Deadline, "the deadline passed").(*exit.Error).WithHint("resume with: %s", again)
+		return hinted(fail("deadline", exit.Deadline, "the deadline passed"), "resume with: %s", again)
 	case convstore.StateCancelled:
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 	}
 	if _, ok := out.Err.(*agent.SchemaError); ok {
-		return fail("schema", exit.Failed, "%v", out.Err).(*exit.Error).WithHint("the answer is in the conversation: jp conversation print %s --last", id)
+		return hinted(fail("schema", exit.Failed, "%v", out.Err), "the answer is in the conversation: jp conversation print %s --last", id)
 	}
 	if e := (*model.Error)(nil); errors.As(out.Err, &e) {
 		if in := e.In(id.String(), again); in != e {

@@ -364,11 +364,8 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		r.Expire(ctx)
 		ag.Name(ctx, out, s.Titling())
 	}
-	if out.State == convstore.StateCancelled && !r.Delegated() && !g.Env.Con.Globals.NoPersist {
-		failed = &exit.Next{Err: failed, Hint: "resume with: " + r.Again()}
-	}
-	if f := (*exit.Error)(nil); g.Env.Con.Globals.NoPersist && errors.As(failed, &f) {
-		f.Hint = "" // the hint names the temporary conversation, which is removed
+	if again := r.Again(); out.State == convstore.StateCancelled && again != "" && !r.Delegated() {
+		failed = &exit.Next{Err: failed, Hint: "resume with: " + again}
 	}
 	return errors.Join(failed, left)
 }
