@@ -24,6 +24,7 @@ type headless struct {
 	fork    bool
 	allowed []string // each may hold several names; nil = no --allowedTools
 	denied  []string
+	systems []string // each must be ""
 	prompts []string // sections that this run adds to the system prompt
 
 	partial     bool // write the parts of a message as they come
@@ -60,6 +61,7 @@ func headlessFlags(o *options) []*command.Option {
 		command.Bool(&h.fork, "fork-session", "with --resume or --continue: the same as --fork"),
 		allowed,
 		command.List(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool NAME for each").Alias("disallowed-tools"),
+		command.List(&h.systems, "system-prompt", "TEXT", "only \"\" is allowed, as some clients send it; it changes nothing"),
 		command.List(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
 		command.Bool(&h.partial, "include-partial-messages", "with --output-format stream-json: also print the parts of each message as they come"),
 		command.Bool(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: repeat the messages of stdin on stdout"),
@@ -91,6 +93,9 @@ func (o *options) translate() error {
 	}
 	if o.headless() && !o.id.Set && !o.fork.Set && !o.rootID.Set {
 		o.fresh = true // a script does not depend on the active conversation
+	}
+	if strings.Join(h.systems, "") != "" {
+		return exit.Usagef(`--system-prompt: only "" is allowed`).WithHint("%s", foreignFlag("system-prompt"))
 	}
 	if h.mode.Set {
 		if err := permissionMode(h.mode.Value); err != nil {
@@ -146,7 +151,7 @@ func foreignFlag(spelling string) string {
 	switch strings.TrimLeft(spelling, "-") {
 	case "dangerously-skip-permissions", "allow-dangerously-skip-permissions", "yolo", "full-auto", "approval-mode":
 		return "run and detached in its definition say what a tool may do without a question; no flag changes that"
-	case "system-prompt", "agent", "agents":
+	case "system-prompt", "system-prompt-file", "agent", "agents":
 		return "a profile holds prompt, model and tools of an agent: --cfg NAME"
 	case "tools":
 		return "--allowedTools keeps only what it names of the tools that the config enables"
