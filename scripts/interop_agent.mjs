@@ -88,8 +88,10 @@ r = await all('hello', { systemPrompt: 'You are somebody else.' });
 check('what is not there is refused', r.error?.message.includes('systemPrompt'), r);
 
 r = await all((async function* () { yield user('hello'); yield user('and again'); })());
-const answers = r.messages.filter((m) => m.type === 'result').map((m) => m.result);
-check('several messages', answers.join() === 'First.,Second.', r);
+const answers = r.messages.filter((m) => m.type === 'result');
+check('several messages', answers.map((m) => m.result).join() === 'First.,Second.', r);
+const sum = answers.reduce((n, m) => n + m.usage.input_tokens, 0);
+check('a running total', sum > 0 && answers[1].modelUsage['script/root.toml'].inputTokens === sum, answers);
 
 // An interrupt ends the run that is under way; the session goes on.
 let release;

@@ -76,8 +76,9 @@ type Options struct {
 type Client struct {
 	Message  stream.Input // message that this run answers
 	Replay   bool         // write Message again
+	Paid     Used         // by the runs before; Result adds this one
 	Begun    func(convstore.ID)
-	Answered func()
+	Answered func(*stream.Result)
 }
 
 func New(con *console.Console, o Options) *Show {
@@ -366,6 +367,9 @@ func (s *Show) Broken(err error) error {
 	}
 	r := Failed(s.run.Conv.ID.String(), err)
 	r.Turn, r.Model, r.DurationMS = s.turn, s.model(), time.Since(s.run.Began).Milliseconds()
+	if s.o.Client != nil {
+		s.total(r, Used{s.model(): {Model: s.model()}}) // nobody knows what it has used
+	}
 	return s.last(r)
 }
 
@@ -376,7 +380,7 @@ func (s *Show) last(r *stream.Result) error {
 	}
 	r.NumTurns, r.DurationAPIMS, r.StopReason = s.replies, s.asking.Milliseconds(), s.stopped
 	if c := s.o.Client; c != nil {
-		c.Answered()
+		c.Answered(r)
 	}
 	switch {
 	case s.lines != nil:

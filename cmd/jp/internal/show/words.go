@@ -202,14 +202,25 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) erro
 		SubCalls: s.agent.Sub.Calls(), Elsewhere: &stream.Elsewhere{PermissionDenials: s.agent.Denied()},
 	}
 	if s.con.JSON() && !s.run.Delegated() {
-		paid := s.used(ctx, out)
-		r.TotalCostUSD, r.ModelUsage = paid.Total(), s.modelUsage(paid)
+		s.total(r, s.used(ctx, out))
 	}
 	if err := s.last(Complete(r, out.Limit, failed)); err != nil || s.tree == nil || !s.con.IO.ErrTTY {
 		return err
 	}
 	s.beside(s.spent(s.used(ctx, out)))
 	return nil
+}
+
+// total writes what a run has used, with its sub-agents. The official SDK reads it as a running total
+// of all messages of a client.
+func (s *Show) total(r *stream.Result, u Used) {
+	if c := s.o.Client; c != nil {
+		for _, charge := range u {
+			c.Paid.Add(*charge)
+		}
+		u = c.Paid
+	}
+	r.TotalCostUSD, r.ModelUsage = u.Total(), s.modelUsage(u)
 }
 
 // spent says in one line what the run has used, with its sub-agents.

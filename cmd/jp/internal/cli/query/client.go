@@ -51,8 +51,10 @@ type client struct {
 	asked   int // number of questions sent to the client
 	replies map[string]chan<- stream.Reply
 
-	ran bool // whether a turn was begun
-	run clientRun
+	ran  bool           // whether a turn was begun
+	paid show.Used      // by all runs
+	last *stream.Result // result of the latest run, which has the total of paid; nil = none yet
+	run  clientRun
 }
 
 // clientRun is the result of the run of a message.
@@ -74,7 +76,10 @@ func (g *Group) converse(ctx context.Context, o options) error {
 	if g.asking(&o, nil).asked() != "" {
 		return errWordsBeside
 	}
-	c := &client{group: g, o: o, news: make(chan struct{}, 1), closed: make(chan struct{}), replies: map[string]chan<- stream.Reply{}}
+	c := &client{
+		group: g, o: o, news: make(chan struct{}, 1), closed: make(chan struct{}), replies: map[string]chan<- stream.Reply{},
+		paid: show.Used{},
+	}
 	ctx, stop := g.Env.Con.WithSignals(ctx, nil) // between two runs too
 	defer stop()
 	if o.timeout.Set {
@@ -449,8 +454,8 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 
 // answered notes that the result of the run is about to be written. What the client writes when it
 // has read that is not about this run.
-func (c *client) answered() {
-	c.run.answered = true
+func (c *client) answered(r *stream.Result) {
+	c.run.answered, c.last = true, r
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
@@ -480,7 +485,11 @@ func (c *client) writeFailed(err error) error {
 		id, _ = convstore.ParseID(c.o.id.Value) // a word such as newest names no session
 	}
 	session := id.String()
-	return stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, &session).Write(show.Failed(session, err))
+	r := show.Failed(session, err)
+	if c.last != nil {
+		r.TotalCostUSD, r.ModelUsage = c.last.TotalCostUSD, c.last.ModelUsage
+	}
+	return stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, &session).Write(r)
 }
 
 // oneMessage reads the one message of a client whose output format is not stream-json. It refuses a

@@ -81,7 +81,7 @@ func TestClientInterruptsEarly(t *testing.T) {
 				r := c.interrupt(step == "c")
 				said = append(said, fmt.Sprintf("%v/%v", r.StillQueued, r.Cancelled))
 			case "r":
-				c.answered()
+				c.answered(nil)
 			case "o":
 				c.over()
 			case "t":

@@ -202,7 +202,7 @@ func (o *options) showOptions(unread context.CancelCauseFunc) show.Options {
 	if c := o.client; c != nil {
 		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != stream.ModeDontAsk
 		s.Client = &show.Client{
-			Message: c.run.in, Replay: o.heads.replayUsers, Begun: func(id convstore.ID) { c.run.id = id }, Answered: c.answered,
+			Message: c.run.in, Replay: o.heads.replayUsers, Paid: c.paid, Begun: func(id convstore.ID) { c.run.id = id }, Answered: c.answered,
 		}
 	}
 	return s
