@@ -172,9 +172,10 @@ func (f *Agent) frontmatter(text string) (map[string]any, error) {
 	if !ok {
 		return nil, &fault.Error{Msg: "frontmatter: is not a list of keys"}
 	}
-	for i, n := range doc.Content[0].Content {
-		if i%2 == 0 && n.Value == "permission" {
-			keys["permission"] = inOrder(doc.Content[0].Content[i+1])
+	pairs := doc.Content[0].Content
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if key := pairs[i].Value; (key == "permission" || key == "permissions") && pairs[i+1].Kind == yaml.MappingNode {
+			keys[key] = inOrder(pairs[i+1])
 		}
 	}
 	return keys, nil
@@ -331,16 +332,12 @@ func (f *Agent) take(keys map[string]any) error {
 				err = checkNames(f.denied)
 			}
 		case "permission", "permissions":
-			read := rulesOf
-			if key == "permissions" {
-				read = ruleList
-			}
 			if f.Format != "opencode" {
 				f.Left = append(f.Left, key)
 				continue
 			}
 			var more []rule
-			more, err = read(v)
+			more, err = rulesOf(v)
 			rules = append(rules, more...)
 		case "temperature":
 			x, ok := numberOf(v)

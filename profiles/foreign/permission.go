@@ -47,14 +47,23 @@ func inOrder(n *yaml.Node) any {
 	return list
 }
 
-// rulesOf reads permission: a text for all tools, or a text or table for each.
+// rulesOf reads permission and permissions, both in any of their forms: a text for all tools, a text
+// or table for each, or the list of rules of opencode V2.
 func rulesOf(v any) (rules []rule, err error) {
 	tools, ok := v.([]pair)
-	if text, _ := v.(string); text != "" {
-		tools, ok = []pair{{"*", text}}, isEffect(text)
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		return ruleList(v)
+	case string:
+		if v == "" {
+			return nil, nil
+		}
+		tools, ok = []pair{{"*", v}}, isEffect(v)
 	}
-	if !ok && v != "" {
-		return nil, errors.New("must be allow, ask or deny, or have a key for each tool")
+	if !ok {
+		return nil, errors.New("must be allow, ask or deny, have a key for each tool, or be a list of rules")
 	}
 	for _, t := range tools {
 		parts, ok := t.value.([]pair)
@@ -72,19 +81,16 @@ func rulesOf(v any) (rules []rule, err error) {
 	return rules, checkActions(rules)
 }
 
-// ruleList reads permissions: the rules in the form of opencode V2.
-func ruleList(v any) (rules []rule, err error) {
-	list, ok := v.([]any)
+func ruleList(list []any) (rules []rule, err error) {
 	for _, item := range list {
 		m, _ := item.(map[string]any)
 		action, _ := m["action"].(string)
 		resource, _ := m["resource"].(string)
 		effect, _ := m["effect"].(string)
-		ok = ok && action != "" && resource != "" && isEffect(effect)
+		if action == "" || resource == "" || !isEffect(effect) {
+			return nil, errors.New("each must have an action, a resource and an effect")
+		}
 		rules = append(rules, rule{action, resource, effect})
-	}
-	if !ok && v != nil {
-		return nil, errors.New("each must have an action, a resource and an effect")
 	}
 	return rules, checkActions(rules)
 }
