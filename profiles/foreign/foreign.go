@@ -155,12 +155,21 @@ func (f *Agent) frontmatter(text string) (map[string]any, error) {
 		// The programs that write these files leave text unquoted that is no YAML, and read it
 		// nevertheless.
 		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
-		if plain, ok := plainKeys(head); ok {
+		plain, at := plainKeys(f.Format, head)
+		switch {
+		case at > 0:
+			text += fmt.Sprintf("; line %d may forbid tools", at)
+		case len(plain) > 0:
 			f.Odd = "its frontmatter is not YAML (" + text + "); it was read line by line"
 			return plain, nil
 		}
 		return nil, &fault.Error{Msg: "frontmatter: " + text, Err: err}
 	}
+	return keysOf(doc)
+}
+
+// keysOf returns the keys of a frontmatter, with rules of permission in their order.
+func keysOf(doc yaml.Node) (map[string]any, error) {
 	if len(doc.Content) == 0 {
 		return map[string]any{}, nil
 	}
@@ -241,37 +250,53 @@ func knownKeys() []string {
 
 // plainKeys reads a frontmatter that is no YAML, as the programs do that write such text: a line
 // that begins with a known key begins its value, and all other lines belong to the value before
-// them. A key that is there twice could be part of a text, and a line that has the key of what the
-// file forbids in another form could be this key. Nobody can know, so it returns false.
-func plainKeys(head string) (map[string]any, bool) {
+// them. A key that is there twice could be part of a text: then there are no keys. A line that has
+// the key of what the file forbids in another form could be this key: at is its number.
+func plainKeys(format, head string) (keys map[string]any, at int) {
 	plainKey := regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?$`)
-	forbidding := regexp.MustCompile(`^[ \t]*["']?(disallowedTools|permissions?)["']?[ \t]*:`)
+	forbidding := regexp.MustCompile(`^[ \t]*["']?(` + forbiddingKeys(format) + `)["']?[ \t]*:`)
 	values := map[string][]string{}
 	last := ""
-	for _, line := range strings.Split(head, "\n") {
+	for i, line := range strings.Split(head, "\n") {
 		line = strings.TrimRight(line, " \t")
 		m := plainKey.FindStringSubmatch(line)
 		switch {
 		case m != nil && slices.Contains(knownKeys(), m[1]):
 			last = m[1]
 			if _, ok := values[last]; ok {
-				return nil, false
+				return nil, 0
 			}
 			values[last] = []string{m[2]}
 		case forbidding.MatchString(line):
-			return nil, false
+			return nil, i + 1
 		case last == "" && (line == "" || strings.HasPrefix(line, "#")):
 		case last == "":
-			return nil, false
+			return nil, 0
 		default:
 			values[last] = append(values[last], line)
 		}
 	}
-	keys := map[string]any{}
+	keys = map[string]any{}
 	for key, lines := range values {
+		var doc yaml.Node
+		structured := key == "tools" || key == "disallowedTools" || key == "permission" || key == "permissions"
+		if structured && yaml.Unmarshal([]byte(key+": "+strings.Join(lines, "\n")), &doc) == nil {
+			if alone, err := keysOf(doc); err == nil {
+				keys[key] = alone[key]
+				continue
+			}
+		}
 		keys[key] = plainValue(lines)
 	}
-	return keys, len(keys) > 0
+	return keys, 0
+}
+
+// forbiddingKeys are the keys by which a file of a program can forbid tools, as a regular expression.
+func forbiddingKeys(format string) string {
+	if format == "opencode" {
+		return "permissions?"
+	}
+	return "disallowedTools"
 }
 
 // plainValue is the value in lines, the first of which is the text behind the key: a list if all
@@ -367,7 +392,7 @@ func (f *Agent) take(keys map[string]any) error {
 			f.Left = append(f.Left, key)
 		}
 		if err != nil {
-			return &fault.Error{Key: tomldoc.QuotePart(key), Msg: err.Error()}
+			return &fault.Error{Key: tomldoc.QuotePart(key), Msg: strings.TrimSuffix(err.Error()+"; "+f.Odd, "; ")}
 		}
 	}
 	if len(f.Skills) > 0 && f.Listed && toolNames[f.Format]["Skill"] != "" {

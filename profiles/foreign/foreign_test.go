@@ -152,8 +152,12 @@ func TestPermission(t *testing.T) {
 		{"permission: [edit]", "permission: each must have an action, a resource and an effect", ""},
 		{"permission: {'[e]dit': allow}", "permission: \"[e]dit\" is no name of a tool", ""},
 		{"permissions: [{action: edit, effect: deny}]", "permissions: each must have an action, a resource and an effect", ""},
-		{"description: Use it: often\npermission:\n  edit: deny", "permission: must be allow, ask or deny, have a key for each tool, or be a list of rules", ""},
-		{"description: Use it: often\npermissions:\n  - action: edit", "permissions: each must have an action, a resource and an effect", ""},
+		{"description: Use it: often\npermission:\n  edit: deny # never", "all but fs_create_file fs_modify_file", ""},
+		{"description: Use it: often\npermission:\n  '*': deny\n  \"read\": allow\nmode: primary", "fs_read_file", ""},
+		{"description: Use it: often\npermissions:\n  - {action: edit, resource: '*', effect: deny}", "all but fs_create_file fs_modify_file", ""},
+		{"description: Use it: often\ntools:\n  read: true\n  edit: true\n  write: false", "fs_modify_file fs_read_file", ""},
+		{"description: Use it: often\npermission:\n  edit: deny\n bash: ask", "permission: must be allow, ask or deny, have a key for each tool, or be a list of rules; " +
+			"its frontmatter is not YAML (line 2: mapping values are not allowed in this context); it was read line by line", ""},
 	} {
 		f, err := Parse("opencode", "file", []byte("---\n"+test.head+"\n---\nDo it.\n"))
 		names, unknown := f.MapTools()
@@ -184,35 +188,44 @@ func TestPermission(t *testing.T) {
 // A forbidding line that is not a list of names forbids nothing that jp could find. The file is
 // refused, also where its frontmatter is not YAML and is read line by line.
 func TestForbiddenUnread(t *testing.T) {
+	parse := func(format, lines string) (Agent, error) {
+		return Parse(format, "file", []byte("---\ndescription: Use it: often\n"+lines+"\n---\nDo it.\n"))
+	}
 	for _, lines := range []string{
-		"disallowedTools: Write, Edit\nproactive: true",
-		"disallowedTools: Write, Edit\n# no changes",
 		`disallowedTools: "Write", "Edit"`,
-		`disallowedTools: ["Write", "Edit"]`,
-		"disallowedTools: Write, Edit # no changes",
-		"disallowedTools: [Write, Edit] # no changes",
-		"disallowedTools:\n  - Write\n  # nor\n  - Edit",
-		"disallowedTools:\n  - Write # x\n  - Edit",
 		`"disallowedTools": Write`,
 		"disallowedTools : Write",
 		"  disallowedTools: Write",
 		"disallowedTools: Write Edit",
 		"disallowedTools: Write(a) Edit(b)",
 	} {
-		f, err := Parse("claude", "file", []byte("---\ndescription: Use it: often\ntools: Write, Edit\n"+lines+"\n---\nDo it.\n"))
-		if err == nil {
-			t.Errorf("%s: forbids nothing; the profile has %v", lines, f.Tools)
+		f, err := parse("claude", "tools: Write, Edit\n"+lines)
+		if err == nil || !strings.Contains(err.Error(), "line 2: mapping values are not allowed") {
+			t.Errorf("%s: %v; the profile has %v", lines, err, f.Tools)
 		}
 	}
-	for lines, want := range map[string]string{
-		"disallowedTools: Write, Edit":                                     "[]",
-		"disallowedTools: Write, Bash(git commit:*, echo $(x))":            "[Edit]",
-		"disallowedTools:\n  - Write\n  - mcp__github__*\nproactive: true": "[Edit]",
+	for _, test := range []struct{ format, lines, want string }{
+		{"claude", "disallowedTools: Write, Edit", "[]"},
+		{"claude", "disallowedTools: Write, Bash(git commit:*, echo $(x))", "[Edit]"},
+		{"claude", "disallowedTools:\n  - Write\n  - mcp__github__*\nproactive: true", "[Edit]"},
+		{"claude", "disallowedTools: Write, Edit\nproactive: true", "[]"},
+		{"claude", "disallowedTools: Write, Edit\n# no changes", "[]"},
+		{"claude", `disallowedTools: ["Write", "Edit"]`, "[]"},
+		{"claude", "disallowedTools: Write, Edit # no changes", "[]"},
+		{"claude", "disallowedTools: [Write, Edit] # no changes", "[]"},
+		{"claude", "disallowedTools:\n  - Write\n  # nor\n  - Edit", "[]"},
+		{"claude", "disallowedTools:\n  - Write # x\n  - Edit", "[]"},
+		{"claude", "metadata:\n  permissions: read", "[Write Edit]"},
+		{"gemini", "metadata:\n  \"permission\": read", "[Write Edit]"},
 	} {
-		f, err := Parse("claude", "file", []byte("---\ndescription: Use it often\ntools: Write, Edit\n"+lines+"\n---\nDo it.\n"))
-		if got := fmt.Sprint(f.Tools); err != nil || got != want {
-			t.Errorf("%s: %s, %v, want %s", lines, got, err, want)
+		f, err := parse(test.format, "tools: Write, Edit\n"+test.lines)
+		if got := fmt.Sprint(f.Tools); err != nil || got != test.want {
+			t.Errorf("%s: %s, %v, want %s", test.lines, got, err, test.want)
 		}
+	}
+	_, err := parse("opencode", "metadata:\n  permissions: read")
+	if want := "frontmatter: line 2: mapping values are not allowed in this context; line 4 may forbid tools"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
