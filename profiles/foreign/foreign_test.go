@@ -109,6 +109,7 @@ func TestForbidden(t *testing.T) {
 		{"claude", "tools: Read\ndisallowedTools: '*'", "", "the tool Read, because the file forbids *"},
 		{"opencode", "tools: {read: true, patch: true, edit: false}", "fs_read_file", "the tool patch, because the file forbids edit"},
 		{"opencode", "tools: {'*': false, read: true, 'gh_*': false}", "fs_read_file", ""},
+		{"opencode", "tools: {read: true, edit: true, write: false}", "fs_read_file", "the tool edit, because the file forbids write"},
 	} {
 		f, err := Parse(test.format, "file", []byte("---\n"+test.tools+"\n---\nDo it.\n"))
 		if err != nil {
@@ -135,10 +136,13 @@ func TestPermission(t *testing.T) {
 		{"permission: {'*': deny, read: {'*': allow, '*.env': deny}, grep: allow}", "fs_grep_files", ""},
 		{"permission: {'*': deny, edit: {'*': deny, 'docs/*': allow}}", "", ""},
 		{"permission: {'*': deny, read: {'*.env': deny, '*': allow}}", "fs_read_file", ""},
-		{"permission: {'*': deny, edit: allow, write: deny}", "fs_modify_file", ""},
+		{"permission: {'*': deny, edit: allow, write: deny}", "", ""},
 		{"permission: {'*': deny, 'gre?': allow}", "fs_grep_files", ""},
 		{"permission: {edit: deny}", "all but fs_create_file fs_modify_file", ""},
-		{"tools: {write: false}", "all but fs_create_file", ""},
+		{"tools: {write: false}", "all but fs_create_file fs_modify_file", ""},
+		{"tools: {apply_patch: false}", "all but fs_create_file fs_modify_file", ""},
+		{"tools: {edit: true, write: false, read: true}", "fs_read_file", ""},
+		{"tools: {write: true, patch: false, read: true}", "fs_read_file", ""},
 		{"permission: {'*': ask, glob: allow, skill: deny}", "all but skill", "fs_create_file fs_grep_files fs_list_files fs_modify_file fs_read_file"},
 		{"permissions:\n- {action: '*', resource: '*', effect: deny}\n- {action: read, resource: '*', effect: allow}\n- {action: shell, resource: '*', effect: allow}", "fs_read_file [shell]", ""},
 		{"permissions:\n- {action: edit, resource: 'secrets/*', effect: deny}", "all but fs_create_file fs_modify_file", ""},
@@ -155,7 +159,7 @@ func TestPermission(t *testing.T) {
 		{"description: Use it: often\npermission:\n  edit: deny # never", "all but fs_create_file fs_modify_file", ""},
 		{"description: Use it: often\npermission:\n  '*': deny\n  \"read\": allow\nmode: primary", "fs_read_file", ""},
 		{"description: Use it: often\npermissions:\n  - {action: edit, resource: '*', effect: deny}", "all but fs_create_file fs_modify_file", ""},
-		{"description: Use it: often\ntools:\n  read: true\n  edit: true\n  write: false", "fs_modify_file fs_read_file", ""},
+		{"description: Use it: often\ntools:\n  read: true\n  edit: true\n  write: false", "fs_read_file", ""},
 		{"description: Use it: often\npermission:\n  edit: deny\n bash: ask", "permission: must be allow, ask or deny, have a key for each tool, or be a list of rules; " +
 			"its frontmatter is not YAML (line 2: mapping values are not allowed in this context); it was read line by line", ""},
 	} {

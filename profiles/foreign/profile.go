@@ -80,18 +80,19 @@ func (f *Agent) forbid() {
 
 // forbids reports whether a rule such as Read, gh_* or Read(**/.env) forbids a tool that jp has, or a
 // part of it. In claude a rule for files of Read or Edit holds for all tools that read or write them,
-// in opencode edit means all that write.
+// in opencode each tool that writes means all that write.
 func (f *Agent) forbids(rule, tool string) bool {
 	named, _, part := strings.Cut(rule, "(")
 	here := toolNames[f.Format]
 	names := []string{named}
+	writers := []string{"edit", "write", "patch", "apply_patch", "multiedit"}
 	switch {
 	case part && named == "Read":
 		names = append(names, "Grep", "Glob")
 	case part && named == "Edit":
 		names = append(names, "Write")
-	case f.Format == "opencode" && match(named, "edit"):
-		names = append(names, "write")
+	case f.Format == "opencode" && slices.ContainsFunc(writers, func(w string) bool { return match(named, w) }):
+		names = append(names, "edit", "write")
 	}
 	return here[tool] != "" && slices.ContainsFunc(names, func(name string) bool {
 		return match(name, tool) || here[name] == here[tool]
