@@ -332,7 +332,7 @@ func unquoted(s string) string {
 // take reads the keys that a profile has a setting for.
 func (f *Agent) take(keys map[string]any) error {
 	var off []string
-	var rules []rule
+	var permission, permissions []rule
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		v := keys[key]
 		var err error
@@ -361,9 +361,11 @@ func (f *Agent) take(keys map[string]any) error {
 				f.Left = append(f.Left, key)
 				continue
 			}
-			var more []rule
-			more, err = rulesOf(v)
-			rules = append(rules, more...)
+			if key == "permission" {
+				permission, err = rulesOf(v)
+			} else {
+				permissions, err = rulesOf(v)
+			}
 		case "temperature":
 			x, ok := numberOf(v)
 			if !ok || x < 0 || x > 2 {
@@ -400,7 +402,8 @@ func (f *Agent) take(keys map[string]any) error {
 	} else if len(f.Skills) > 0 {
 		f.Left = append(f.Left, "skills")
 	}
-	f.permit(rules)
+	f.permit(permission) // each key by itself: what one of them denies is denied
+	f.permit(permissions)
 	f.denied = append(f.denied, off...)
 	f.forbid()
 	return nil
@@ -447,16 +450,20 @@ func (f *Agent) tools(v any) (names, off []string, listed bool, err error) {
 	return names, off, true, nil
 }
 
-// checkNames returns an error if a name that forbids is not the name of a tool, or of several with
-// *, with or without a rule in parentheses: it would forbid nothing.
+// checkNames returns an error if a name that forbids is no name of tools: it would forbid nothing.
 func checkNames(forbidden []string) error {
-	name := regexp.MustCompile(`^[\w*][\w*?:./@-]*(\(([^()\n]|\([^()\n]*\))*\))?$`)
 	for _, n := range forbidden {
-		if !name.MatchString(n) {
+		if !isName(n) {
 			return fmt.Errorf("%s is no name of a tool", strconv.Quote(n))
 		}
 	}
 	return nil
+}
+
+// isName reports whether n is the name of a tool, or of several with * and ?, with or without a rule
+// in parentheses.
+func isName(n string) bool {
+	return regexp.MustCompile(`^[\w*?@][\w*?:./@-]*(\(([^()\n]|\([^()\n]*\))*\))?$`).MatchString(n)
 }
 
 // namesOf reads a list, or a text with commas between names.

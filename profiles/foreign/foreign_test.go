@@ -110,6 +110,7 @@ func TestForbidden(t *testing.T) {
 		{"opencode", "tools: {read: true, patch: true, edit: false}", "fs_read_file", "the tool patch, because the file forbids edit"},
 		{"opencode", "tools: {'*': false, read: true, 'gh_*': false}", "fs_read_file", ""},
 		{"opencode", "tools: {read: true, edit: true, write: false}", "fs_read_file", "the tool edit, because the file forbids write"},
+		{"opencode", "tools: {read: true, edit: true}\npermission: {'*': deny, read: allow}", "fs_read_file", "the tool edit, because the file forbids *"},
 	} {
 		f, err := Parse(test.format, "file", []byte("---\n"+test.tools+"\n---\nDo it.\n"))
 		if err != nil {
@@ -143,6 +144,11 @@ func TestPermission(t *testing.T) {
 		{"tools: {apply_patch: false}", "all but fs_create_file fs_modify_file", ""},
 		{"tools: {edit: true, write: false, read: true}", "fs_read_file", ""},
 		{"tools: {write: true, patch: false, read: true}", "fs_read_file", ""},
+		{"tools: {read: true, '@scope/x*': false}", "fs_read_file", ""},
+		{"permission: {'*': deny, 'g*': deny, grep: allow}", "fs_grep_files", ""},
+		{"permission: {'**': deny}", "all but fs_create_file fs_grep_files fs_list_files fs_modify_file fs_read_file skill", ""},
+		{"permission: {edit: deny}\npermissions: [{action: edit, resource: '*', effect: allow}]", "all but fs_create_file fs_modify_file", ""},
+		{"permission: {'*': deny, '[e]dit': allow, 'git *': allow, read: allow}", "fs_read_file", ""},
 		{"permission: {'*': ask, glob: allow, skill: deny}", "all but skill", "fs_create_file fs_grep_files fs_list_files fs_modify_file fs_read_file"},
 		{"permissions:\n- {action: '*', resource: '*', effect: deny}\n- {action: read, resource: '*', effect: allow}\n- {action: shell, resource: '*', effect: allow}", "fs_read_file [shell]", ""},
 		{"permissions:\n- {action: edit, resource: 'secrets/*', effect: deny}", "all but fs_create_file fs_modify_file", ""},
@@ -154,7 +160,7 @@ func TestPermission(t *testing.T) {
 		{"permissions: true", "permissions: must be allow, ask or deny, have a key for each tool, or be a list of rules", ""},
 		{"permission: {edit: no}", "permission: \"edit\": must be allow, ask or deny", ""},
 		{"permission: [edit]", "permission: each must have an action, a resource and an effect", ""},
-		{"permission: {'[e]dit': allow}", "permission: \"[e]dit\" is no name of a tool", ""},
+		{"permission: {'[e]dit': deny}", "permission: \"[e]dit\" is no name of a tool", ""},
 		{"permissions: [{action: edit, effect: deny}]", "permissions: each must have an action, a resource and an effect", ""},
 		{"description: Use it: often\npermission:\n  edit: deny # never", "all but fs_create_file fs_modify_file", ""},
 		{"description: Use it: often\npermission:\n  '*': deny\n  \"read\": allow\nmode: primary", "fs_read_file", ""},

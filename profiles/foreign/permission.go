@@ -78,7 +78,7 @@ func rulesOf(v any) (rules []rule, err error) {
 			rules = append(rules, rule{t.key, p.key, effect})
 		}
 	}
-	return rules, checkActions(rules)
+	return checkActions(rules)
 }
 
 func ruleList(list []any) (rules []rule, err error) {
@@ -92,17 +92,20 @@ func ruleList(list []any) (rules []rule, err error) {
 		}
 		rules = append(rules, rule{action, resource, effect})
 	}
-	return rules, checkActions(rules)
+	return checkActions(rules)
 }
 
 func isEffect(s string) bool { return s == "allow" || s == "ask" || s == "deny" }
 
-func checkActions(rules []rule) error {
+// checkActions refuses rules whose action names no tools, and drops those of them that allow: they
+// allow nothing here.
+func checkActions(rules []rule) ([]rule, error) {
+	rules = slices.DeleteFunc(rules, func(r rule) bool { return r.effect == "allow" && !isName(r.action) })
 	var names []string
 	for _, r := range rules {
 		names = append(names, r.action)
 	}
-	return checkNames(names)
+	return rules, checkNames(names)
 }
 
 // permit applies rules, of which the last that matches counts. A profile has no rule for a part of
@@ -117,7 +120,8 @@ func (f *Agent) permit(rules []rule) {
 		if here[tool] == "fs_create_file" || here[tool] == "fs_modify_file" {
 			action = "edit"
 		}
-		no, named, ask := "", false, false // named: it is allowed by name, at least in part
+		no, denied := "", ""       // rule that denies it; the same for this tool alone
+		named, ask := false, false // it is allowed by name, at least in part
 		for _, r := range rules {
 			match := match(r.action, action)
 			switch {
@@ -127,6 +131,7 @@ func (f *Agent) permit(rules []rule) {
 				}
 			case match && r.effect == "deny":
 				no, ask = r.String(), false
+				denied = rule{action, r.resource, r.effect}.String()
 			case match && r.resource == "*":
 				no, named, ask = "", r.action != "*", r.effect == "ask"
 			case match:
@@ -136,8 +141,8 @@ func (f *Agent) permit(rules []rule) {
 		switch {
 		case no == "*":
 			none = none || tool == ""
-		case no != "":
-			f.denied = append(f.denied, no)
+		case no != "" && tool != "":
+			f.denied = append(f.denied, denied)
 		}
 		if named && no == "" {
 			allowed = append(allowed, tool)
@@ -152,7 +157,13 @@ func (f *Agent) permit(rules []rule) {
 		return
 	}
 	if f.Listed {
-		f.Tools = slices.DeleteFunc(f.Tools, func(t string) bool { return here[t] != "" && !slices.Contains(allowed, t) })
+		f.Tools = slices.DeleteFunc(f.Tools, func(t string) bool {
+			gone := here[t] != "" && !slices.Contains(allowed, t)
+			if gone {
+				f.Notes = append(f.Notes, "the tool "+t+", because the file forbids *")
+			}
+			return gone
+		})
 		return
 	}
 	f.Tools, f.Listed = allowed, true
