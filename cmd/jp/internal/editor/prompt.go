@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"jp/cmd/jp/internal/acp"
@@ -68,7 +69,7 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 		}
 		return p.attach(p.r.Bytes(source, b.Data))
 	case acp.TypeLink:
-		p.mention(cmp.Or(b.Name, shown(b.URI)), shown(b.URI))
+		p.mention(cmp.Or(shown(b.Name), shown(b.URI)), shown(b.URI))
 		return p.link(ctx, b.URI)
 	case acp.TypeResource:
 		r := b.Resource
@@ -147,18 +148,14 @@ func source(uri string) string {
 	return shown(uri)
 }
 
-// shown returns an address as a model and the store get it: that of a page has neither a user nor
-// the values of its query.
+// shown returns an address as a model and the store get it: that of a page, also one that cannot be
+// parsed, has neither a user nor the values of its query. Other text stays.
 func shown(uri string) string {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+	scheme, rest, ok := strings.Cut(strings.TrimSpace(uri), ":")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
 		return uri
 	}
-	if u.User != nil {
-		u.User = nil
-		uri = u.String()
-	}
-	return attach.WithoutValues(uri)
+	return attach.WithoutValues(scheme + ":" + regexp.MustCompile(`^(/*)[^/?#]*@`).ReplaceAllString(rest, "$1"))
 }
 
 // name returns the last part of an address.
