@@ -179,6 +179,8 @@ func parse(data []byte) (Skill, error) {
 		switch {
 		case err == nil && *to != "":
 			err = errors.New("is there twice")
+		case err == nil && to == &byHand && slices.Contains([]string{"", "~", "null", "no", "off", "false"}, strings.ToLower(text)):
+			text = "false"
 		case err == nil && text == "":
 			err = errors.New("must not be empty")
 		case err == nil && strings.ContainsFunc(text, unicode.IsControl):
@@ -186,7 +188,7 @@ func parse(data []byte) (Skill, error) {
 		case err == nil && key == "name" && len(text) > maxDescription:
 			err = fmt.Errorf("must be at most %d bytes", maxDescription)
 		case err == nil && to == &byHand:
-			if s.ByHand, err = strconv.ParseBool(strings.ToLower(text)); err != nil {
+			if s.ByHand = slices.Contains([]string{"true", "yes", "on"}, strings.ToLower(text)); !s.ByHand {
 				err = errors.New("must be true or false")
 			}
 		}

@@ -141,3 +141,18 @@ B`, `k|Ñ Ñ \xd1|B`},
 		})
 	}
 }
+
+// TestByHand: an empty value of YAML is false, as no and off are.
+func TestByHand(t *testing.T) {
+	for value, want := range map[string]string{
+		" true": "true <nil>", " 'True'": "true <nil>", " yes": "true <nil>", " ON": "true <nil>",
+		" false": "false <nil>", " no": "false <nil>", " Off": "false <nil>", " null": "false <nil>", " ~": "false <nil>", "": "false <nil>",
+		" maybe": "false disable-model-invocation: must be true or false", " 1": "false disable-model-invocation: must be true or false",
+		" no\ndisable-model-invocation: true": "false disable-model-invocation: is there twice",
+	} {
+		s, err := parse([]byte("---\ndescription: d\ndisable-model-invocation:" + value + "\n---\nB"))
+		if got := fmt.Sprint(s.ByHand, " ", err); got != want {
+			t.Errorf("%q: %s, want %s", value, got, want)
+		}
+	}
+}
