@@ -25,14 +25,21 @@ func Unnamed(folder *os.File, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// LinkUnnamed gives a file that Unnamed made a name in an open folder; nil = name is a path. It
-// replaces no file: if there is one, the error is fs.ErrExist.
+// LinkUnnamed gives a file that Unnamed made a name in an open folder and syncs the file; nil = name
+// is a path. It replaces no file: if there is one, the error is fs.ErrExist.
 func LinkUnnamed(f, folder *os.File, name string) error {
 	at := unix.AT_FDCWD
 	if folder != nil {
 		at = int(folder.Fd())
 	}
-	return os.NewSyscallError("link", unix.Linkat(unix.AT_FDCWD, byDescriptor(f), at, name, unix.AT_SYMLINK_FOLLOW))
+	if err := unix.Linkat(unix.AT_FDCWD, byDescriptor(f), at, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return os.NewSyscallError("link", err)
+	}
+	err := f.Sync() // btrfs before Linux 6.16 syncs no file that has no name, and returns no error
+	if err != nil {
+		_ = unix.Unlinkat(at, name, 0)
+	}
+	return err
 }
 
 func byDescriptor(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
