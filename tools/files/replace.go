@@ -70,6 +70,11 @@ func MakeIn(dir *os.Root, name string, data []byte, mode fs.FileMode) error {
 	case temp == name:
 		return syncIn(dir, name)
 	}
+	return nameIn(dir, temp, name, mode)
+}
+
+// nameIn gives a synced file the name instead of temp, if nothing is there.
+func nameIn(dir *os.Root, temp, name string, mode fs.FileMode) error {
 	defer func() { _ = dir.Remove(temp) }() // after a link it is a second name of the file
 	// A link, unlike a renaming, does not replace a file that has appeared meanwhile.
 	if err := dir.Link(temp, name); err == nil {
@@ -146,14 +151,19 @@ func writeIn(dir *os.Root, name, as string, data []byte, mode fs.FileMode, like 
 		}
 	}
 	got = tempName(name)
-	f, err := dir.OpenFile(got, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	return got, writeNamed(dir, got, data, mode, like)
+}
+
+// writeNamed is writeIn for a system without such files: name must not exist.
+func writeNamed(dir *os.Root, name string, data []byte, mode fs.FileMode, like fs.FileInfo) error {
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err = fill(f, data, becomes(f, like), nil); err != nil {
-		_ = dir.Remove(got)
+		_ = dir.Remove(name)
 	}
-	return got, err
+	return err
 }
 
 // becomes gives f the mode, owner and group of another file, if there is one.

@@ -32,6 +32,13 @@ func holds(t *testing.T, dir string, want map[string]string) {
 func TestMakeIn(t *testing.T) {
 	for way, make := range map[string]func(dir *os.Root, name string) error{
 		"link": func(dir *os.Root, name string) error { return MakeIn(dir, name, []byte("new"), 0o640) },
+		"link of a file that had a name": func(dir *os.Root, name string) error {
+			temp := tempName(name)
+			if err := writeNamed(dir, temp, []byte("new"), 0o640, nil); err != nil {
+				return err
+			}
+			return nameIn(dir, temp, name, 0o640)
+		},
 		"claim": func(dir *os.Root, name string) error {
 			temp, err := writeIn(dir, name, tempName(name), []byte("new"), 0o640, nil)
 			if err != nil {
