@@ -109,6 +109,9 @@ func TestForbidden(t *testing.T) {
 		{"claude", "tools: Read\ndisallowedTools: '*'", "", "the tool Read, because the file forbids *"},
 		{"opencode", "tools: {read: true, patch: true, edit: false}", "fs_read_file", "the tool patch, because the file forbids edit"},
 		{"opencode", "tools: {'*': false, read: true, 'gh_*': false}", "fs_read_file", ""},
+		{"opencode", "permission: {'*': deny, write: allow, grep: allow}", "fs_grep_files", "the tool write, because the file forbids *"},
+		{"opencode", "permission: {read: allow, '*': deny}", "", "the tool read, because the file forbids *"},
+		{"opencode", "permission: {'*': deny, edit: {'docs/*': allow, '*': deny}}", "", "the tool edit, because the file forbids *"},
 		{"opencode", "tools: {read: true, edit: true, write: false}", "fs_read_file", "the tool edit, because the file forbids write"},
 		{"opencode", "tools: {read: true, edit: true}\npermission: {'*': deny, read: allow}", "fs_read_file", "the tool edit, because the file forbids *"},
 	} {

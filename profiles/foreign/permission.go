@@ -132,6 +132,7 @@ func (f *Agent) permit(rules []rule) {
 			case match && r.effect == "deny":
 				no, ask = r.String(), false
 				denied = rule{action, r.resource, r.effect}.String()
+				named = named && r.resource != "*"
 			case match && r.resource == "*":
 				no, named, ask = "", r.action != "*", r.effect == "ask"
 			case match:
@@ -171,7 +172,11 @@ func (f *Agent) permit(rules []rule) {
 		f.Notes = append(f.Notes, "the tool "+tool+", because the file allows a part of it")
 	}
 	for _, r := range rules {
-		if here[r.action] == "" && !strings.ContainsAny(r.action, "*?") && r.effect != "deny" && !slices.Contains(f.Tools, r.action) {
+		switch {
+		case strings.ContainsAny(r.action, "*?") || r.effect == "deny" || slices.Contains(append(partly, f.Tools...), r.action):
+		case here[r.action] != "":
+			f.Notes = append(f.Notes, "the tool "+r.action+", because the file forbids *")
+		default:
 			f.Tools = append(f.Tools, r.action) // said to be left out
 		}
 	}
