@@ -170,8 +170,8 @@ func TestKilledBatchEnds(t *testing.T) {
 		if out, code := s.jp(resume...); code != 0 || len(rows(t, out)) != 2 {
 			t.Errorf("resumed: %d %s", code, out)
 		}
-		if got := s.all()["top"]; got.Status != "ok" || got.Turns != 2 {
-			t.Errorf("it is %s: %s, with %d turns, want ok and 2", got.Status, got.Reason, got.Turns)
+		if got := s.all()["top"]; got.Status != "ok" || got.Turns != 1 {
+			t.Errorf("it is %s: %s, with %d turns, want ok and 1", got.Status, got.Reason, got.Turns)
 		}
 	}
 }

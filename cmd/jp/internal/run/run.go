@@ -281,12 +281,12 @@ func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 }
 
 // LabelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
-// batch.
+// batch. The store keeps what an open turn of one needs.
 const LabelBatch = "batch"
 
 // ErrNothing returns the error of a run of c that is asked nothing and has nothing to resume.
 func ErrNothing(c convstore.Conversation) error {
-	if _, batch := c.Labels[LabelBatch]; batch && c.Link == convstore.NoLink {
+	if _, batch := c.Labels[LabelBatch]; batch && c.Link == convstore.NoLink && c.NoAgent {
 		return exit.Usagef("conversation %s: no agent can resume a batch", c.ID).WithHint("to continue it, give the same queries to: jp batch --resume %s", c.ID)
 	}
 	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin; `jp query --id ID` resumes another conversation; on a terminal $EDITOR opens if it is set")

@@ -148,6 +148,13 @@ func (s *Session) Ended(ctx context.Context) (state convstore.State, err error) 
 	return state, nil
 }
 
+// TakeUp takes the open turn of the earlier session, if it has left one, so that Conclude ends it.
+func (s *Session) TakeUp(ctx context.Context) error {
+	ended, err := s.Ended(ctx)
+	s.turn = err == nil && ended == "" && s.Conv.NoAgent
+	return err
+}
+
 // Again begins another turn in the conversation that Reopen took, within the limits of session. One
 // that is open ends so.
 func (s *Session) Again(ctx context.Context, about string, session convstore.Limits, so convstore.TurnEnd) error {

@@ -261,15 +261,12 @@ func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits
 	return nil
 }
 
-// endWell gives a batch whose lines all have an answer that end, if its last turn has another one.
+// endWell has the open turn of a killed batch end as its lines did, if all of them have an answer.
 func (b *batch) endWell(ctx context.Context) error {
 	if b.session.Log == nil || b.surplus() != nil {
 		return nil
 	}
-	if ended, err := b.session.Ended(ctx); err != nil || ended == convstore.StateOK {
-		return err
-	}
-	return b.goOn(ctx, b.about(0), convstore.Limits{})
+	return b.session.TakeUp(ctx)
 }
 
 // about says what so many queries are in words; -1 = nobody knows how many.

@@ -95,10 +95,6 @@ func (g *Group) serve(ctx context.Context, o serveOptions) error {
 // conversationURI is the prefix of the address of a transcript.
 const conversationURI = "jp://conversation/"
 
-// unusedLife is how long a conversation stays hidden in which a client has not delegated. Clients start
-// their servers for each session, and most of them call none.
-const unusedLife = time.Hour
-
 // service is one run of jp mcp serve.
 type service struct {
 	env     *run.Env
@@ -140,7 +136,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		l.Share = 1 // there is no main agent to keep a share for
 		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
 		const about = "an MCP client"
-		n := convstore.New{Title: cmp.Or(o.title.Value, about), Hidden: true, ExpiresAt: time.Now().Add(unusedLife)}
+		n := convstore.New{Title: cmp.Or(o.title.Value, about), Hidden: true}
 		if err := s.session.Begin(ctx, n, about, rule.SessionLimits(cfg, *l)); err != nil {
 			return err
 		}
@@ -245,7 +241,8 @@ func (s *service) call(ctx context.Context, name string, args json.RawMessage, t
 	return result
 }
 
-// show makes the conversation that open made one that a person finds and that stays.
+// show makes the conversation that open made one that a person finds. Clients start their servers for
+// each session, and most of them call none.
 func (s *service) show(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +250,7 @@ func (s *service) show(ctx context.Context) error {
 		return nil
 	}
 	err := s.session.Store.Edit(ctx, s.session.Conv.ID, func(c *convstore.Conversation) error {
-		c.Hidden, c.ExpiresAt = false, time.Time{}
+		c.Hidden = false
 		return nil
 	})
 	s.unused = err != nil
