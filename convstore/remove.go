@@ -220,8 +220,8 @@ func (t *tx) settleLost(ids []ID) error {
 
 // Expire removes the conversations that have expired, with all below them, and returns their ids.
 // It keeps a conversation if it, or one below it, is pinned or runs, if a person forked one below
-// it that has not expired itself, or if a turn that delegated it is open, for one without an agent
-// only while it runs, or a process stands for a conversation that delegated it: its answer may be
+// it that has not expired itself, or if a turn that delegated it is open, for that of a server of
+// MCP only while it runs, or a process stands for a conversation that delegated it: its answer may be
 // needed yet.
 func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	due := false

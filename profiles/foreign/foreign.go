@@ -244,7 +244,7 @@ func knownKeys() []string {
 		"name", "description", "tools", "disallowedTools", "model", "color", "permissionMode", "maxTurns", "skills", "mcpServers", "hooks",
 		"memory", "background", "effort", "isolation", "initialPrompt", "category", "temperature", "max_turns", "kind", "mode", "steps",
 		"maxSteps", "permission", "permissions", "timeout_mins", "display_name", "version", "author", "license", "metadata", "tags", "allowed-tools",
-		"displayName", "field", "expertise", "argument-hint",
+		"displayName", "field", "expertise", "argument-hint", "top_p", "prompt", "disable", "hidden", "variant", "options",
 	}
 }
 
@@ -294,7 +294,7 @@ func plainKeys(format, head string) (keys map[string]any, at int) {
 // forbiddingKeys are the keys by which a file of a program can forbid tools, as a regular expression.
 func forbiddingKeys(format string) string {
 	if format == "opencode" {
-		return "permissions?"
+		return "tools|permissions?"
 	}
 	return "disallowedTools"
 }

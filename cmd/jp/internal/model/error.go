@@ -132,8 +132,11 @@ func (e *Error) In(conversation, again string) *Error {
 	case again == "":
 		return e
 	case e.Kind == KindContext:
-		jp, _, _ := strings.Cut(again, " query ") // with the workspace, if a person has named it
-		if in.Hint = "`" + jp + " conversation compact " + conversation + "` shortens it"; e.Hint != "" {
+		_, where, named := strings.Cut(again, " -w ") // the workspace is last, if a person has named it
+		if named {
+			conversation += " -w " + where
+		}
+		if in.Hint = "`jp conversation compact " + conversation + "` shortens it"; e.Hint != "" {
 			in.Hint += ", or " + e.Hint
 		}
 	case e.Temporary() && e.Hint == "":

@@ -139,7 +139,7 @@ func (c Config) refine(e *Error, p problem) {
 			e.Kind = KindTooLarge
 		case "context_length_exceeded", "exceed_context_size_error":
 			e.Kind = KindContext
-		case "model_not_found":
+		case "model_not_found", "model_not_available":
 			e.Kind = KindUnknownModel
 		case "not_found_error":
 			if strings.Contains(p.message, "model") {
@@ -188,7 +188,7 @@ func (c Config) refine(e *Error, p problem) {
 // and OpenAI: others are about the address, or about who serves a model.
 func noModel(message string) bool {
 	m := strings.ToLower(message)
-	return strings.Contains(m, "model") && (strings.Contains(m, "not found") || strings.Contains(m, "not exist"))
+	return strings.Contains(m, "model") && (strings.Contains(m, "not found") || strings.Contains(m, "not exist") || strings.Contains(m, "no longer available"))
 }
 
 // badKey reports whether an error is about the key, in the words of Gemini, which sends the status of

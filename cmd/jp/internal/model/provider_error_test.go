@@ -82,6 +82,7 @@ func TestStatusError(t *testing.T) {
 		{400, nil, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`, KindAuth, "API key not valid. Please pass a valid API key.", false},
 		{400, nil, `[{"error":{"code":400,"message":"API key expired. Please renew the API key.","status":"INVALID_ARGUMENT"}}]`, KindAuth, "API key expired. Please renew the API key.", false},
 		{404, nil, `[{"error":{"code":404,"message":"models/x is not found for API version v1main","status":"NOT_FOUND"}}]`, KindUnknownModel, "models/x is not found for API version v1main", false},
+		{404, nil, `{"error":{"message":"This model models/x is no longer available to new users."}}`, KindUnknownModel, "This model models/x is no longer available to new users.", false},
 		{404, nil, `{"message":"No allowed providers are available for the selected model."}`, KindBadRequest, "No allowed providers are available for the selected model.", false},
 		{408, nil, ``, KindServer, "request timeout", true},
 		{500, nil, `{"error":{"type":"api_error","message":"no"}}`, KindServer, "no", true},

@@ -158,7 +158,7 @@ func (r *Run) Close(ctx context.Context) {
 		_ = open.Close()
 	}
 	if r.made && r.remove == nil { // a temporary store is removed whole
-		r.unmake(ctx, r.Conv.ID)
+		r.unmake(ctx, r.Conv.ID, 0)
 	}
 	if r.remove != nil {
 		r.remove()
@@ -195,13 +195,13 @@ func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 // Keep keeps the conversation that this run has made, although no turn begins in it.
 func (r *Run) Keep() { r.made = false }
 
-// unmake removes a conversation that this process has made, if no turn has begun in it. Its lock is
-// free by then.
-func (s site) unmake(ctx context.Context, id convstore.ID) {
+// unmake removes a conversation that this process has made, if it has so many turns and nobody has
+// used it otherwise. Its lock is free by then.
+func (s site) unmake(ctx context.Context, id convstore.ID, turns int) {
 	ctx, stop := convstore.Briefly(ctx)
 	defer stop()
 	conv, err := s.Store.Get(ctx, id)
-	if err == nil && conv.Turns == 0 {
+	if err == nil && conv.Turns == turns && conv.Children == 0 && !conv.Pinned {
 		_, err = s.Store.Remove(ctx, id, convstore.RemoveOptions{})
 	}
 	if err != nil {

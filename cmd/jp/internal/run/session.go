@@ -22,6 +22,7 @@ type Session struct {
 	Resolved *profiles.Resolved     // config of the implicit layers
 	Conv     convstore.Conversation // conversation that Begin made or Reopen took; zero before that
 	Log      *convstore.Log         // nil before that
+	Unused   bool                   // whether the conversation goes at the end if nobody else has used it
 
 	defs []tools.Definition // tools of Resolved
 	turn bool               // whether its turn is open
@@ -58,6 +59,9 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 		}
 		if s.Log != nil {
 			_ = s.Log.Close()
+		}
+		if s.Unused {
+			s.unmake(ctx, s.Conv.ID, 1)
 		}
 	}()
 	if s.Resolved, err = env.Implicit(ctx); err != nil {
@@ -180,7 +184,7 @@ func (s *Session) begin(ctx context.Context, has []convstore.Allowance, n convst
 			if s.Log != nil {
 				_ = s.Log.Close()
 			}
-			s.unmake(ctx, s.Conv.ID)
+			s.unmake(ctx, s.Conv.ID, 0)
 			s.Conv, s.Log = convstore.Conversation{}, nil
 		}
 	}()

@@ -104,7 +104,6 @@ type service struct {
 	profiles []string // profiles that a client may name
 
 	mu      sync.Mutex
-	unused  bool                    // whether the conversation that open made is hidden yet
 	telling map[string]func(string) // functions that send progress, by id of the running call
 }
 
@@ -140,7 +139,7 @@ func (s *service) open(ctx context.Context, o serveOptions) error {
 		if err := s.session.Begin(ctx, n, about, rule.SessionLimits(cfg, *l)); err != nil {
 			return err
 		}
-		s.unused = true
+		s.session.Unused = true
 		s.env.Con.Note("serving below %s", s.session.Conv.ID)
 		scope = s.session.Log.Below()
 	}
@@ -246,14 +245,14 @@ func (s *service) call(ctx context.Context, name string, args json.RawMessage, t
 func (s *service) show(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.unused {
+	if !s.session.Unused {
 		return nil
 	}
 	err := s.session.Store.Edit(ctx, s.session.Conv.ID, func(c *convstore.Conversation) error {
 		c.Hidden = false
 		return nil
 	})
-	s.unused = err != nil
+	s.session.Unused = err != nil
 	return err
 }
 

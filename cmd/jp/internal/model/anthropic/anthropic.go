@@ -181,7 +181,7 @@ func (r *reply) start(e event) error {
 		if c.Thinking.Text != "" {
 			return r.part(model.Part{ReasoningDelta: c.Thinking.Text})
 		}
-	case "tool_use", "tool_calls":
+	case "tool_use":
 		if b.name == "" {
 			return r.config.Bad(model.KindStream, "content block %d: a tool call without a name", e.Index.N)
 		}
@@ -316,7 +316,7 @@ func stopOf(reason string) (model.Stop, bool) {
 	switch strings.ToLower(reason) {
 	case "end_turn", "stop_sequence", "pause_turn", "stop", "end", "eos", "complete": // from the fourth on of proxies
 		return model.StopEnd, true
-	case "tool_use":
+	case "tool_use", "tool_calls":
 		return model.StopToolUse, true
 	case "max_tokens", "model_context_window_exceeded", "length":
 		return model.StopMaxTokens, true
