@@ -399,7 +399,7 @@ func TestLimitSuspended(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("%s: %v, just after jp went on", name, context.Cause(ctx))
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if ctx.Err() == nil {
 				t.Errorf("%s: does not end a silence after a suspension", name)
