@@ -149,7 +149,8 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 	return changed && err == nil, err
 }
 
-const maxAllowed = 100 // allowances of one conversation; the oldest are forgotten first
+const maxAllowed = 100     // allowances of one conversation; the oldest are forgotten first
+const LabelBatch = "batch" // label of the conversation that a batch runs below; its value is the sum of the batch
 
 // Allow allows this until Store.Edit removes it, in place of what was of its kind for its tool.
 func (l *Log) Allow(ctx context.Context, list ...Allowance) error {

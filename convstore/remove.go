@@ -300,7 +300,7 @@ func (t *tx) expirable(id ID, held []int64, stood map[ID][]int64) ([]ID, error) 
 				if child.Link != DelegationLink {
 					break
 				}
-				open := up.TurnOpen && (!up.NoAgent || up.Labels["batch"] != "" || slices.Contains(held, int64(child.Parent))) // nothing resumes a server
+				open := up.TurnOpen && (!up.NoAgent || up.Labels[LabelBatch] != "" || slices.Contains(held, int64(child.Parent))) // nothing resumes a server
 				lives = lives || open || len(stood[child.Parent]) > 0
 				child = up
 			}

@@ -55,8 +55,8 @@ func (s *site) asks(title string) {
 	})
 }
 
-// TestKilledByHandWhileItsRootRuns: the grant of a person's run that was killed is free again while the run on
-// whose behalf it was goes on.
+// TestKilledByHandWhileItsRootRuns: the grant of a person's run that was killed is free again while its
+// root runs on.
 func TestKilledByHandWhileItsRootRuns(t *testing.T) {
 	s := slowSite(t)
 	s.start(nil, "jp", "query", "--new", "--title", "root", "slow")

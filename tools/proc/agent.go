@@ -16,7 +16,7 @@ import (
 
 // What an agent is told. It may use large pages, see package early, if at most few others live.
 const (
-	inheritVar = "JP_PROC" // which descriptors it was given
+	inheritVar = "JP_PROC" // the descriptors that it was given
 	largeVar   = "JP_LARGE_PAGES"
 	few        = 64
 )

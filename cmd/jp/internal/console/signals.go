@@ -50,9 +50,9 @@ func signalName(s syscall.Signal) string {
 // shell. Once ctx has ended, a reader that does not read our output is not waited for long; a
 // command with a deadline sets that in c.IO itself. stop must be called. Unless a signal has ended
 // ctx, signals have their default again then; otherwise the process is about to end, and a twin of
-// the signal (see presses) must not end it before it has said how. Below another WithSignals only
-// that one receives signals, so that no press is counted twice: its first ends ctx, its second calls
-// again too.
+// the signal (see presses) must not end it before it has said how. Below another WithSignals, the
+// outer one alone receives signals, so that no press is counted twice: its first ends ctx, its second
+// calls again too.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unbound := c.IO.Bound(ctx)

@@ -280,13 +280,9 @@ func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 	return left
 }
 
-// LabelBatch is the label of the conversation that a batch runs below. Its value is the sum of the
-// batch. The store keeps what an open turn of one needs.
-const LabelBatch = "batch"
-
 // ErrNothing returns the error of a run of c that is asked nothing and has nothing to resume.
 func ErrNothing(c convstore.Conversation) error {
-	if _, batch := c.Labels[LabelBatch]; batch && c.Link == convstore.NoLink && c.NoAgent {
+	if _, batch := c.Labels[convstore.LabelBatch]; batch && c.Link == convstore.NoLink && c.NoAgent {
 		return exit.Usagef("conversation %s: no agent can resume a batch", c.ID).WithHint("to continue it, give the same queries to: jp batch --resume %s", c.ID)
 	}
 	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin; `jp query --id ID` resumes another conversation; on a terminal $EDITOR opens if it is set")

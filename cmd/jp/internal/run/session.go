@@ -159,8 +159,8 @@ func (s *Session) TakeUp(ctx context.Context) error {
 	return err
 }
 
-// Again begins another turn in the conversation that Reopen took, within the limits of session. One
-// that is open ends so.
+// Again begins another turn in the conversation that Reopen took, within the limits of session. An
+// open turn ends so before.
 func (s *Session) Again(ctx context.Context, about string, session convstore.Limits, so convstore.TurnEnd) error {
 	ended, err := s.Ended(ctx)
 	if err == nil && ended == "" {

@@ -9,7 +9,6 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -113,8 +112,8 @@ func (b *batch) choose(ctx context.Context, id convstore.ID) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := conv.Labels[run.LabelBatch]; !ok || !ran && (conv.Link != convstore.NoLink || imported != nil) {
-		return exit.Usagef("--resume %s: is not the conversation of a batch", id).WithHint("`jp conversation ls --root --label %s` lists them", run.LabelBatch)
+	if _, ok := conv.Labels[convstore.LabelBatch]; !ok || !ran && (conv.Link != convstore.NoLink || imported != nil) {
+		return exit.Usagef("--resume %s: is not the conversation of a batch", id).WithHint("`jp conversation ls --root --label %s` lists them", convstore.LabelBatch)
 	}
 	b.earlier.below = id
 	return nil

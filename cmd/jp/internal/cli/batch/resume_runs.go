@@ -23,7 +23,7 @@ import (
 // the lines of calls of both.
 const labelWith = archive.LabelHere
 
-func (b *batch) labels() map[string]string { return map[string]string{run.LabelBatch: b.sum} }
+func (b *batch) labels() map[string]string { return map[string]string{convstore.LabelBatch: b.sum} }
 
 // call returns the prefix of the ids of all calls of this batch, in every run.
 func (b *batch) call() string { return model.CallOfBatch + b.sum + "-" }
@@ -62,7 +62,7 @@ func (b *batch) find(ctx context.Context, parents []convstore.ID) error {
 		if err != nil {
 			return err
 		}
-		if _, ok := conv.Labels[run.LabelBatch]; ok && ran {
+		if _, ok := conv.Labels[convstore.LabelBatch]; ok && ran {
 			e.below = max(e.below, id)
 		}
 	}

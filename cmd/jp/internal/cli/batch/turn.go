@@ -245,9 +245,9 @@ func (b *batch) beginTurn(ctx context.Context, about string, session convstore.L
 
 // goOn begins another turn in the conversation of the batch, within the limits of session.
 func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits) error {
-	if conv := b.session.Conv; conv.Labels[run.LabelBatch] != b.sum || b.o.title.Set {
+	if conv := b.session.Conv; conv.Labels[convstore.LabelBatch] != b.sum || b.o.title.Set {
 		if err := b.session.Store.Edit(ctx, conv.ID, func(c *convstore.Conversation) error {
-			label(c, run.LabelBatch, b.sum)
+			label(c, convstore.LabelBatch, b.sum)
 			c.Title = cmp.Or(b.o.title.Value, c.Title)
 			return nil
 		}); err != nil {
