@@ -66,7 +66,7 @@ const exitLine = `1 exit 1 {"code":0,"duration":1}` + "\n"
 func init() {
 	for name, f := range map[string]func() int{
 		"old":        fake(func(h *hello) { h.Protocol = 7 }, nil),
-		"old-wire":   fake(func(h *hello) { h.Wire = 7 }, nil),
+		"old-wire":   fake(func(h *hello) { h.Wire = wire.Protocol + 1 }, nil),
 		"nonce":      fake(func(h *hello) { h.Nonce = "another" }, nil),
 		"lacks":      fake(func(h *hello) { h.Lacks = []string{"a sandbox\x1b[2J"} }, nil),
 		"nameless":   fake(func(h *hello) { h.Host = " " }, func(*lines) { _, _ = io.WriteString(os.Stdout, "1 alive 0 1\n2 exit 1 {\"code\":0,\"duration\":1}\n") }),
@@ -218,7 +218,7 @@ func TestNodeBreaksRules(t *testing.T) {
 		want     string // reason; "" = the job ends with 0
 	}{
 		{"old", convstore.StateError, "launcher gpu: the worker on gpu1 speaks protocol 7, and this jp 2"},
-		{"old-wire", convstore.StateError, "launcher gpu: the sub-agents on gpu1 speak protocol 7, and this jp 5"},
+		{"old-wire", convstore.StateError, fmt.Sprintf("launcher gpu: the sub-agents on gpu1 speak protocol %d, and this jp %d", wire.Protocol+1, wire.Protocol)},
 		{"nonce", convstore.StateError, "launcher gpu: the worker on gpu1 answers another jp"},
 		{"lacks", convstore.StateRefused, `launcher gpu: gpu1: its sandbox cannot enforce a sandbox\x1b[2J`},
 		{"ok", "", ""},
