@@ -11,6 +11,9 @@ FUZZTIME ?= 20s
 # slower. They run once, in `make test`.
 AMOUNTS = TestDamagedPages|TestStaleBranch|TestStaleLeaf|TestWrongLength|TestSalvage$$|TestRescue$$|TestCrowdedBody|TestImportLongLine|TestExportCrowded|TestImageBound|TestEndlessLine|TestLarge$$|TestFloodMemory|TestHTTPLarge|TestServeHostile/(unread|kept)|TestBounds/(bytes|admitted|values|deaf$$|events|commands)
 
+# Property tests draw the same cases in every `make`. Without it, `go test` draws others each time.
+export RAPID_SEED ?= 1
+
 PREFIX  ?= /usr/local
 BIN     ?= bin/jp
 SHARE    = $(DESTDIR)$(PREFIX)/share

@@ -2,6 +2,7 @@ package model
 
 import (
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -47,8 +48,12 @@ func TestParseErrorBody(t *testing.T) {
 func TestErrorBodyMemory(t *testing.T) {
 	crowd := "[" + strings.Repeat(`{"":0},`, 1<<16) + "0]"
 	for _, body := range []string{crowd, `{"error":{"message":` + crowd + `}}`, `{"detail":` + crowd + `,"code":` + crowd + `}`, `{"loc":` + crowd + `}`} {
-		if n := testing.AllocsPerRun(1, func() { parseErrorBody([]byte(body)) }); n > 100 {
-			t.Errorf("%.30s ...: %v allocations", body, n)
+		least := math.Inf(1) // what other tests have left running is counted too
+		for range 10 {
+			least = min(least, testing.AllocsPerRun(1, func() { parseErrorBody([]byte(body)) }))
+		}
+		if least > 100 {
+			t.Errorf("%.30s ...: %v allocations", body, least)
 		}
 	}
 }
