@@ -74,7 +74,7 @@ func TestLogAboveTree(t *testing.T) {
 	c.IO = &term.IO{Err: &screen, ErrTTY: true, UTF8: true, Width: 60}
 	c.Tree = term.NewTree(c.IO, term.TreeOptions{Now: func() time.Time { return now }, Tick: make(chan time.Time)})
 	c.Tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "agent/scout"})
-	const tree = "└─ ● agent/scout  started  0.0s\x1b[K\n"
+	const tree = "└─ ● agent/scout  running  0.0s\x1b[K\n"
 	if got := screen.String(); got != tree {
 		t.Fatalf("tree = %q, want %q", got, tree)
 	}

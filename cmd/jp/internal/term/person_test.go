@@ -45,7 +45,7 @@ func TestDrawsOverNoQuestion(t *testing.T) {
 	draft.hide()
 	update(stream.Running)
 	want := []string{
-		"`- * p  started  0.0s", "one", "jp: run rm (local)?", "path = all", "one", "two, three", "`- * p  running  0.0s",
+		"`- * p  running  0.0s", "one", "jp: run rm (local)?", "path = all", "one", "two, three", "`- * p  running  0.0s",
 	}
 	wantLines(t, s.lines, want)
 }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"jp/cmd/jp/internal/stream"
@@ -351,14 +354,26 @@ func (t *Tree) start() {
 		ticker := time.NewTicker(250 * time.Millisecond)
 		tick, done = ticker.C, ticker.Stop
 	}
+	back := make(chan os.Signal, 1)
+	signal.Notify(back, syscall.SIGCONT)
 	go func() {
 		defer close(t.gone)
 		defer done()
-		for {
+		defer signal.Stop(back)
+		for last := time.Now(); ; last = time.Now() {
 			select {
 			case <-t.stop:
 				return
+			case <-back:
+				t.abandon()
 			case <-tick:
+				if time.Since(last) > time.Second { // perhaps we were stopped, and the signal is about to come
+					select {
+					case <-back:
+						t.abandon()
+					case <-time.After(20 * time.Millisecond):
+					}
+				}
 				if !t.screen.TryLock() {
 					continue
 				}
@@ -370,6 +385,17 @@ func (t *Tree) start() {
 			}
 		}
 	}()
+}
+
+// abandon leaves the lines on the screen as they are, because others may have written below them
+// while we were stopped. The next ones stand below that.
+func (t *Tree) abandon() {
+	if !t.screen.TryLock() {
+		return // who has the screen has taken them away
+	}
+	defer t.screen.Unlock()
+	t.missed = t.missed || len(t.region.lines) > 0
+	t.region = region{}
 }
 
 // draw replaces what is on the screen by the tree as it is now, or by nothing, in one write. While

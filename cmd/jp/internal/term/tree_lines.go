@@ -178,6 +178,9 @@ func (t *Tree) text(n *node, room int) string {
 		return strings.Join(parts, "  ")
 	}
 	profile, state, elapsed := cmp.Or(d.Profile, unnamed), n.state(), n.elapsed(t.now())
+	if state == stream.Started {
+		state = stream.Running // it is, and says more only when it calls a tool
+	}
 	short := profile[strings.LastIndex(profile, "/")+1:]
 	word, _, _ := strings.Cut(state, ":")
 	word, _, _ = strings.Cut(word, " ")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -84,7 +85,7 @@ func TestTreeOnATerminal(t *testing.T) {
 		}
 	}
 	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "agent/researcher"})
-	check("└─ ● agent/researcher  started  0.0s")
+	check("└─ ● agent/researcher  running  0.0s")
 	tree.Update(&stream.Delegation{Phase: stream.Queued, ConversationID: "jp-c3", ParentID: "jp-c1", CallID: "b", Profile: "agent/planner", Title: "evil\x1b[2J title"})
 	now = now.Add(3 * time.Second)
 	tree.Update(&stream.Delegation{Phase: stream.Running, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "agent/researcher", Tool: "fs_read_file", Tokens: 1234, ElapsedMS: 3000})
@@ -96,14 +97,14 @@ func TestTreeOnATerminal(t *testing.T) {
 	tree.Update(&stream.Delegation{Phase: stream.Ended, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "r", Status: "ok", Tokens: 9, ElapsedMS: 65000})
 	check(
 		"├─ ✓ r  ok  9 tokens  1m05s",
-		"│  └─ ● x  started  0.0s",
+		"│  └─ ● x  running  0.0s",
 		"└─ ○ agent/planner  queued  0.0s  evil title",
 	)
 	fmt.Fprintln(tree.Above(io).Err, "a question")
 	check(
 		"a question",
 		"├─ ✓ r  ok  9 tokens  1m05s",
-		"│  └─ ● x  started  0.0s",
+		"│  └─ ● x  running  0.0s",
 		"└─ ○ agent/planner  queued  0.0s  evil title",
 	)
 	now = now.Add(2 * time.Second)
@@ -113,13 +114,42 @@ func TestTreeOnATerminal(t *testing.T) {
 	check(
 		"a question",
 		"├─ ✓ r  ok  9 tokens  1m05s",
-		"│  └─ ● x  started  2.0s",
+		"│  └─ ● x  running  2.0s",
 		"└─ ○ agent/planner  queued  0.0s  evil title",
 	)
 	tree.Update(&stream.Delegation{ConversationID: "late"})
 	tree.Close()
 	if len(s.lines) != 4 {
 		t.Errorf("after Close: %q", s.lines)
+	}
+}
+
+// TestTreeAfterAStop: what the shell has written while we were stopped stays, and the tree stands
+// below it.
+func TestTreeAfterAStop(t *testing.T) {
+	var s screen
+	ticks := make(chan time.Time)
+	tree := NewTree(&IO{Err: &s, ErrTTY: true, Width: 60}, TreeOptions{Now: func() time.Time { return time.Unix(1000, 0) }, Tick: ticks})
+	tree.Update(&stream.Delegation{Phase: stream.Running, ConversationID: "jp-c2", Profile: "p"})
+	const line = "`- * p  running  0.0s"
+	tree.screen.Lock()
+	s.print("$ fg")
+	tree.screen.Unlock()
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	missed := func() bool {
+		tree.screen.Lock()
+		defer tree.screen.Unlock()
+		return tree.missed
+	}
+	for !missed() {
+		time.Sleep(time.Millisecond)
+	}
+	ticks <- time.Time{}
+	tree.Close()
+	if want := []string{line, "$ fg", line}; !slices.Equal(s.lines, want) {
+		t.Errorf("screen %q, want %q", s.lines, want)
 	}
 }
 
@@ -147,7 +177,7 @@ func TestTreeKeepsToTheScreen(t *testing.T) {
 	update("a05", "", stream.Ended, "timeout")
 	update("a07", "", stream.Started, "")
 	update("b", "a07", stream.Running, "")
-	check("|- x a05  timeout  0.0s", "|- * a07  started  0.0s", "|  `- * b  running  0.0s", "|- . a30  queued  0.0s", "`- . a31  queued  0.0s",
+	check("|- x a05  timeout  0.0s", "|- * a07  running  0.0s", "|  `- * b  running  0.0s", "|- . a30  queued  0.0s", "`- . a31  queued  0.0s",
 		"(+28 more: 27 queued, 1 ok)")
 	update("b", "a07", stream.Ended, "ok")
 	for i := range 32 {
@@ -169,7 +199,7 @@ func TestTreeOnANarrowedScreen(t *testing.T) {
 	tree := NewTree(io, TreeOptions{Now: func() time.Time { return time.Unix(1000, 0) }, Tick: make(chan time.Time)})
 	d := stream.Delegation{Phase: stream.Started, ConversationID: "a", CallID: "c", Profile: "agent", Title: "宽字符的标题宽字符的标题宽字符的标题宽字符的标题"}
 	tree.Update(&d)
-	if got, want := b.String(), "\x1b[?7l\x1b[2K└─ ● agent  started  0.0s  宽字符的标题宽字符的标题宽字符…\x1b[?7h\n"; got != want {
+	if got, want := b.String(), "\x1b[?7l\x1b[2K└─ ● agent  running  0.0s  宽字符的标题宽字符的标题宽字符…\x1b[?7h\n"; got != want {
 		t.Errorf("drawn %q, want %q", got, want)
 	}
 	b.Reset()
@@ -264,7 +294,7 @@ func TestTreeLeavesWhatHasEnded(t *testing.T) {
 	s.print("the answer")
 	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c3", CallID: "b", Profile: "second"})
 	tree.Close()
-	want := "`- + first  ok  0.0s\nthe answer\n`- * second  started  0.0s"
+	want := "`- + first  ok  0.0s\nthe answer\n`- * second  running  0.0s"
 	if got := strings.Join(s.lines, "\n"); got != want {
 		t.Errorf("screen:\n%s\nwant:\n%s", got, want)
 	}
@@ -281,7 +311,7 @@ func TestTreeLeavesWhatEnded(t *testing.T) {
 	tree.Around(func() { s.print("another") })
 	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "b", CallID: "d", Profile: "b"})
 	tree.Close()
-	want := []string{"`- + a  ok  0.0s", "one line", "another", "`- * b  started  0.0s"}
+	want := []string{"`- + a  ok  0.0s", "one line", "another", "`- * b  running  0.0s"}
 	if !slices.Equal(s.lines, want) {
 		t.Errorf("screen = %q, want %q", s.lines, want)
 	}
