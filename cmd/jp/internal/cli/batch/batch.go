@@ -118,6 +118,15 @@ func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 	})
 }
 
+// noQuery is the error for a stdin without a query.
+func (o options) noQuery() error {
+	hint := `one JSON string or object on each line, such as "What is this?"`
+	if o.lines {
+		hint = "one query on each line, as plain text"
+	}
+	return exit.Usagef("batch: no query on stdin").WithHint("%s", hint)
+}
+
 func start(ctx context.Context, env *run.Env, o options) error {
 	if err := env.WS.Persist("batch"); err != nil {
 		return err
@@ -140,7 +149,7 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		}
 		first, err := in.next(ctx)
 		if err == io.EOF && in.count == 0 {
-			err = exit.Usagef("batch: no query on stdin").WithHint(`one JSON string or object on each line, such as "What is this?"`)
+			err = o.noQuery()
 		}
 		if err != nil && err != io.EOF {
 			return err

@@ -44,7 +44,7 @@ func inTool(ctx context.Context, env *run.Env, g *run.Guest, o options) (err err
 	first, err := b.in.next(ctx)
 	switch {
 	case err == io.EOF:
-		return exit.Usagef("batch: no query on stdin").WithHint(`one JSON string or object on each line, such as "What is this?"`)
+		return o.noQuery()
 	case err != nil:
 		return err
 	}

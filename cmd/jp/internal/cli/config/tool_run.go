@@ -28,12 +28,17 @@ func newToolRunCommand(g *Group) *cli.Command {
 			"asks does not ask. A tool with run = \"deny\" is refused. If the tool fails, jp prints " +
 			"the error that the model would get, and the status is 1.",
 		Flags: append(o.options(), command.String(&args, "args", "JSON", "arguments, as a JSON object; - reads them from stdin")),
-		Min:   1, Max: 1,
+		Min:   1, Max: 2, // to say more about arguments
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},
 		Examples: []string{
 			`jp tool run fs_read_file --args '{"path":"README.md"}'`,
 		},
-		Run: func(ctx context.Context, names []string) error { return runTool(ctx, g, o, names[0], args.Value) },
+		Run: func(ctx context.Context, words []string) error {
+			if len(words) > 1 {
+				return exit.Usagef("tool run: unexpected argument %q", words[1]).WithHint(`arguments of the tool are one JSON object: --args '{"path":"README.md"}'`)
+			}
+			return runTool(ctx, g, o, words[0], args.Value)
+		},
 	})
 }
 
