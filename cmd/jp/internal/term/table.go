@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ type Column struct {
 	Title string
 	Right bool // whether it is aligned to the right, for numbers
 	Flex  bool // whether its cells may be cut to make the table fit
+	Least int  // width below which other columns are left out before a Flex column is cut; 0 = flexMin
 	// above 0: the column may be left out to make the table fit, the highest number first
 	Drop int
 }
@@ -29,7 +31,7 @@ type Table struct {
 // gap is the space between two columns.
 const gap = 2
 
-// flexMin is the least width of a Flex column; then other columns are left out.
+// flexMin is the least width of most Flex columns; then other columns are left out.
 const flexMin = 12
 
 // Write lays the table out for s. Columns with Drop that are empty are left out. Only Flex columns
@@ -110,7 +112,7 @@ func (t *Table) fit(widths []int, limit int, shown []int) []int {
 		return sum - limit
 	}
 	for limit > 0 && over() > 0 {
-		if t.narrow(widths, shown, over(), flexMin) {
+		if t.narrow(widths, shown, over(), func(c Column) int { return cmp.Or(c.Least, flexMin) }) {
 			continue
 		}
 		drop := -1
@@ -124,25 +126,25 @@ func (t *Table) fit(widths []int, limit int, shown []int) []int {
 			copy(widths, natural) // there may be more room now
 			continue
 		}
-		if !t.narrow(widths, shown, over(), 1) {
+		if !t.narrow(widths, shown, over(), func(Column) int { return 1 }) {
 			break
 		}
 	}
 	return shown
 }
 
-// narrow makes the widest Flex column that is wider than least narrower, by at most n.
-func (t *Table) narrow(widths, shown []int, n, least int) bool {
+// narrow makes the widest Flex column that is wider than its least narrower, by at most n.
+func (t *Table) narrow(widths, shown []int, n int, least func(Column) int) bool {
 	widest := -1
 	for _, i := range shown {
-		if t.Columns[i].Flex && widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+		if t.Columns[i].Flex && widths[i] > least(t.Columns[i]) && (widest < 0 || widths[i] > widths[widest]) {
 			widest = i
 		}
 	}
 	if widest < 0 {
 		return false
 	}
-	widths[widest] -= min(n, widths[widest]-least)
+	widths[widest] -= min(n, widths[widest]-least(t.Columns[widest]))
 	return true
 }
 

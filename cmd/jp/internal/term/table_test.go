@@ -55,6 +55,21 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
+// TestTableLeast: a column that is worth more than others is cut after they are left out.
+func TestTableLeast(t *testing.T) {
+	table := Table{
+		Columns: []Column{{Title: "title", Flex: true, Least: 20}, {Title: "model", Drop: 1}},
+		Rows:    [][]string{{"How does the gate judge?", "anthropic/claude"}},
+	}
+	var b strings.Builder
+	if err := table.Write(&b, &IO{Width: 37}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "TITLE\nHow does the gate judge?\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
 func TestTableLeavesEmptyColumnsOut(t *testing.T) {
 	table := Table{Columns: []Column{{Title: "id"}, {Title: "profile", Drop: 1}, {Title: "reason"}}, Rows: [][]string{{"a", "", ""}}}
 	var b strings.Builder

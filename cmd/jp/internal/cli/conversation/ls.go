@@ -252,7 +252,7 @@ func (g *Group) printTable(rows []row, hidden bool) error {
 		return nil
 	}
 	t := term.Table{Columns: []term.Column{
-		{Title: "id"}, {Title: "title", Flex: true}, {Title: "status"}, {Title: "turns", Right: true, Drop: 1},
+		{Title: "id"}, {Title: "title", Flex: true, Least: 24}, {Title: "status"}, {Title: "turns", Right: true, Drop: 1},
 		{Title: "marks", Drop: 3}, {Title: "profile", Drop: 6}, {Title: "model", Drop: 7}, {Title: "cost", Right: true, Drop: 5},
 		{Title: "total", Right: true, Drop: 4}, {Title: "activity", Right: true, Drop: 2},
 	}}
