@@ -512,11 +512,12 @@ func TestVariables(t *testing.T) {
 }
 
 func TestParseFile(t *testing.T) {
-	got, err := ParseFile([]byte(`{"mcpServers":{
+	got, err := ParseFile([]byte("\ufeff"+`{"mcpServers":{
 		"ok":{"command":"./x","args":["a b"],"env":{"A":"${A}"}}, "web":{"type":"http","url":"https://x/mcp","headers":{"Authorization":"Bearer ${T}"}},
 		"none":{}, "both":{"command":"x","url":"http://x"}, "sse":{"type":"sse","url":"http://x"}, "a b":{"command":"x"},
 		"jp":{"command":"x","env":{"JP_STORE":"y"}}, "open":{"command":"x","args":["${A"]}, "host":{"url":"http://x","headers":{"Host":"y"}},
-		"wrong":{"command":7},"--yes":{"command":"x"}}}`), "/w")
+		"wrong":{"command":7},"--yes":{"command":"x"},
+		"off":{"command":"x","disabled":true}, "on":{"command":"x","disabled":false,"cwd":"/w/"}, "there":{"command":"x","cwd":"sub"}}}`), "/w")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -524,7 +525,8 @@ func TestParseFile(t *testing.T) {
 		"ok": "", "web": "", "none": "has neither a command nor a url", "both": "has a command and a url: one of them",
 		"sse": "type sse is not supported: it is superseded by http", "a b": "the name of a server has at most 64 letters, digits, _ and, not first, -",
 		"jp": `env: "JP_STORE" is no variable that it may be given`, "open": `"${A": want ${NAME} or ${NAME:-text}`,
-		"host":  `headers: "Host" is no header that can be set`,
+		"host": `headers: "Host" is no header that can be set`,
+		"off":  "disabled = true", "on": "", "there": "cwd is not supported: a server runs in the folder of the workspace",
 		"wrong": "command: want a string, not a number", "--yes": "the name of a server has at most 64 letters, digits, _ and, not first, -",
 	}
 	for name, msg := range want {

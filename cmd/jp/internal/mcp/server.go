@@ -15,6 +15,7 @@
 package mcp
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -23,6 +24,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -259,6 +261,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 	var doc struct {
 		Servers map[string]json.RawMessage `json:"mcpServers"`
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors of Windows write it
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, fmt.Errorf("no JSON of the form {\"mcpServers\":{...}}: %w", jsondoc.Explain(err))
 	}
@@ -271,6 +274,9 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 			Env     map[string]string `json:"env"`
 			URL     string            `json:"url"`
 			Headers map[string]string `json:"headers"`
+
+			Disabled bool   `json:"disabled"`
+			CWD      string `json:"cwd"`
 		}
 		err := json.Unmarshal(raw, &e)
 		s := Server{Name: name, Command: e.Command, Args: e.Args, Env: e.Env, URL: e.URL, Headers: e.Headers}
@@ -280,6 +286,10 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		switch {
 		case err != nil:
 			err = jsondoc.Explain(err)
+		case e.Disabled:
+			err = errors.New("disabled = true")
+		case e.CWD != "" && filepath.Clean(e.CWD) != "." && filepath.Clean(e.CWD) != dir:
+			err = errors.New("cwd is not supported: a server runs in the folder of the workspace")
 		case e.Type == "sse":
 			err = errors.New("type sse is not supported: it is superseded by http")
 		case !slices.Contains([]string{"", "stdio", "http", "streamable-http"}, e.Type):
