@@ -5,7 +5,7 @@ import "testing"
 // What every child pays: NONE and one profile.
 func BenchmarkResolveProfile(b *testing.B) {
 	src := Sources{Dir: "/", Environ: []string{"HOME=/nowhere"}}
-	ds := []Directive{{"--cfg", "NONE"}, {"--cfg", "builtin:agent/researcher"}}
+	ds := []Directive{{Flag: "--cfg", Text: "NONE"}, {Flag: "--cfg", Text: "builtin:agent/researcher"}}
 	for b.Loop() {
 		if _, err := Resolve(src, ds, nil); err != nil {
 			b.Fatal(err)
@@ -14,7 +14,7 @@ func BenchmarkResolveProfile(b *testing.B) {
 }
 
 func BenchmarkResolveStored(b *testing.B) {
-	r, err := Resolve(Sources{Dir: "/"}, []Directive{{"--cfg", "builtin:agent/researcher"}}, nil)
+	r, err := Resolve(Sources{Dir: "/"}, []Directive{{Flag: "--cfg", Text: "builtin:agent/researcher"}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestParseDirective(t *testing.T) {
 	}
 	w := newWorld(t, nil)
 	for _, tt := range tests {
-		got, err := parseDirective(Directive{"--cfg", tt.text})
+		got, err := parseDirective(Directive{Flag: "--cfg", Text: tt.text})
 		if tt.err != "" {
 			if msg := w.failure(err); msg != tt.err {
 				t.Errorf("parseDirective(%q) = %s, want %s", tt.text, msg, tt.err)
@@ -94,7 +94,7 @@ func FuzzDirective(f *testing.F) {
 	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, first, second string) {
-		for _, ds := range [][]Directive{{{"--cfg", first}}, {{"--cfg", first}, {"--cfg", second}}, {{"--cfg", "NONE"}, {"--cfg", first}}} {
+		for _, ds := range [][]Directive{{{Flag: "--cfg", Text: first}}, {{Flag: "--cfg", Text: first}, {Flag: "--cfg", Text: second}}, {{Flag: "--cfg", Text: "NONE"}, {Flag: "--cfg", Text: first}}} {
 			p, err := parseDirective(ds[len(ds)-1])
 			if err == nil && p.form == pathForm {
 				continue // would read what is on this machine
@@ -108,17 +108,17 @@ func FuzzDirective(f *testing.F) {
 			r, err := Resolve(Sources{Dir: dir, Environ: []string{"HOME=" + dir}}, ds, nil)
 			if err != nil {
 				if e, ok := err.(*Error); !ok || e.Msg == "" || strings.ContainsAny(e.Error(), "\n\r\x1b") {
-					t.Fatalf("Resolve(%q) = %#v", ds, err)
+					t.Fatalf("Resolve(%+v) = %#v", ds, err)
 				}
 				continue
 			}
 			stored := r.Stored()
 			again, err := Resolve(Sources{Dir: dir, Stored: stored}, nil, nil)
 			if err != nil {
-				t.Fatalf("Resolve(%q) stores %s, which is refused: %v", ds, stored, err)
+				t.Fatalf("Resolve(%+v) stores %s, which is refused: %v", ds, stored, err)
 			}
 			if string(again.Stored()) != string(stored) {
-				t.Fatalf("Resolve(%q) stores %s, which is stored as %s", ds, stored, again.Stored())
+				t.Fatalf("Resolve(%+v) stores %s, which is stored as %s", ds, stored, again.Stored())
 			}
 			r.Keys()
 			for _, k := range []string{"assistant.model", first} {

@@ -14,6 +14,7 @@ type document struct {
 	tree  map[string]any
 	marks *tomldoc.Mark // of a file; nil otherwise
 	from  location      // of a file
+	once  bool          // whether it holds for this run only: it is not stored
 }
 
 // position returns where the value at parts was written, or else the nearest table around it.

@@ -41,7 +41,7 @@ func TestEdit(t *testing.T) {
 		{"last in a list of tables of the same name", "[conversation.tools.x]\nrun = 'ask'\n[conversation.tools.x.parameters.y]\ntype = 'string'\n", "conversation.tools.x.run=deny",
 			"[conversation.tools.x]\nrun = \"deny\"\n[conversation.tools.x.parameters.y]\ntype = 'string'\n", 2},
 	} {
-		e, err := Edit([]byte(tt.in), Directive{"config set", tt.set})
+		e, err := Edit([]byte(tt.in), Directive{Flag: "config set", Text: tt.set})
 		out, line := e.Text, e.Line
 		if tt.want == "" {
 			if err == nil {
@@ -63,7 +63,7 @@ func TestEdit(t *testing.T) {
 		{"x = = 1\n", "assistant.model=a/b", "not valid TOML: "},
 		{"assistant = 1\n", "assistant.model=a/b", "assistant.model: lies in what is no table"},
 	} {
-		if _, err := Edit([]byte(tt.in), Directive{"config set", tt.set}); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+		if _, err := Edit([]byte(tt.in), Directive{Flag: "config set", Text: tt.set}); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("Edit(%q, %s) = %v, want %s", tt.in, tt.set, err, tt.want)
 		}
 	}
@@ -118,7 +118,7 @@ func FuzzEdit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src, key, value string) {
 		set := "conversation.tools.x." + key + "=" + value
-		edited, err := Edit([]byte(src), Directive{"config set", set})
+		edited, err := Edit([]byte(src), Directive{Flag: "config set", Text: set})
 		out, line := edited.Text, edited.Line
 		if err != nil {
 			if e, ok := err.(*Error); !ok || e.Msg == "" || strings.ContainsAny(e.Error(), "\n\r\x1b") {
@@ -129,7 +129,7 @@ func FuzzEdit(f *testing.F) {
 		if n := 1 + bytes.Count(out, []byte("\n")); line < 1 || line > n {
 			t.Fatalf("Edit(%q, %q) = %q, on line %d of %d", src, set, out, line, n)
 		}
-		again, err := Edit(out, Directive{"config set", set})
+		again, err := Edit(out, Directive{Flag: "config set", Text: set})
 		if err != nil || !bytes.Equal(again.Text, out) {
 			t.Fatalf("Edit(%q, %q) = %q, then %q, %v", src, set, out, again.Text, err)
 		}

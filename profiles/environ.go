@@ -38,7 +38,7 @@ func environment(environ []string) map[string]string {
 
 // variables turns JP_SUB_CALLS_* and JP_CFG_* into documents, one for each variable, the more
 // general JP_CFG_* last so that they win. A variable that is set to nothing counts as not set. With
-// machineOnly only machine settings are read; mistakes in others do not count.
+// machineOnly only machine settings are read; mistakes in others do not count. JP_SUB_CALLS_* are not stored.
 func (s *schema) variables(env map[string]string, machineOnly bool) ([]*document, error) {
 	var docs []*document
 	names := sortedKeys(env)
@@ -63,6 +63,7 @@ func (s *schema) variables(env map[string]string, machineOnly bool) ([]*document
 			if err != nil {
 				return nil, err
 			}
+			d.once = prefix == subCallsPrefix
 			docs = append(docs, d)
 		}
 	}

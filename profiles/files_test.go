@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"jp/profiles/ondisk"
 )
 
 func (w *world) link(target, name string) {
@@ -413,7 +415,7 @@ func TestUserDir(t *testing.T) {
 func TestWorkingDirectory(t *testing.T) {
 	w := newWorld(t, map[string]string{"OUT/p.toml": tool("x")})
 	t.Chdir(w.path("OUT"))
-	r, err := Resolve(Sources{Workspace: "../WS", Files: OnDisk("../WS")}, []Directive{{"--cfg", "p.toml"}, {"--cfg", `config_load_paths:=[]`}}, nil)
+	r, err := Resolve(Sources{Workspace: "../WS", Files: ondisk.FS("../WS")}, []Directive{{Flag: "--cfg", Text: "p.toml"}, {Flag: "--cfg", Text: `config_load_paths:=[]`}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

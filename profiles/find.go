@@ -53,7 +53,7 @@ func NewFinder(src Sources) (*Finder, error) {
 // ErrNotFound.
 func (f *Finder) Find(name string) (Profile, error) {
 	const who = "" // the message names the profile
-	p, err := parseDirective(Directive{who, name})
+	p, err := parseDirective(Directive{Flag: who, Text: name})
 	if err != nil {
 		return Profile{}, err
 	}

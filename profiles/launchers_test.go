@@ -90,7 +90,7 @@ func TestLauncherIsOfMachine(t *testing.T) {
 	} {
 		var ds []Directive
 		if tt.cfg != "" {
-			ds = append(ds, Directive{"--cfg", tt.cfg})
+			ds = append(ds, Directive{Flag: "--cfg", Text: tt.cfg})
 		}
 		r, err := Resolve(w.src, ds, nil)
 		got := ""
@@ -107,7 +107,7 @@ func TestLauncherIsOfMachine(t *testing.T) {
 		}
 	}
 	w.src.Environ = append(w.src.Environ, "JP_CFG_LAUNCHERS__GPU__LEASE=2m")
-	r, err := Resolve(w.src, []Directive{{"--cfg", `launchers.gpu.command:=["ssh","gpu2"]`}, {"--cfg", "NONE"}}, nil)
+	r, err := Resolve(w.src, []Directive{{Flag: "--cfg", Text: `launchers.gpu.command:=["ssh","gpu2"]`}, {Flag: "--cfg", Text: "NONE"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestLauncherIsOfMachine(t *testing.T) {
 			t.Errorf("FindLauncher(%s) = %v", name, err)
 		}
 	}
-	r, err = Resolve(w.src, []Directive{{"--cfg", "far"}}, []Directive{{"--x", "launcher=gpx"}})
+	r, err = Resolve(w.src, []Directive{{Flag: "--cfg", Text: "far"}}, []Directive{{Flag: "--x", Text: "launcher=gpx"}})
 	if err != nil {
 		t.Fatal(err)
 	}

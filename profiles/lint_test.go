@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"jp/profiles/ondisk"
 )
 
 func TestCheck(t *testing.T) {
@@ -24,7 +26,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	src := Sources{Workspace: root, Files: OnDisk(root), Dir: root}
+	src := Sources{Workspace: root, Files: ondisk.FS(root), Dir: root}
 	at := func(name string) string { return filepath.Join(root, name) }
 	for name, want := range map[string][]string{
 		".jp/config.toml": {

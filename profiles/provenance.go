@@ -134,12 +134,14 @@ func (r *Resolved) tools() map[string]Table {
 // time.
 func (r *Resolved) Cut(held []string) []string {
 	var removed []string
-	v, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools"})
-	t, _ := v.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
 		if name != "*" && !slices.Contains(held, name) {
 			delete(r.Tools, name)
-			delete(t, name)
+			for _, tree := range []map[string]any{r.plain, r.kept} {
+				v, _ := tomldoc.Lookup(tree, []string{"conversation", "tools"})
+				t, _ := v.(map[string]any)
+				delete(t, name)
+			}
 			removed = append(removed, name)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 //
 // Files has what is read of the workspace, by slash path below it: .jp, and for skills .agents and
 // .claude. Without it the workspace is no layer, and a config file that lies in its .jp, or that
-// links lead to there, is an error that wraps ErrWithheld. OnDisk reads the files as they are.
+// links lead to there, is an error that wraps ErrWithheld. Package ondisk reads the files as they are.
 type Sources struct {
 	Workspace string   // folder that holds .jp; "" = outside of one
 	Files     fs.FS    // of the workspace, the only way to them; nil = none is read, see below
@@ -25,6 +25,7 @@ type Sources struct {
 	Dir       string   // folder that relative --cfg paths begin in; "" = the process's working directory
 	Environ   []string // KEY=VALUE; read for JP_CFG_*, JP_SUB_CALLS_* and HOME
 	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; empty = a new conversation
+	Person    bool     // whether a person's Stored: JP_SUB_CALLS_* count beside it, as not beside a granted one
 	Reserved  []string // names of tools that no specialization may take
 
 	// NearModel returns the id that was probably meant by a name that is no model; "" = none. nil
@@ -44,6 +45,7 @@ type Sources struct {
 type Directive struct {
 	Flag string // as the user knows it: "--cfg", "--model"
 	Text string // its value: for --cfg any form, for a specific flag key=value or key:=json
+	Once bool   // whether a specific flag holds for this run only: it is not stored
 }
 
 // Resolved is a config and where it came from. Only Cut changes it; concurrent reads are safe.
@@ -71,7 +73,8 @@ type Resolved struct {
 
 	schema  *schema
 	applied []*applied
-	plain   map[string]any // merged: what is stored
+	plain   map[string]any // merged
+	kept    map[string]any // merged: what is stored, which is plain without what holds for this run only
 	machine map[string]any // merged: what is not
 	paths   []any          // config_load_paths as written; nil = the default
 
@@ -142,7 +145,7 @@ func (r *resolver) layer(ds, flags []Directive) error {
 		if err != nil {
 			return err
 		}
-		if err := r.assign(p, FlagLayer); err != nil {
+		if err := r.assign(p, FlagLayer, f.Once); err != nil {
 			return err
 		}
 	}
@@ -166,8 +169,9 @@ type resolver struct {
 	iniSet   bool      // a config names it, so it must exist
 
 	// The state that WORKSPACE returns to.
-	workspace      map[string]any
-	workspaceCount int // of applied
+	workspace      map[string]any // plain
+	workspaceKept  map[string]any // kept
+	workspaceCount int            // of applied
 }
 
 func newResolver(src Sources) (*resolver, error) {
@@ -177,7 +181,7 @@ func newResolver(src Sources) (*resolver, error) {
 		f.home = filepath.Clean(home)
 	}
 	r := &resolver{
-		Resolved: &Resolved{schema: newSchema(), plain: map[string]any{}, machine: map[string]any{}},
+		Resolved: &Resolved{schema: newSchema(), plain: map[string]any{}, kept: map[string]any{}, machine: map[string]any{}},
 		src:      src, env: env, files: f,
 	}
 	dir := src.Dir
@@ -267,18 +271,18 @@ func (r *resolver) implicit() error {
 	if err != nil {
 		return err
 	}
+	goesOn := len(r.src.Stored) > 0 && !r.none && !r.anew
 	for _, d := range vars {
 		if err := r.add(d); err != nil {
 			return err
 		}
 	}
-	goesOn := len(r.src.Stored) > 0 && !r.none && !r.anew
 	if r.specials && !r.none && !goesOn {
 		if err := r.specialize(); err != nil {
 			return err
 		}
 	}
-	r.workspace, r.workspaceCount = tomldoc.CloneTable(r.plain), len(r.applied)
+	r.workspace, r.workspaceKept, r.workspaceCount = tomldoc.CloneTable(r.plain), tomldoc.CloneTable(r.kept), len(r.applied)
 	if !goesOn {
 		return nil
 	}
@@ -292,6 +296,15 @@ func (r *resolver) implicit() error {
 	r.drop()
 	if err := r.add(d); err != nil {
 		return dropHint(err)
+	}
+	// Limits of the environment hold for every run. Sub-agents that were switched off stay off.
+	for _, d := range vars {
+		if on, _ := tomldoc.Lookup(d.tree, []string{"delegation", "enabled"}); !d.once || !r.src.Person || on == true {
+			continue
+		}
+		if err := r.add(d); err != nil {
+			return err
+		}
 	}
 	return r.respecialize()
 }
@@ -345,13 +358,13 @@ func (r *resolver) apply(p parsed, voided bool) error {
 		return nil
 	case workspaceForm:
 		r.reset("workspace", p.flag+" WORKSPACE", location{})
-		r.plain = tomldoc.CloneTable(r.workspace)
+		r.plain, r.kept = tomldoc.CloneTable(r.workspace), tomldoc.CloneTable(r.workspaceKept)
 		for _, a := range r.applied[:r.workspaceCount] {
 			a.dropped = false
 		}
 		return nil
 	case assignForm:
-		return r.assign(p, AssignLayer)
+		return r.assign(p, AssignLayer, false)
 	}
 	if voided {
 		return nil
@@ -382,11 +395,12 @@ func (r *resolver) apply(p parsed, voided bool) error {
 	return r.add(docs...)
 }
 
-func (r *resolver) assign(p parsed, kind LayerKind) error {
+func (r *resolver) assign(p parsed, kind LayerKind, once bool) error {
 	d, err := r.schema.assignment(Layer{Kind: kind, Name: p.flag}, p.key, p.arg, p.json)
 	if err != nil {
 		return err
 	}
+	d.once = once
 	return r.add(d)
 }
 
@@ -405,6 +419,9 @@ func (r *resolver) add(docs ...*document) error {
 			switch l.row.class {
 			case stored:
 				tomldoc.Merge(r.plain, l.parts, l.value)
+				if !d.once {
+					tomldoc.Merge(r.kept, l.parts, l.value)
+				}
 			case machine:
 				tomldoc.Merge(r.machine, l.parts, l.value)
 			case loader:
@@ -428,7 +445,7 @@ func (r *resolver) reset(kind, name string, from location) {
 
 // drop removes all settings so far.
 func (r *resolver) drop() {
-	r.plain = map[string]any{}
+	r.plain, r.kept = map[string]any{}, map[string]any{}
 	for _, a := range r.applied {
 		a.dropped = a.layer.Kind != ResetLayer
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"jp/profiles/ondisk"
 )
 
 // world is a workspace WS, a user's config folder USER and a folder OUT beside them, in a folder of
@@ -31,7 +33,7 @@ func newWorld(t *testing.T, files map[string]string) *world {
 	for name, text := range files {
 		w.write(name, text)
 	}
-	w.src = Sources{Workspace: w.path("WS"), Files: OnDisk(w.path("WS")), UserDir: w.path("USER"), Dir: w.path("WS"), Environ: []string{"HOME=" + w.path("OUT")}}
+	w.src = Sources{Workspace: w.path("WS"), Files: ondisk.FS(w.path("WS")), UserDir: w.path("USER"), Dir: w.path("WS"), Environ: []string{"HOME=" + w.path("OUT")}}
 	return w
 }
 
@@ -61,7 +63,7 @@ func (w *world) cfg(texts ...string) []Directive {
 				text = w.path(text)
 			}
 		}
-		ds = append(ds, Directive{"--cfg", text})
+		ds = append(ds, Directive{Flag: "--cfg", Text: text})
 	}
 	return ds
 }
@@ -113,8 +115,8 @@ func TestPrecedence(t *testing.T) {
 		{func() { ds = w.cfg("p") }, 6, "WS/.jp/config/p.toml:2"},
 		{func() { ds = append(ds, w.cfg("conversation.max_turns=7")...) }, 7, "--cfg"},
 		{func() { ds = append(ds, w.cfg("p")...) }, 6, "WS/.jp/config/p.toml:2"},
-		{func() { flags = []Directive{{"--max-turns", "conversation.max_turns=8"}} }, 8, "--max-turns"},
-		{func() { flags = append(flags, Directive{"--max-turns", "conversation.max_turns:=9"}) }, 9, "--max-turns"},
+		{func() { flags = []Directive{{Flag: "--max-turns", Text: "conversation.max_turns=8"}} }, 8, "--max-turns"},
+		{func() { flags = append(flags, Directive{Flag: "--max-turns", Text: "conversation.max_turns:=9"}) }, 9, "--max-turns"},
 	}
 	for i, s := range steps {
 		s.add()
@@ -465,7 +467,7 @@ func TestErrorsOfLayers(t *testing.T) {
 			w.src.Stored = []byte(tt.stored)
 			var flags []Directive
 			for _, f := range tt.flags {
-				flags = append(flags, Directive{"--flag", f})
+				flags = append(flags, Directive{Flag: "--flag", Text: f})
 			}
 			_, err := Resolve(w.src, w.cfg(tt.cfg...), flags)
 			if got := w.failure(err); got != tt.want {

@@ -147,9 +147,9 @@ func TestSettings(t *testing.T) {
 	src := Sources{Dir: "/", Environ: []string{"HOME=/home"}}
 	directive := func(key, value string) []Directive {
 		if rest, ok := strings.CutPrefix(value, ":"); ok {
-			return []Directive{{"--cfg", key + ":=" + rest}}
+			return []Directive{{Flag: "--cfg", Text: key + ":=" + rest}}
 		}
-		return []Directive{{"--cfg", key + "=" + value}}
+		return []Directive{{Flag: "--cfg", Text: key + "=" + value}}
 	}
 	covered := map[string]bool{}
 	for _, tt := range tests {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"jp/profiles/ondisk"
 	"jp/profiles/skill"
 	"jp/profiles/tomldoc"
 )
@@ -336,7 +337,7 @@ func TestSpecializationLayers(t *testing.T) {
 			}
 			var ds []Directive
 			for _, text := range tt.cfg {
-				ds = append(ds, Directive{"--cfg", strings.Replace(text, "OUT/", w.path("OUT")+"/", 1)})
+				ds = append(ds, Directive{Flag: "--cfg", Text: strings.Replace(text, "OUT/", w.path("OUT")+"/", 1)})
 			}
 			r, err := Resolve(w.src, ds, nil)
 			if err != nil {
@@ -452,7 +453,7 @@ func FuzzSpecializations(f *testing.F) {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		src := Sources{Workspace: w.dir, Files: OnDisk(w.dir), Dir: w.dir}
+		src := Sources{Workspace: w.dir, Files: ondisk.FS(w.dir), Dir: w.dir}
 		list, err := LoadSpecializations(src, "", []string{"llm_query"})
 		again, err2 := LoadSpecializations(src, "", []string{"llm_query"})
 		if fmt.Sprint(err) != fmt.Sprint(err2) || !reflect.DeepEqual(list, again) {

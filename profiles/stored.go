@@ -9,9 +9,9 @@ import (
 )
 
 // Stored is the canonical JSON (sorted keys, no insignificant space) of all settings that were set,
-// without machine and loader settings: what a new conversation stores. Resolving it again gives the
-// same bytes.
-func (r *Resolved) Stored() []byte { return tomldoc.Canonical(r.plain) }
+// without machine and loader settings and what holds for one run: what a new conversation stores.
+// Resolving it again gives the same bytes.
+func (r *Resolved) Stored() []byte { return tomldoc.Canonical(r.kept) }
 
 // Delta returns what turns the config old into new, both as Resolved.Stored has returned them: a
 // JSON merge patch (RFC 7396) in canonical form, nil when they are equal. A nil config is an empty

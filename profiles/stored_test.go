@@ -112,7 +112,7 @@ func TestStoredRoundTrip(t *testing.T) {
 			t.Fatalf("Stored() = %s, want %s", got, stored)
 		}
 		over := tomldoc.Canonical(trees().Draw(t, "over"))
-		r, err = Resolve(Sources{Dir: "/", Stored: stored}, []Directive{{"--cfg", "conversation.tools.one:=" + string(over)}}, nil)
+		r, err = Resolve(Sources{Dir: "/", Stored: stored}, []Directive{{Flag: "--cfg", Text: "conversation.tools.one:=" + string(over)}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestBuiltinProfiles(t *testing.T) {
 		t.Fatalf("Builtins() = %v, want %v", got, want)
 	}
 	for _, name := range Builtins() {
-		r, err := Resolve(Sources{Dir: "/"}, []Directive{{"--cfg", name}}, nil)
+		r, err := Resolve(Sources{Dir: "/"}, []Directive{{Flag: "--cfg", Text: name}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -363,4 +363,28 @@ func patched(tree, patch map[string]any) map[string]any {
 		}
 	}
 	return tree
+}
+
+// TestOnce: what holds for one run is not stored, and variables do not count beside a granted config.
+func TestOnce(t *testing.T) {
+	src := Sources{Dir: "/", Environ: []string{"JP_SUB_CALLS_MAX_PER_TURN=3", "JP_SUB_CALLS_ENABLED=true"}}
+	limit := []Directive{{Flag: "--max-turns", Text: "conversation.max_turns:=2", Once: true}}
+	r, err := Resolve(src, nil, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(r.Stored()); got != "{}" || r.Config.Conversation.MaxTurns != 2 || r.Config.Delegation.MaxPerTurn != 3 {
+		t.Errorf("stores %s, %d rounds, %d calls", got, r.Config.Conversation.MaxTurns, r.Config.Delegation.MaxPerTurn)
+	}
+	src.Stored = []byte(`{"delegation":{"enabled":false,"max_per_turn":7}}`)
+	for person, want := range map[bool]int{false: 7, true: 3} {
+		src.Person = person
+		r, err := Resolve(src, nil, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := r.Config.Delegation; d.MaxPerTurn != want || d.Enabled || string(r.Stored()) != string(src.Stored) {
+			t.Errorf("person %t: %d calls, enabled %t, stores %s", person, d.MaxPerTurn, d.Enabled, r.Stored())
+		}
+	}
 }

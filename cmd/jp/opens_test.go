@@ -20,7 +20,8 @@ import (
 // skills, instructions or servers; else use trust.Files.
 func TestWhoOpensFiles(t *testing.T) {
 	want := map[string]string{
-		"profiles/disk.go":            "files outside of a workspace; OnDisk, for other programs than jp",
+		"profiles/disk.go":            "files outside of a workspace",
+		"profiles/ondisk/ondisk.go":   "files of a workspace, for other programs than jp",
 		"profiles/foreign/foreign.go": "an agent file that a person names",
 		"profiles/skill/skill.go":     "skills of the home folder",
 
@@ -62,8 +63,8 @@ func TestWhoOpensFiles(t *testing.T) {
 			row := name
 			if root != "profiles" {
 				row = path.Dir(name)
-				if slices.Contains(o.calls, "jp/profiles.OnDisk") {
-					t.Errorf("%s: profiles.OnDisk goes round the gate; use trust.Files.FS", name)
+				if slices.Contains(o.calls, "jp/profiles/ondisk.FS") {
+					t.Errorf("%s: ondisk.FS goes round the gate; use trust.Files.FS", name)
 				}
 				if row != gate && len(o.calls) > 0 && len(o.names) > 0 && named[name] == "" {
 					t.Errorf("%s: opens files (%s) and names %q; use trust.Files for a workspace's", name, o.calls, o.names)
@@ -107,7 +108,7 @@ var (
 		"syscall":               {"Open", "Openat"},
 		"golang.org/x/sys/unix": {"Open", "Openat", "Openat2"},
 		"jp/tools/files":        {"Disk", "OpenRegular", "ReadRegular"},
-		"jp/profiles":           {"OnDisk"},
+		"jp/profiles/ondisk":    {"FS"},
 	}
 	ofWorkspace = regexp.MustCompile(`^(\.jp|\.agents|\.claude)(/[^ ]*)?$|^(AGENTS\.md|CLAUDE\.md|SKILL\.md|\.mcp\.json)$`)
 )

@@ -206,6 +206,12 @@ type Limits struct {
 	Strict   bool `json:"strict,omitzero"`
 	Children int  `json:"children"`          // conversations made by delegation
 	Parallel int  `json:"parallel,omitzero"` // how many of these run at the same time; 0 = not set
+
+	// Rounds of tool calls, calls of sub-agents and levels below it, of the turn of the root itself; nil
+	// = not set.
+	Rounds *int64 `json:"rounds,omitempty"`
+	Calls  *int64 `json:"calls,omitempty"`
+	Depth  *int64 `json:"depth,omitempty"`
 }
 
 // Narrow returns the smaller of each limit of an open turn and of other limits. A nil l has no
@@ -218,6 +224,7 @@ func (l *Limits) Narrow(by Limits) *Limits {
 	n.Budget, n.Run = l.Budget.Min(by.Budget), l.Run.Min(by.Run)
 	n.Strict, n.Children = l.Strict || by.Strict, min(l.Children, by.Children)
 	n.Parallel = min(cmp.Or(l.Parallel, by.Parallel), cmp.Or(by.Parallel, l.Parallel)) // 0 = not set
+	n.Rounds, n.Calls, n.Depth = lesser(l.Rounds, by.Rounds), lesser(l.Calls, by.Calls), lesser(l.Depth, by.Depth)
 	return n
 }
 
@@ -271,6 +278,7 @@ func (l *Limits) Clone() *Limits {
 	}
 	c := *l
 	c.Budget, c.Run = l.Budget.Clone(), l.Run.Clone()
+	c.Rounds, c.Calls, c.Depth = clonePtr(l.Rounds), clonePtr(l.Calls), clonePtr(l.Depth)
 	return &c
 }
 

@@ -176,6 +176,10 @@ func TestLimitsNarrow(t *testing.T) {
 			&was, Limits{Budget: budget(200, 6), Run: budget(80, 1), Strict: true, Children: 2, Parallel: 1},
 			Limits{Budget: budget(100, 6), Run: budget(80, 1), Strict: true, Children: 2, Parallel: 1},
 		},
+		"of the turn": {
+			&Limits{Rounds: ptr(1), Calls: ptr(5)}, Limits{Rounds: ptr(9), Calls: ptr(2), Depth: ptr(1)},
+			Limits{Rounds: ptr(1), Calls: ptr(2), Depth: ptr(1)},
+		},
 	} {
 		if got := test.was.Narrow(test.by); !reflect.DeepEqual(*got, test.want) {
 			t.Errorf("%s: narrow = %+v, want %+v", name, *got, test.want)
@@ -194,16 +198,16 @@ func TestLimitsWith(t *testing.T) {
 		want Limits
 	}{
 		"nothing": {was, Change{}, was},
-		"tokens":  {strict, Change{Tokens: Choice{true, ptr(200)}}, Limits{budget(200, 7), budget(90, 8), true, 5, 3}},
-		"money":   {was, Change{CostNano: Choice{true, ptr(7)}}, Limits{budget(100, 7), Budget{Tokens: ptr(90)}, true, 5, 3}},
+		"tokens":  {strict, Change{Tokens: Choice{true, ptr(200)}}, Limits{Budget: budget(200, 7), Run: budget(90, 8), Strict: true, Children: 5, Parallel: 3}},
+		"money":   {was, Change{CostNano: Choice{true, ptr(7)}}, Limits{Budget: budget(100, 7), Run: Budget{Tokens: ptr(90)}, Strict: true, Children: 5, Parallel: 3}},
 		"no limit of money": {
-			Limits{budget(100, 7), Budget{}, true, 5, 3}, Change{CostNano: Choice{Set: true}},
-			Limits{Budget{Tokens: ptr(100)}, Budget{}, false, 5, 3},
+			Limits{Budget: budget(100, 7), Run: Budget{}, Strict: true, Children: 5, Parallel: 3}, Change{CostNano: Choice{Set: true}},
+			Limits{Budget: Budget{Tokens: ptr(100)}, Run: Budget{}, Strict: false, Children: 5, Parallel: 3},
 		},
 		"but one of the whole run": {
-			strict, Change{CostNano: Choice{Set: true}}, Limits{Budget{Tokens: ptr(100)}, budget(90, 8), true, 5, 3},
+			strict, Change{CostNano: Choice{Set: true}}, Limits{Budget: Budget{Tokens: ptr(100)}, Run: budget(90, 8), Strict: true, Children: 5, Parallel: 3},
 		},
-		"the whole run": {was, Change{Run: budget(91, 9)}, Limits{budget(100, 7), budget(90, 9), true, 5, 3}},
+		"the whole run": {was, Change{Run: budget(91, 9)}, Limits{Budget: budget(100, 7), Run: budget(90, 9), Strict: true, Children: 5, Parallel: 3}},
 	} {
 		if got := test.was.With(test.by); !got.Is(test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)

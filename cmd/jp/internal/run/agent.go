@@ -87,7 +87,10 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 			return nil, err
 		}
 	}
-	session := r.budget(cfg)
+	session, err := r.budget(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
 	var set tools.Set
 	arm := func(funcs delegate.Funcs) (_ tools.Set, err error) {
 		if set, err = ag.arm(ctx, defs, funcs); err != nil {

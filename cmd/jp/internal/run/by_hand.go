@@ -88,6 +88,10 @@ func (env *Env) standOf(ctx context.Context, id convstore.ID, ds []profiles.Dire
 
 // configOf returns the stored config of a conversation.
 func (env *Env) configOf(ctx context.Context, store *convstore.Store, id convstore.ID, ds []profiles.Directive) (*profiles.Resolved, error) {
+	c, err := store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	stored, err := store.Config(ctx, id)
 	if err != nil {
 		return nil, err
@@ -96,7 +100,7 @@ func (env *Env) configOf(ctx context.Context, store *convstore.Store, id convsto
 	if err != nil {
 		return nil, err
 	}
-	src.Stored = stored.JSON
+	src.Stored, src.Person = stored.JSON, c.Grant == nil
 	return profiles.Resolve(src, nil, nil)
 }
 

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"slices"
 
 	"jp/cmd/jp/internal/exit"
@@ -11,12 +12,24 @@ import (
 )
 
 // budget returns what the session of this run may use; nil in a delegated conversation, which has a
-// grant.
-func (r *Run) budget(cfg profiles.Config) *convstore.Limits {
+// grant. A turn that is resumed keeps its limits: those of cfg only become lower, and cfg has them then.
+func (r *Run) budget(ctx context.Context, cfg *profiles.Config) (*convstore.Limits, error) {
 	if r.Delegated() || r.hand != nil {
-		return nil
+		return nil, nil
 	}
-	return new(rule.SessionLimits(cfg, rule.LimitsOf(cfg, 0)).With(convstore.Change{Run: r.req.Bounds}))
+	l := rule.LimitsOf(*cfg, 0)
+	session := rule.SessionLimits(*cfg, l).With(convstore.Change{Run: r.req.Bounds})
+	session.Rounds, session.Calls, session.Depth = new(int64(cfg.Conversation.MaxTurns)), new(int64(l.MaxPerTurn)), new(int64(l.MaxDepth))
+	if r.Resumes() && r.Conv.Status == convstore.StatusInterrupted && r.locked() != nil {
+		account, err := r.Store.Account(ctx, r.Conv.ID)
+		if err != nil {
+			return nil, err
+		}
+		session = *account.Limits.Narrow(session)
+		depth := int(*session.Depth)
+		cfg.Conversation.MaxTurns, cfg.Delegation.MaxPerTurn, cfg.Delegation.MaxDepth = int(*session.Rounds), int(*session.Calls), &depth
+	}
+	return &session, nil
 }
 
 // boundable refuses --max-cost for a model whose price is unknown.

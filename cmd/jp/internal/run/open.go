@@ -276,7 +276,7 @@ func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Dire
 			return err
 		}
 	}
-	src.Stored = stored
+	src.Stored, src.Person = stored, !o.Delegated() && o.Conv.Grant == nil
 	r, err := o.env.WS.Config(src, ds, o.req.Flags)
 	if o.Delegated() && errors.Is(err, profiles.ErrWithheld) { // the user's own config extends a file of it
 		src = o.env.WS.UserSources()

@@ -24,7 +24,7 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
-	"jp/profiles"
+	"jp/profiles/ondisk"
 	tfiles "jp/tools/files"
 )
 
@@ -172,7 +172,7 @@ func TestFS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	memory, disk := mustContribute(t, root).FS(), profiles.OnDisk(root)
+	memory, disk := mustContribute(t, root).FS(), ondisk.FS(root)
 	names := []string{".jp/none/x", ".jp/a.toml/x", ".jp/out/o", ".jp/gone/x", ".jp/round/x", ".jp/pipe/x", ".jp/absent", ".jp/b/up/b/up/b/c.toml", ".jp/b/d/self/self/e.toml",
 		".jp/b/up/absent", ".agents/skills/s/x", ".agents/absent", "../x", "/x", ""}
 	for _, top := range []string{".jp", ".agents/skills"} {
@@ -219,7 +219,7 @@ func TestFSLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		memory, disk := mustContribute(t, root).FS(), profiles.OnDisk(root)
+		memory, disk := mustContribute(t, root).FS(), ondisk.FS(root)
 		for _, words := range rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom(paths), 1, 4), 20, 20).Draw(rt, "names") {
 			name := path.Join(".jp", path.Join(words...))
 			if _, err := fs.Stat(disk, name); errors.Is(err, syscall.ELOOP) {

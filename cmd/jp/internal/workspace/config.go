@@ -35,7 +35,7 @@ func (w *Workspace) ConfigOf(ctx context.Context, id command.Maybe[string], ds [
 		if err != nil {
 			return nil, err
 		}
-		src.Stored = stored.JSON
+		src.Stored, src.Person = stored.JSON, c.Grant == nil
 		if c.Grant != nil {
 			grant = c.Grant
 		}

@@ -136,7 +136,7 @@ func (o *options) check(inTool, noPersist, json, streams bool) error {
 func (o *options) flagDirectives() []profiles.Directive {
 	var ds []profiles.Directive
 	add := func(flag, format string, args ...any) {
-		ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf(format, args...)})
+		ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf(format, args...), Once: strings.HasPrefix(flag, "--max-")})
 	}
 	if o.thoughts.Set {
 		add("--show-reasoning", "style.reasoning.display=%s", o.thoughts.Value)
