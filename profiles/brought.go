@@ -119,11 +119,11 @@ func (r *Resolved) Brings(tool string) bool {
 	})
 }
 
-// Claims reports whether somebody else than files of the workspace enables a tool.
+// Claims reports whether neither a file of the workspace nor a stored config alone enables a tool.
 func (r *Resolved) Claims(tool string) bool {
 	return slices.ContainsFunc(r.applied, func(a *applied) bool {
 		table, ok := a.table(tool)
-		return ok && table["enable"] != false && !a.ofWorkspace()
+		return ok && table["enable"] != false && !a.ofWorkspace() && a.layer.Kind != StoredLayer
 	})
 }
 

@@ -54,14 +54,13 @@ func TestShownRuns(t *testing.T) {
 			rt.Fatal(err)
 		}
 		var own trust.Shown
-		owned := map[string]tools.Definition{}
 		if r, err := profiles.Resolve(a.ws.SourcesOf(nil), nil, nil); err == nil {
 			defs, _ := enabled.All(r, nil)
 			for _, d := range defs {
 				own.AddTool(d)
-				owned[d.Name] = d
 			}
 		}
+		var held map[string]profiles.Table // without a flag, which may enable others; nil = there is no flag
 		try := func(what string, shown bool, r *profiles.Resolved, err error) {
 			if err != nil {
 				return
@@ -78,7 +77,7 @@ func TestShownRuns(t *testing.T) {
 			}
 			ran++
 			for _, d := range defs {
-				if !onPage(page, d) && !own.HasTool(d) && !(own.HasReach(d) && setOnPage(page, owned[d.Name], d)) {
+				if _, was := held[d.Name]; (was || held == nil) && !onPage(page, d) && !own.HasTool(d) {
 					rt.Errorf("%s: runs %s, which is not on the page: %+v\n%s\n%s", what, d.Name, d, w, page.Whole())
 				}
 			}
@@ -115,6 +114,28 @@ func TestShownRuns(t *testing.T) {
 				try("--cfg "+name+" --cfg "+second, false, r, err)
 			}
 		}
+		// A conversation that was made with one config continues with another one.
+		first := w.seconds[0]
+		r, err = resolve(cfg(first))
+		if err == nil {
+			_, err = a.env.Definitions(ctx, r)
+		}
+		if err != nil {
+			return
+		}
+		src.Stored = r.Stored()
+		r, err = resolve(nil)
+		try("--cfg "+first+", then none", true, r, err)
+		for _, name := range w.names {
+			r, err := resolve(cfg(name))
+			try("--cfg "+first+", then --cfg "+name, false, r, err)
+			if err == nil {
+				held = r.Tools
+				r, err = resolve(cfg(name, w.flag))
+				try("--cfg "+first+", then --cfg "+name+" --cfg "+w.flag, false, r, err)
+				held = nil
+			}
+		}
 	})
 	t.Logf("of %d workspaces %d configs ran and %d were refused", n, ran, refused)
 	if ran < 3*n || refused == 0 && n >= 100 { // with -short there are few
@@ -140,20 +161,6 @@ func onPage(page review.Page, d tools.Definition) bool {
 	})
 }
 
-// setOnPage reports whether the page shows each value by which d may do more without a question
-// than the user's own tool of that name.
-func setOnPage(page review.Page, own, d tools.Definition) bool {
-	whole := page.Whole()
-	set := func(key, had, has string) bool {
-		line := func(name string) bool {
-			return strings.Contains(whole, fmt.Sprintf("sets conversation.tools.%s.%s = %q\n", name, key, has))
-		}
-		return had == has || line(d.Name) || line("*")
-	}
-	return set("run", string(own.Run), string(d.Run)) && set("result", string(own.Result), string(d.Result)) &&
-		set("detached", string(own.Detached.Run), string(d.Detached.Run))
-}
-
 // drawn is a random workspace.
 type drawn struct {
 	root, home string
@@ -161,6 +168,7 @@ type drawn struct {
 	links      map[string]string
 	names      []string // that --cfg may be given
 	seconds    []string // the second of two
+	flag       string   // what a person says beside a config of a conversation that continues
 	perTurn    int      // limit of the user, else the default
 }
 
@@ -285,6 +293,7 @@ func drawWorkspace(rt *rapid.T, base string) drawn {
 		".jp/config/up/x.toml", ".jp/config/up/config/sub/a.toml", ".jp/alias/a.toml", ".jp/alias/sub/up/b.toml", ".jp/team/a.toml",
 	}
 	w.seconds = rapid.SliceOfN(rapid.SampledFrom(w.names), 2, 2).Draw(rt, "seconds")
+	w.flag = fmt.Sprintf("conversation.tools.%s.timeout=5s", pick("flag", "t", "u", "fs_read_file"))
 	return w
 }
 

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -77,7 +78,8 @@ func (c *check) values() []profiles.Brought {
 
 // tool reports whether d may run. A tool about which files of the workspace say nothing is the
 // user's own. Any other must have been shown: as it is, or as it would be without the person's
-// flags, or by the values that the workspace gives to a tool that it does not define itself.
+// flags, or by the values that the workspace gives to a tool that it does not define itself, see
+// claimed.
 func (c *check) tool(d tools.Definition) bool {
 	fromFile, brings := tools.FromFile(d.Name, c.r.Tools[d.Name].Values, c.files), c.r.Brings(d.Name)
 	has := c.shown.HasTool
@@ -93,13 +95,50 @@ func (c *check) tool(d tools.Definition) bool {
 	if without, ok := c.by(c.r.Unflagged(d.Name), d, fromFile); ok && has(without) {
 		return true
 	}
-	if !fromFile && c.r.Claims(d.Name) && !slices.ContainsFunc(c.values(), func(b profiles.Brought) bool {
-		name, key, ok := ofTool(b.Key)
-		return ok && (name == d.Name || name == "*") && (defines(key) || !c.shown.HasSetting(b.Key, b.Value.Value))
-	}) {
-		return true
+	return !fromFile && c.claimed(d.Name) || c.own(d)
+}
+
+// claimed reports whether a tool may run that the user enables and to which the workspace gives only
+// values that were shown together: those of one file that --cfg names, with what it extends, beside
+// those of .jp/config.toml. Nobody knows who said what a stored config says: it must say nothing of
+// the tool but that it is enabled.
+func (c *check) claimed(tool string) bool {
+	about := func(key string) (rest string, ok bool) {
+		name, rest, ok := ofTool(key)
+		return rest, ok && (name == tool || name == "*")
 	}
-	return c.own(d)
+	named := ""
+	for _, b := range c.values() {
+		key, ok := about(b.Key)
+		if !ok {
+			continue
+		}
+		file := c.named(b.Origin.File)
+		if defines(key) || !c.shown.HasSetting(b.Key, b.Value.Value) || file != "" && named != "" && file != named {
+			return false
+		}
+		named = cmp.Or(file, named)
+	}
+	return c.r.Claims(tool) && !slices.ContainsFunc(c.r.Keys(), func(v profiles.Value) bool {
+		key, ok := about(v.Key)
+		return ok && key != "enable" && v.Origin.Layer == "stored config"
+	})
+}
+
+// named returns the file of --cfg that is a file, or extends it; "" = none.
+func (c *check) named(file string) (name string) {
+	for _, l := range slices.Backward(c.r.Layers) {
+		switch {
+		case l.Kind != profiles.FileLayer:
+			name = ""
+		case l.Via == "":
+			name = l.File
+		}
+		if l.File == file && !l.Dropped {
+			return name
+		}
+	}
+	return ""
 }
 
 // goesOn reports whether a tool of .jp/tools may run about which no file of the workspace says more.
