@@ -32,9 +32,15 @@ func Is(r rune) bool {
 }
 
 // Blank reports whether r takes up room, or breaks the line, and shows nothing: the line and the
-// paragraph separator, the pattern of Braille without dots, the note without a head. Spaces are not
-// among them.
-func Blank(r rune) bool { return r == 0x2028 || r == 0x2029 || r == 0x2800 || r == 0x1d159 }
+// paragraph separator, the pattern of Braille without dots, the full and the half blank of Egyptian
+// hieroglyphs, the note without a head. Spaces are not among them.
+func Blank(r rune) bool {
+	switch r {
+	case 0x2028, 0x2029, 0x2800, 0x13441, 0x13442, 0x1d159:
+		return true
+	}
+	return false
+}
 
 // The characters that may belong to the spelling of the text around them.
 const (

@@ -13,7 +13,7 @@ func TestIs(t *testing.T) {
 			t.Errorf("Is(%U) = %v, Shows = %v", r, Is(r), Shows(r))
 		}
 	}
-	for _, r := range "\u2028\u2029\u2800\U0001d159" {
+	for _, r := range "\u2028\u2029\u2800\U00013441\U00013442\U0001d159" {
 		if !Blank(r) || Is(r) || Shows(r) {
 			t.Errorf("Blank(%U) = %v, Is = %v, Shows = %v", r, Blank(r), Is(r), Shows(r))
 		}
