@@ -152,7 +152,8 @@ func (t *Tree) helpCandidates(before []string, word string) []Candidate {
 	return out
 }
 
-// Completion returns the script of a shell, "" for a shell that nobody knows.
+// Completion returns the script of a shell, "" for a shell that nobody knows. Shells use it for
+// ./jp too, which may be anything: the jp of PATH answers for a command with a path.
 func Completion(shell string) string {
 	return map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[shell]
 }
@@ -162,15 +163,16 @@ func Completion(shell string) string {
 // has already. Where bash only lists what is possible (COMP_TYPE 63 is ?), each has its text.
 const bashCompletion = `# bash completion for jp
 _jp_complete() {
-    local line=${COMP_LINE:0:COMP_POINT} words=() answers=() texts=() cur part text i width=0
+    local line=${COMP_LINE:0:COMP_POINT} words=() answers=() texts=() cur part text i width=0 jp
     local IFS=$' \t\n'
     read -r -a words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
-    cur=${words[${#words[@]}-1]}
+    cur=${words[${#words[@]}-1]} jp=${words[0]}
+    [[ $jp == */* ]] && jp=jp
     COMPREPLY=()
     while IFS=$'\t' read -r part text; do
         answers+=("$part") texts+=("$text")
-    done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
+    done < <("$jp" __complete "${words[@]:1}" 2>/dev/null)
     local taken=""
     if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then
         taken=${cur%:*}:
@@ -202,10 +204,11 @@ complete -F _jp_complete jp
 const zshCompletion = `#compdef jp
 _jp() {
     local -a answers
-    local line word text
+    local line word text jp=${words[1]}
+    [[ $jp == */* ]] && jp=jp
     while IFS=$'\t' read -r word text; do
         answers+=("${word//:/\\:}${text:+:$text}")
-    done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+    done < <("$jp" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
     if (( ${#answers} )); then
         _describe -V jp answers
     else
@@ -224,7 +227,9 @@ fi
 const fishCompletion = `# fish completion for jp
 function __jp_complete
     set -l words (commandline -opc)
-    $words[1] __complete $words[2..-1] (commandline -ct) 2>/dev/null
+    set -l jp $words[1]
+    string match -q '*/*' -- $jp; and set jp jp
+    $jp __complete $words[2..-1] (commandline -ct) 2>/dev/null
 end
 complete -c jp -f -n '__jp_complete | string length -q' -a '(__jp_complete)'
 `
