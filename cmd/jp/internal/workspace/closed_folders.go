@@ -66,7 +66,7 @@ func (w *Workspace) temporary() (list []string) {
 }
 
 // sealed are the files and folders that no tool writes. These are files of the user's own config
-// outside of its folder (its files extend them, or a link in it leads there), and every link on the
+// outside of its folder (its files or its profiles extend them, or a link in it leads there), and every link on the
 // way to a closed folder or to one of these. A program that writes one of them could change the
 // config.
 func (w *Workspace) sealed() []string {
@@ -82,22 +82,48 @@ func (w *Workspace) sealed() []string {
 	for _, file := range w.userFiles {
 		add(file)
 	}
-	if dir := profiles.UserDir(w.Con.Env.Environ); dir != "" {
-		dir = filepath.Clean(dir) + string(filepath.Separator) // or a link would not be entered
-		_ = filepath.WalkDir(dir, func(path string, d iofs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return nil // a file that cannot be read is no config
-			case d.IsDir() && d.Name() == ".git":
-				return filepath.SkipDir
-			case d.Type()&iofs.ModeSymlink != 0:
-				add(path)
-			}
-			return nil
-		})
+	if w.extended != nil {
+		for _, file := range w.extended() {
+			add(file)
+		}
 	}
+	w.walkOwn(func(path string, d iofs.DirEntry) {
+		if d.Type()&iofs.ModeSymlink != 0 {
+			add(path)
+		}
+	})
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// walkOwn calls f for everything in the folder of the user's own config.
+func (w *Workspace) walkOwn(f func(path string, d iofs.DirEntry)) {
+	dir := profiles.UserDir(w.Con.Env.Environ)
+	if dir == "" {
+		return
+	}
+	dir = filepath.Clean(dir) + string(filepath.Separator) // or a link would not be entered
+	_ = filepath.WalkDir(dir, func(path string, d iofs.DirEntry, err error) error {
+		switch {
+		case err != nil: // a file that cannot be read is no config
+		case d.IsDir() && d.Name() == ".git":
+			return filepath.SkipDir
+		default:
+			f(path, d)
+		}
+		return nil
+	})
+}
+
+// profilesExtend returns the files that profiles in the folder of the user's own config extend.
+func (w *Workspace) profilesExtend() (list []string) {
+	src, own := w.UserSources(), filepath.Join(profiles.UserDir(w.Con.Env.Environ), "config.toml")
+	w.walkOwn(func(path string, d iofs.DirEntry) {
+		if strings.HasSuffix(path, ".toml") && !d.IsDir() && path != own { // config.toml is in userFiles
+			list = append(list, profiles.Extends(src, path)...)
+		}
+	})
+	return list
 }
 
 // behind follows an absolute path through its links. It returns the path of each link, and the path

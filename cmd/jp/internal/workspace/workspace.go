@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Workspace struct {
 	early     *profiles.Config // those of them that were read before a config was; nil = none were
 	userFiles []string         // the files of the user's own config, and what else it reads, from the same
 	growing   []fs.Growing     // folders and patterns of files that its config would read too
+	extended  func() []string  // files that the user's profiles extend, looked up once
 	st        *convstore.Store
 	vanishing atomic.Pointer[vanishing.Dir] // of the store of a run with --no-persist
 	none      bool                          // the command says NONE: a broken config of the user is a warning
@@ -143,6 +145,7 @@ func (w *Workspace) heeded(ds []profiles.Directive, c *profiles.Config) error {
 func (w *Workspace) know(r *profiles.Resolved) {
 	w.Con.LogDefault, w.Con.PagerDefault = r.Config.Log.File, r.Config.Pager.Cmd
 	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserReads), nil
+	w.extended = sync.OnceValue(w.profilesExtend)
 	for _, pattern := range r.UserPatterns {
 		w.growing = append(w.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
 	}
