@@ -136,34 +136,34 @@ func (s *Session) Settle(ctx context.Context) error {
 	return err
 }
 
-// Ended returns the end of the last turn of the conversation that Reopen took; "" = it is open.
-func (s *Session) Ended(ctx context.Context) (state convstore.State, err error) {
+// open reports whether the conversation that Reopen took has an open turn.
+func (s *Session) open(ctx context.Context) (open bool, err error) {
 	for ev, err := range s.Log.Events(ctx, convstore.LastTurns(1)) {
 		if err != nil {
-			return "", err
+			return false, err
 		}
-		switch b := ev.Body.(type) {
+		switch ev.Body.(type) {
 		case convstore.TurnStart:
-			state = ""
+			open = true
 		case convstore.TurnEnd:
-			state = b.State
+			open = false
 		}
 	}
-	return state, nil
+	return open, nil
 }
 
 // TakeUp takes the open turn of the earlier session, if it has left one, so that Conclude ends it.
 func (s *Session) TakeUp(ctx context.Context) error {
-	ended, err := s.Ended(ctx)
-	s.turn = err == nil && ended == "" && s.Conv.NoAgent
+	open, err := s.open(ctx)
+	s.turn = open && s.Conv.NoAgent
 	return err
 }
 
 // Again begins another turn in the conversation that Reopen took, within the limits of session. An
 // open turn ends so before.
 func (s *Session) Again(ctx context.Context, about string, session convstore.Limits, so convstore.TurnEnd) error {
-	ended, err := s.Ended(ctx)
-	if err == nil && ended == "" {
+	open, err := s.open(ctx)
+	if open {
 		err = s.Log.Append(ctx, At(so))
 	}
 	if err != nil {
