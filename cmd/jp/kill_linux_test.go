@@ -28,6 +28,7 @@ type site struct {
 	home      string
 	store     *convstore.Store
 	stdin     string   // of what is started
+	piped     bool     // whether that is a pipe, of at most a page
 	more      []string // of its environment
 	untrusted bool     // JP_TRUST_WORKSPACE is not set
 	asked     func()   // called at each question on its terminal, before the answer; nil = nothing is
@@ -88,7 +89,7 @@ func (s *site) environ() []string {
 	return append(env, s.more...)
 }
 
-// input returns a file with the stdin of what is started.
+// input returns a file or a pipe with the stdin of what is started.
 func (s *site) input() *os.File {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "in")
@@ -96,6 +97,13 @@ func (s *site) input() *os.File {
 		s.t.Fatal(err)
 	}
 	file, err := os.Open(path)
+	if s.piped && err == nil {
+		var feed *os.File
+		if file, feed, err = os.Pipe(); err == nil {
+			_, err = feed.WriteString(s.stdin)
+			_ = feed.Close()
+		}
+	}
 	if err != nil {
 		s.t.Fatal(err)
 	}

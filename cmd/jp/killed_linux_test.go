@@ -147,31 +147,49 @@ func TestKilledServerKeepsNothing(t *testing.T) {
 	s.eventually("the removal", goes)
 }
 
-// TestKilledBatchEnds: --resume with other lines leaves a killed batch as it is, and where a person has finished
-// its last line, --resume ends it well.
+// TestKilledBatchEnds: --resume with other lines, or with some of them, leaves a killed batch as it is. Where a person
+// has finished its last line, --resume with all lines ends it well.
 func TestKilledBatchEnds(t *testing.T) {
-	s := slowSite(t)
-	const lines = "\"a\"\n\"slow one\"\n"
-	s.stdin = lines
-	s.killed("slow one", "batch", "--title", "top", "-c", "agent/child", "--parallel", "1")
-	top := s.all()["top"]
-	resume := []string{"batch", "-c", "agent/child", "--resume", top.ID.String()}
-	s.stdin = "\"of another batch\"\n"
-	if out, code := s.jp(resume...); code != 2 || s.all()["top"].Status != convstore.StatusInterrupted {
-		t.Errorf("other lines: %d %s, then %s, want 2, then interrupted", code, out, s.all()["top"].Status)
-	}
-	s.quick()
-	s.stdin = ""
-	if out, code := s.jp("query", "--id", s.all()["slow one"].ID.String()); code != 0 {
-		t.Fatal(out)
-	}
-	for range 2 {
-		s.stdin = lines
-		if out, code := s.jp(resume...); code != 0 || len(rows(t, out)) != 2 {
-			t.Errorf("resumed: %d %s", code, out)
-		}
-		if got := s.all()["top"]; got.Status != "ok" || got.Turns != 1 {
-			t.Errorf("it is %s: %s, with %d turns, want ok and 1", got.Status, got.Reason, got.Turns)
-		}
+	const begun = "\"a\"\n\"slow one\"\n"
+	for _, tt := range []struct {
+		name  string
+		piped bool
+		rest  string
+		turns int
+	}{
+		{"file", false, "", 1},
+		{"pipe", true, "", 1},
+		{"a line that never began", false, "\"never\"\n", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := slowSite(t)
+			s.piped, s.stdin = tt.piped, begun+tt.rest
+			s.killed("slow one", "batch", "--title", "top", "-c", "agent/child", "--parallel", "1")
+			resume := func(lines string, status int, ended convstore.Status, turns int) {
+				t.Helper()
+				s.stdin = lines
+				out, code := s.jp("batch", "-c", "agent/child", "--resume", s.all()["top"].ID.String())
+				if code != status || code == 0 && len(rows(t, out)) != strings.Count(lines, "\n") {
+					t.Errorf("resumed with %q: %d %s, want %d", lines, code, out, status)
+				}
+				if got := s.all()["top"]; got.Status != ended || got.Turns != turns {
+					t.Errorf("resumed with %q it is %s: %s, with %d turns, want %s and %d", lines, got.Status, got.Reason, got.Turns, ended, turns)
+				}
+			}
+			resume("\"of another batch\"\n", 2, convstore.StatusInterrupted, 1)
+			resume("\"a\"\n", 0, convstore.StatusInterrupted, 1)
+			s.quick()
+			s.stdin = ""
+			if out, code := s.jp("query", "--id", s.all()["slow one"].ID.String()); code != 0 {
+				t.Fatal(out)
+			}
+			resume("\"a\"\n", 0, convstore.StatusInterrupted, 1)
+			if tt.rest != "" {
+				resume(begun, 0, convstore.StatusInterrupted, 1)
+			}
+			for range 2 {
+				resume(begun+tt.rest, 0, "ok", tt.turns)
+			}
+		})
 	}
 }

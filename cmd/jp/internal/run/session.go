@@ -136,33 +136,36 @@ func (s *Session) Settle(ctx context.Context) error {
 	return err
 }
 
-// open reports whether the conversation that Reopen took has an open turn.
-func (s *Session) open(ctx context.Context) (open bool, err error) {
+// open reports whether the conversation that Reopen took has an open turn, and what that is about.
+func (s *Session) open(ctx context.Context) (open bool, about string, err error) {
 	for ev, err := range s.Log.Events(ctx, convstore.LastTurns(1)) {
 		if err != nil {
-			return false, err
+			return false, "", err
 		}
-		switch ev.Body.(type) {
+		switch b := ev.Body.(type) {
 		case convstore.TurnStart:
 			open = true
+		case convstore.UserMessage:
+			about = b.Text
 		case convstore.TurnEnd:
 			open = false
 		}
 	}
-	return open, nil
+	return open, about, nil
 }
 
-// TakeUp takes the open turn of the earlier session, if it has left one, so that Conclude ends it.
-func (s *Session) TakeUp(ctx context.Context) error {
-	open, err := s.open(ctx)
-	s.turn = open && s.Conv.NoAgent
+// TakeUp takes the open turn of the earlier session, if it has left one that is about what ours
+// says, so that Conclude ends it.
+func (s *Session) TakeUp(ctx context.Context, ours func(about string) bool) error {
+	open, about, err := s.open(ctx)
+	s.turn = open && s.Conv.NoAgent && ours(about)
 	return err
 }
 
 // Again begins another turn in the conversation that Reopen took, within the limits of session. An
 // open turn ends so before.
 func (s *Session) Again(ctx context.Context, about string, session convstore.Limits, so convstore.TurnEnd) error {
-	open, err := s.open(ctx)
+	open, _, err := s.open(ctx)
 	if open {
 		err = s.Log.Append(ctx, At(so))
 	}

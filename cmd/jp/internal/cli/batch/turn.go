@@ -219,7 +219,7 @@ func (b *batch) divide(session convstore.Budget) {
 // begin makes the conversation of a batch, or finds that of an earlier run, and begins its turn
 // within the limits of session.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
-	if err := b.beginTurn(ctx, b.about(b.left), session); err != nil || b.earlier == nil {
+	if err := b.beginTurn(ctx, b.about(b.in.total), session); err != nil || b.earlier == nil {
 		return err
 	}
 	if err := b.join(ctx, b.session.Conv.ID.String()); err != nil {
@@ -233,7 +233,7 @@ func (b *batch) beginTurn(ctx context.Context, about string, session convstore.L
 		return b.goOn(ctx, about, session)
 	}
 	n := convstore.New{Title: cmp.Or(b.o.title.Value, about), Labels: b.labels()}
-	if err := b.session.Begin(ctx, n, about+", from a shell", session); err != nil {
+	if err := b.session.Begin(ctx, n, about+fromShell, session); err != nil {
 		return err
 	}
 	if err := b.claimBelow(ctx, b.session.Conv.ID); err != nil {
@@ -254,20 +254,34 @@ func (b *batch) goOn(ctx context.Context, about string, session convstore.Limits
 			return err
 		}
 	}
-	if err := b.session.Again(ctx, "the rest: "+about+", from a shell", session, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
+	if err := b.session.Again(ctx, "the rest of a "+about+fromShell, session, convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; another run continues the batch"}); err != nil {
 		return err
 	}
 	b.env.Con.Note("batch below %s goes on", b.session.Conv.ID)
 	return nil
 }
 
-// endWell has the open turn of a killed batch end as its lines did, if all of them have an answer.
+// endWell has the open turn of a killed batch end as its lines did, if these are all of them. Of a
+// pipe only those are known that began.
 func (b *batch) endWell(ctx context.Context) error {
 	if b.session.Log == nil || b.surplus() != nil {
 		return nil
 	}
-	return b.session.TakeUp(ctx)
+	return b.session.TakeUp(ctx, func(about string) bool {
+		if !strings.HasSuffix(about, b.about(-1)+fromShell) {
+			return strings.HasSuffix(about, b.about(b.in.read)+fromShell)
+		}
+		for index, id := range b.earlier.under {
+			if index >= b.in.read || !slices.ContainsFunc(b.earlier.marks[id], b.earlier.hasAnswer) {
+				return false
+			}
+		}
+		return true
+	})
 }
+
+// fromShell ends what a turn of a batch is about, after what about says.
+const fromShell = ", from a shell"
 
 // about says what so many queries are in words; -1 = nobody knows how many.
 func (b *batch) about(n int) string {
