@@ -125,6 +125,7 @@ func (r *Report) next(n *exit.Next) {
 		r.Hint += "; "
 	}
 	r.Hint += n.Hint
+	as(n.Err, r.next) // it may have been begun within something else that was
 }
 
 func (r *Report) place(e *convstore.PlaceError) {

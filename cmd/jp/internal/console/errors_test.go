@@ -21,6 +21,14 @@ import (
 	"jp/tools"
 )
 
+// TestExplainNext: what was begun within something else says how it goes on too.
+func TestExplainNext(t *testing.T) {
+	err := &exit.Next{Err: fmt.Errorf("around: %w", &exit.Next{Err: exit.Usagef("x"), Hint: "resume"})}
+	if r := Explain(err); r.Hint != "resume" || r.Status != exit.Failed {
+		t.Errorf("hint %q, status %d", r.Hint, r.Status)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	for _, c := range []struct {
 		err  error
