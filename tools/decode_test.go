@@ -148,6 +148,7 @@ func TestDecodeErrors(t *testing.T) {
 		{`timeout = 60`, `t.toml:3: tool a: timeout: want a duration such as "60s", not an integer`, ``},
 		{`timeout = "60"`, `t.toml:3: tool a: timeout: want a duration such as "60s", not "60"`, ``},
 		{`timeout = "-1s"`, `t.toml:3: tool a: timeout: want a duration above 0 and at most 24h, not "-1s"`, ``},
+		{`timeout = "2d"`, `t.toml:3: tool a: timeout: want a duration above 0 and at most 24h, not "2d"`, ``},
 		{`timeout = "25h"`, `t.toml:3: tool a: timeout: want a duration above 0 and at most 24h, not "25h"`, ``},
 		{`size_threshold = "1 lot"`, `t.toml:3: tool a: size_threshold: want a size such as "256KB", not "1 lot"`, ``},
 		{`size_threshold = "3MB"`, `t.toml:3: tool a: size_threshold: want at least 1024 bytes and at most 2 MB, the bound of all results of one reply`, ``},

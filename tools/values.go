@@ -12,6 +12,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/fs"
+	"jp/tools/period"
 	"jp/tools/suggest"
 )
 
@@ -79,7 +80,7 @@ func (d *decoder) sub(key string, v any, keys ...string) map[string]any {
 
 func (d *decoder) duration(key string, v any) time.Duration {
 	s, ok := v.(string)
-	t, err := time.ParseDuration(s)
+	t, err := period.Parse(s)
 	switch {
 	case !ok:
 		d.fail(key, `want a duration such as "60s", not %s`, typeName(v))
