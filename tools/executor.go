@@ -12,6 +12,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/fs"
+	"jp/tools/patience"
 	"jp/tools/suggest"
 )
 
@@ -305,7 +306,7 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 	}
 	if j.tool.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, j.tool.Timeout, &TimeoutError{Tool: j.tool.Name, After: j.tool.Timeout})
+		ctx, cancel = patience.With(ctx, j.tool.Timeout, &TimeoutError{Tool: j.tool.Name, After: j.tool.Timeout})
 		defer cancel()
 	}
 	r, err := j.tool.Func(ctx, j.call)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/tools/patience"
 )
 
 // fetchTimeout is the most time for a page, from the first byte that is sent to the last one that
@@ -62,7 +63,7 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		return none, fmt.Errorf("%s: http is read from this machine only; use https", name)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("no whole answer within %v", fetchTimeout))
+	ctx, cancel := patience.With(ctx, fetchTimeout, fmt.Errorf("no whole answer within %v", fetchTimeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ref, nil)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"jp/tools"
 	"jp/tools/later"
+	"jp/tools/patience"
 	"jp/tools/proc"
 )
 
@@ -356,7 +357,7 @@ func (c *Client) failure(err error) error { return fmt.Errorf("MCP server %s: %w
 // within runs f, which uses s, for at most Patience. It ends s if f fails. With a server at an
 // address the goroutine of f does that, because f may still be connecting.
 func (c *Client) within(ctx context.Context, s *session, f func(context.Context) error) error {
-	timed, cancel := context.WithTimeoutCause(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
+	timed, cancel := patience.With(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

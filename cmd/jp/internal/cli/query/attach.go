@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/tools/patience"
 	"jp/tools/proc"
 )
 
@@ -156,7 +157,7 @@ func (k *asking) attachOutput(ctx context.Context, r *attach.Reader, ref, line s
 	if strings.TrimSpace(line) == "" {
 		return none, errors.New("cmd: names no command")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, attachTimeout, fmt.Errorf("%s: took longer than %v", ref, attachTimeout))
+	ctx, cancel := patience.With(ctx, attachTimeout, fmt.Errorf("%s: took longer than %v", ref, attachTimeout))
 	defer cancel()
 	out := &bounded{}
 	exit, err := k.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: k.con.Env.Environ, Dir: k.con.Env.Dir, Stdout: out, Stderr: out})
