@@ -60,7 +60,7 @@ func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Re
 	switch {
 	case asked != nil:
 	case r.stop == model.StopRefusal:
-		none.Reason = "the model refused"
+		none.Reason = ModelRefused
 	case !Visible(r.text):
 		none.Reason = "the model said nothing"
 	default:

@@ -106,6 +106,9 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	return out, nil
 }
 
+// ModelRefused is the reason of an end where no rule refused, but the model.
+const ModelRefused = "the model refused"
+
 // verdict decides how a turn with this last reply ends: in which state, why, and by which failure,
 // if any. err is that of the reply's call.
 func verdict(ctx context.Context, r reply, err error) (state convstore.State, reason string, failed error) {
@@ -117,7 +120,7 @@ func verdict(ctx context.Context, r reply, err error) (state convstore.State, re
 	case err != nil:
 		return convstore.StateError, err.Error(), err
 	case r.stop == model.StopRefusal:
-		return convstore.StateRefused, "the model refused", nil
+		return convstore.StateRefused, ModelRefused, nil
 	case !Visible(r.text) && r.limit != nil:
 		return r.limit.state, r.limit.reason, nil
 	case !Visible(r.text) && r.stop == model.StopMaxTokens:

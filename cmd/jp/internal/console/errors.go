@@ -49,7 +49,9 @@ func Explain(err error) Report {
 				r.Message = ""
 			}
 		}) ||
-		as(err, func(e *rule.Refusal) { r.is("refused_"+string(e.Code), exit.Refused, e.Hint) }) ||
+		as(err, func(e *rule.Refusal) {
+			r.is("refused_"+string(e.Code), wording.Either(e.Code == rule.CodeProvider, exit.Provider, exit.Refused), e.Hint)
+		}) ||
 		as(err, func(*convstore.NotFoundError) {
 			r.is("not_found", exit.NotFound, "`jp conversation ls --hidden` lists what there is")
 		}) ||

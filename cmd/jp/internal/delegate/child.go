@@ -92,6 +92,9 @@ func (p *runner) run(ctx context.Context, res *held, r request) (outcome, error)
 	defer stop()
 	e := p.judge(lasting, del, r, end, f.result, f.bad)
 	e.Stderr, e.LastTool = end.stderr, f.lastTool
+	if f.result != nil {
+		e.SubCalls = max(f.result.SubCalls, 0)
+	}
 	e.PID, e.Started = end.pid, f.begun
 	if far := (*subprocess.EndError)(nil); errors.As(end.err, &far) {
 		e.Hold = far.Hold

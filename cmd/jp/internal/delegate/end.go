@@ -23,6 +23,7 @@ type ending struct {
 	Text     string
 	Rest     int             // bytes of the text that are left in the store, behind Text
 	Calls    int             // calls of its models
+	SubCalls int             // calls of sub-agents, as it says itself; 0 where it could not
 	Own      convstore.Spend // what it used itself; set when it is settled
 	Total    convstore.Spend // what it and all below it used; set when it is settled
 	Model    string          // the model that was asked last, or else the granted one

@@ -58,10 +58,12 @@ type Report struct {
 	Turn     int
 	State    convstore.State
 	Reason   string
+	Code     string // names why there is no result, as the errors of a jp are named
 	Text     string // answer, which cannot close the wrapper of a result
 	Model    string
-	Usage    convstore.Usage
-	Cost     *int64 // nano-dollars; nil = unknown
+	Own      convstore.Spend // without its sub-agents
+	Total    convstore.Spend
+	SubCalls int
 	Duration time.Duration
 	Reused   bool // the answer was there before, and nothing was asked
 
@@ -152,8 +154,8 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 		return Report{}, err
 	}
 	report := Report{
-		Child: del.Child, Turn: e.Turn, State: e.State, Reason: unseen.Neutralize(e.Reason), Text: unseen.Neutralize(e.Text), Model: cmp.Or(e.Model, del.Model),
-		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
+		Child: del.Child, Turn: e.Turn, State: e.State, Reason: unseen.Neutralize(e.Reason), Code: e.code(), Text: unseen.Neutralize(e.Text),
+		Model: cmp.Or(e.Model, del.Model), Own: e.Own, Total: e.Total, SubCalls: e.SubCalls, Duration: time.Since(begun),
 	}
 	if form != nil {
 		report.structure()
@@ -212,7 +214,7 @@ func (in *Inside) reuse(ctx context.Context, a convstore.Answer) (Report, error)
 	if err = cmp.Or(err, o.denied); err != nil {
 		return Report{}, err
 	}
-	return Report{Child: a.ID, Turn: a.Turn, State: o.State, Text: unseen.Neutralize(o.Text), Model: c.Model, Cost: new(int64), Reused: true}, nil
+	return Report{Child: a.ID, Turn: a.Turn, State: o.State, Text: unseen.Neutralize(o.Text), Model: c.Model, Reused: true}, nil
 }
 
 // take returns what Fork admitted for this child, and reports whether it did.

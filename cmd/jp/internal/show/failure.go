@@ -8,6 +8,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -33,7 +34,7 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 	case convstore.StateEmpty:
 		return fail("empty", exit.Failed, "the model gave an empty answer")
 	case convstore.StateRefused:
-		return fail("refused", exit.Refused, "the model refused to answer")
+		return fail("refused", exit.Refused, "%s", wording.Either(out.Reason == agent.ModelRefused, "the model refused to answer", out.Reason))
 	case convstore.StateTimeout:
 		return hinted(fail("deadline", exit.Deadline, "the deadline passed"), "resume with: %s", again)
 	case convstore.StateCancelled:
@@ -49,8 +50,5 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 			return fmt.Errorf("conversation %s: %w", id, in)
 		}
 	}
-	if out.Err != nil {
-		return fmt.Errorf("conversation %s: %w", id, out.Err)
-	}
-	return fail("error", exit.Failed, "%s", out.Reason)
+	return fmt.Errorf("conversation %s: %w", id, out.Err)
 }

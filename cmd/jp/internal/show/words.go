@@ -13,8 +13,10 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -243,22 +245,31 @@ func (s *Show) spent(u Used) string {
 	return strings.Join(parts, wording.Either(s.con.IO.UTF8, " · ", ", "))
 }
 
-// WriteReport writes what `jp query` prints about a run.
-func WriteReport(con *console.Console, r delegate.Report) error {
+// WriteReport writes what `jp query` inside a tool prints about a run, and returns the error with which
+// it ends.
+func WriteReport(ctx context.Context, con *console.Console, r delegate.Report) error {
+	out := agent.Outcome{State: r.State, Reason: r.Reason}
+	if status := subprocess.ExitOf(r.State); status != exit.OK {
+		if strings.HasPrefix(r.Code, "provider_") {
+			status = exit.Provider
+		}
+		out.Err = &exit.Error{Code: r.Code, Status: status, Msg: r.Reason}
+	}
+	failed := Failure(ctx, r.Child, "jp query --id "+r.Child.String(), out)
 	text := r.Text
 	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
 		text = ""
 	}
-	if con.JSON() {
-		return WriteResult(con, Complete(&stream.Result{
+	var err error
+	switch {
+	case con.JSON():
+		err = WriteResult(con, Complete(&stream.Result{
 			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Structured: r.Structured, Reused: r.Reused, Model: r.Model,
-			Usage: stream.NewResultUsage(Usage(r.Usage)), CostUSD: USD(r.Cost), DurationMS: r.Duration.Milliseconds(),
-			TotalCostUSD: USD(r.Cost),
-		}, "", nil))
+			Usage: stream.NewResultUsage(Usage(r.Own.Usage)), CostUSD: USD(r.Own.Cost()), TotalCostUSD: USD(r.Total.Cost()),
+			SubCalls: r.SubCalls, DurationMS: r.Duration.Milliseconds(),
+		}, "", failed))
+	case text != "":
+		_, err = io.WriteString(con.IO.Out, strings.TrimSuffix(text, "\n")+"\n")
 	}
-	if text == "" {
-		return nil
-	}
-	_, err := io.WriteString(con.IO.Out, strings.TrimSuffix(text, "\n")+"\n")
-	return err
+	return cmp.Or(err, failed)
 }

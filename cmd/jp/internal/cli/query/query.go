@@ -465,8 +465,5 @@ func (g *Group) inTool(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := show.WriteReport(g.Env.Con, r); err != nil {
-		return err
-	}
-	return show.Failure(ctx, r.Child, "jp query --id "+r.Child.String(), agent.Outcome{State: r.State, Reason: r.Reason})
+	return show.WriteReport(ctx, g.Env.Con, r)
 }
