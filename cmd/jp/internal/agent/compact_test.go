@@ -51,6 +51,9 @@ func compacting(t *testing.T, rules string, limit int64) (r *run, sent *[]model.
 		if err := req.Check(); err != nil {
 			t.Errorf("request %d: %v", len(*sent)+1, err)
 		}
+		if short := req.Round == 0 || req.ToolChoice == "none"; req.Brief != short { // summaries and closing calls
+			t.Errorf("request %d: brief %t", len(*sent)+1, req.Brief)
+		}
 		*sent = append(*sent, req)
 		return ask(ctx, req)
 	}

@@ -70,7 +70,7 @@ func (t *turn) closing(l *limit) model.Request {
 		req.Messages = req.Messages[:n-1]
 	}
 	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
-	req.ToolChoice = "none"
+	req.ToolChoice, req.Brief = "none", true
 	return req
 }
 

@@ -49,7 +49,7 @@ func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at i
 		room = c.Before / 2
 	}
 	req := model.Request{
-		Model: w.Name, System: []model.Section{{Text: summarySystem}}, MaxTokens: summaryTokens, Profile: k.profile, Turn: k.history.turn,
+		Model: w.Name, System: []model.Section{{Text: summarySystem}}, MaxTokens: summaryTokens, Brief: true, Profile: k.profile, Turn: k.history.turn,
 		Messages: []model.Message{{Role: model.User, Content: []model.Content{{
 			Text: "<record>\n" + record(choose(k.history.events, k.window), at, room*3) + "</record>\n\nWrite the summary now.",
 		}}}},

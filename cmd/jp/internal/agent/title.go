@@ -66,7 +66,7 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 		lines += string(line) + "\n"
 	}
 	r, call, err := l.newAsker(h, &bill{}).consult(ctx, "title", w, model.Request{
-		Model: w.Name, System: []model.Section{{Text: titleSystem}}, MaxTokens: titleTokens, Profile: l.Profile, Turn: h.turn,
+		Model: w.Name, System: []model.Section{{Text: titleSystem}}, MaxTokens: titleTokens, Brief: true, Profile: l.Profile, Turn: h.turn,
 		Messages: []model.Message{{Role: model.User, Content: []model.Content{{
 			Text: "<conversation>\n" + lines + "</conversation>\n\nWrite the title now.",
 		}}}},

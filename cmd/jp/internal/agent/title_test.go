@@ -80,7 +80,7 @@ func TestTitle(t *testing.T) {
 		if title != "About echoes" || err != nil || r.title() != title {
 			t.Errorf("Title() = %q, %v; the conversation is called %q", title, err, r.title())
 		}
-		if len(*sent) != 1 || (*sent)[0].MaxTokens != titleTokens || len((*sent)[0].Tools) > 0 {
+		if len(*sent) != 1 || (*sent)[0].MaxTokens != titleTokens || !(*sent)[0].Brief || len((*sent)[0].Tools) > 0 {
 			t.Fatalf("%d requests: %+v", len(*sent), *sent)
 		}
 		said := (*sent)[0].Messages[0].Content[0].Text

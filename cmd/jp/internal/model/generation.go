@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -51,6 +52,32 @@ func GPT(name string) int {
 	}
 	m, _ := strconv.Atoi(minor) // none is 0
 	return 100*n + m
+}
+
+// Reasoning returns the level of reasoning with which a request is sent. For one that is Brief it is
+// the lowest that the vendor's own model is known to take. In the middle of a conversation models of
+// Anthropic go on thinking in their way, with less effort.
+func (c Config) Reasoning(r Request) string {
+	if !r.Brief || r.Reasoning == "none" || !c.Official() {
+		return r.Reasoning
+	}
+	family, version := Generation(r.Model)
+	alone, gpt := len(r.Messages) == 1, GPT(r.Model)
+	switch claude := strings.HasPrefix(r.Model, "claude-") && family != ""; {
+	case claude && version > 405 && version <= 505 && alone:
+		return "none"
+	case claude && (version >= 500 || version > 405 && r.Reasoning != ""):
+		return "low"
+	case claude, !Reasons(r.Model), hasAny(r.Model, "-pro", "codex", "deep-research", "search", "o1-mini", "o1-preview"):
+		return r.Reasoning
+	case gpt >= 501 && (alone || r.Reasoning == ""):
+		return "none"
+	}
+	return "low"
+}
+
+func hasAny(s string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
 // Temperature returns the temperature that a request may have where somebody wants one, nil and the

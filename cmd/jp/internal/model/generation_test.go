@@ -50,3 +50,38 @@ func TestReasons(t *testing.T) {
 		}
 	}
 }
+
+// TestBrief: a request whose few tokens are for an answer is sent with less reasoning, where that is
+// known to be taken.
+func TestBrief(t *testing.T) {
+	for _, tt := range []struct{ name, asked, alone, within string }{
+		{"claude-haiku-4-5", "", "", ""},
+		{"claude-haiku-4-5", "high", "high", "high"}, // its budget is half the output, or nothing
+		{"claude-opus-4-8", "", "none", ""},
+		{"claude-opus-4-8", "high", "none", "low"},
+		{"claude-sonnet-5-5", "", "none", "low"},
+		{"claude-opus-5-5", "medium", "none", "low"},
+		{"claude-opus-6", "", "low", "low"},
+		{"claude-next", "high", "high", "high"},
+		{"o3", "", "low", "low"},
+		{"o3-pro", "high", "high", "high"},
+		{"gpt-5-mini", "high", "low", "low"},
+		{"gpt-5.2", "", "none", "none"},
+		{"gpt-5.2", "high", "none", "low"},
+		{"gpt-5.2", "none", "none", "none"},
+		{"gpt-5.1-codex", "", "", ""},
+		{"gpt-4.1", "", "", ""},
+	} {
+		r := Request{Model: tt.name, Reasoning: tt.asked, Brief: true, Messages: make([]Message, 1)}
+		c := Config{BaseURL: "https://api.openai.com/v1/"}
+		alone := c.Reasoning(r)
+		r.Messages = make([]Message, 3)
+		if within := c.Reasoning(r); alone != tt.alone || within != tt.within {
+			t.Errorf("%s, %q: %q alone, %q in a conversation, want %q, %q", tt.name, tt.asked, alone, within, tt.alone, tt.within)
+		}
+		c.BaseURL = "http://127.0.0.1:1/v1/"
+		if elsewhere := c.Reasoning(r); elsewhere != tt.asked {
+			t.Errorf("%s, %q: elsewhere %q", tt.name, tt.asked, elsewhere)
+		}
+	}
+}

@@ -47,6 +47,7 @@ type Request struct {
 	Tools       []Tool          `json:",omitempty"` // tools that are offered; names are unique
 	MaxTokens   int             `json:",omitempty"` // most tokens of output; 0 = the model's own limit
 	Reasoning   string          `json:",omitempty"` // none, low, medium or high; "" = the model's default
+	Brief       bool            `json:",omitempty"` // its few tokens are for an answer: less reasoning than that, where the model is known
 	Temperature *float64        `json:",omitempty"` // nil = the provider's default
 	Schema      json.RawMessage `json:",omitempty"` // JSON schema that the answer must match; nil = free text
 	ToolChoice  string          `json:",omitempty"` // "" = the model decides; "none" = no calls

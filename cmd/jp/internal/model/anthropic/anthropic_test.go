@@ -229,6 +229,8 @@ func TestParams(t *testing.T) {
 		{"none, Haiku", model.Info{}, "claude-haiku-5-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"thinking":{"type":"disabled"}}`},
 		{"none, always on", model.Info{}, "claude-opus-5-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"output_config":{"effort":"low"}}`},
 		{"none, always on", model.Info{}, "claude-fable-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"output_config":{"effort":"low"}}`},
+		{"brief", model.Info{}, "claude-sonnet-5-5", model.Request{Brief: true}, `{"max_tokens":32000,"thinking":{"type":"between_tools"}}`},
+		{"brief, always on", model.Info{}, "claude-opus-5-5", model.Request{Brief: true, Reasoning: "high"}, `{"max_tokens":32000,"output_config":{"effort":"low"}}`},
 		{"none, between tools", model.Info{}, "claude-sonnet-5-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"thinking":{"type":"between_tools"}}`},
 	}
 	for _, tt := range tests {

@@ -109,7 +109,7 @@ func (p provider) thinking(r model.Reasoning) *block {
 // "between_tools" for Sonnet from 5.5; "disabled" for the others. Unknown models are treated as new
 // ones.
 func (p provider) reason(out *request, r model.Request) {
-	if r.Reasoning == "" {
+	if r.Reasoning = p.config.Reasoning(r); r.Reasoning == "" {
 		return
 	}
 	family, version := model.Generation(r.Model)

@@ -294,6 +294,8 @@ func TestParams(t *testing.T) {
 		{"effort and tools", vendor, "gpt-5.2", model.Request{Reasoning: "high", Tools: tools}, `{"reasoning_effort":"high",` + toolsJSON + `,` + usageVendor + `}`},
 		{"tools, effort unsaid", vendor, "gpt-6-sol", model.Request{Tools: tools}, `{"reasoning_effort":"none",` + toolsJSON + `,` + usageVendor + `}`},
 		{"tools, effort unsaid, 5.4", vendor, "gpt-5.4", model.Request{Tools: tools}, `{` + toolsJSON + `,` + usageVendor + `}`},
+		{"brief", vendor, "gpt-5", model.Request{Brief: true, MaxTokens: 9}, `{"max_completion_tokens":9,"reasoning_effort":"low",` + usageVendor + `}`},
+		{"brief elsewhere", other, "gpt-5", model.Request{Brief: true, Reasoning: "high"}, `{"reasoning_effort":"high",` + usageOther + `}`},
 		{"tools elsewhere", other, "gpt-6-sol", model.Request{Tools: tools, Reasoning: "low"}, `{"reasoning_effort":"low",` + toolsJSON + `,` + usageOther + `}`},
 	}
 	for _, tt := range tests {

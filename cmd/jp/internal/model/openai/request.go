@@ -208,7 +208,7 @@ func resultText(r *model.CallResult) string {
 // ruled out. What was not asked for is ruled out; what was asked for is refused here, and not
 // dropped.
 func (p provider) reason(out *chatRequest, r model.Request) error {
-	effort := r.Reasoning
+	effort := p.config.Reasoning(r)
 	if p.config.Official() && len(r.Tools) > 0 {
 		strict := hasPrefix(r.Model, "gpt-5.6", "gpt-6")
 		switch {

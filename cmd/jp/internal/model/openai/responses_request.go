@@ -25,9 +25,9 @@ func (p responder) request(r model.Request) (responsesRequest, error) {
 		out.StreamOptions.IncludeObfuscation = no
 		out.PromptCacheKey, out.ServiceTier = cacheKey(r), standard
 	}
-	if r.Reasoning != "" {
-		out.Reasoning.Effort = r.Reasoning
-		if r.Reasoning != "none" {
+	if effort := p.config.Reasoning(r); effort != "" {
+		out.Reasoning.Effort = effort
+		if effort != "none" && r.Reasoning != "" {
 			// Not by default: the vendor gives summaries to verified organisations only, and
 			// refuses others.
 			out.Reasoning.Summary = "auto"

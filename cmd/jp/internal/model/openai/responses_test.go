@@ -298,6 +298,17 @@ func TestResponsesParams(t *testing.T) {
 	}
 }
 
+// TestResponsesBrief: a level that nobody asked for brings no summary along.
+func TestResponsesBrief(t *testing.T) {
+	for asked, want := range map[string]string{"": `"reasoning":{"effort":"low"}`, "high": `"reasoning":{"effort":"low","summary":"auto"}`} {
+		s, tr := respond(t, "https://api.openai.com/v1/", "")
+		_, _ = modeltest.Read(t, t.Context(), s, model.Request{Model: "gpt-5", Brief: true, Reasoning: asked, Messages: modeltest.Ask("q").Messages}) // nothing comes back
+		if !strings.Contains(string(tr.Sent), want) {
+			t.Errorf("%q: sent %s", asked, tr.Sent)
+		}
+	}
+}
+
 // TestResponsesEncrypted: reasoning is not asked for of a model that the vendor knows to have none.
 func TestResponsesEncrypted(t *testing.T) {
 	for name, want := range map[string]bool{"gpt-4.1": false, "gpt-5.4-chat-latest": false, "gpt-5-mini": true, "o3": true, "x": true} {
