@@ -41,7 +41,7 @@ func (e *AsideError) Unwrap() error { return e.Err }
 // bound is in the account. If w wrote nothing, the record is stored already, and the error is an
 // *AsideError. Other errors are errors of the store.
 func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
-	own := &asker{model: w, replayed: a.replayed, history: a.history, bill: a.bill, paid: a.paid, aside: a.aside, since: a.since}
+	own := &asker{model: w, replayed: a.replayed, history: a.history, bill: a.bill, paid: a.paid, aside: a.aside, since: a.since, free: a.free}
 	r, short, asked := own.ask(ctx, req, false)
 	if broken := (storeError{}); errors.As(asked, &broken) {
 		return r, call, broken.error

@@ -23,6 +23,7 @@ type asker struct {
 	paid     *bill            // bill of all that the loop asks
 	aside    convstore.Budget // amounts set aside for the closing call of the turn
 	since    int              // index in history of the first event that foreseen looks at
+	free     bool             // whether no limit holds
 
 	// shows parts of the reply as they come; nil = nobody watches
 	text, reasoning func(delta string)

@@ -89,6 +89,9 @@ func (t *turn) reached(work context.Context) *limit {
 func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
 	asked, fitted := *req, *req
 	bound := func(acc convstore.Account) *convstore.Call { // the store may call it again, with another account
+		if a.free {
+			acc = convstore.Account{}
+		}
 		a.cut, fitted, a.note = nil, asked, ""
 		if closing {
 			fitted.Messages = ownResults(asked.Messages)

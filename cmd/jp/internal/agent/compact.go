@@ -43,6 +43,7 @@ type CompactOptions struct {
 	Keep      int  // number of turns at the end that stay as they are
 	ToolsOnly bool // whether no summary is written
 	DryRun    bool // whether nothing is stored and no model is asked
+	Own       bool // whether the conversation bounds itself: the limits of a turn that has ended are over
 }
 
 // ErrNothingToCompact is returned if the thread cannot leave anything out.
@@ -70,6 +71,7 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 		}
 	}
 	k := l.newTurn(h, nil).compactor
+	k.asker.free = o.Own && end != nil
 	c = convstore.Compaction{Reason: compactAsked, Before: k.sized(), Results: k.old(at)}
 	c.After = k.sized(c)
 	summarize := !o.ToolsOnly && at > k.bare() && k.sized(k.covering(c, at, ".")) < c.After // else no summary is short enough

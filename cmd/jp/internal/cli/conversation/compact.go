@@ -104,7 +104,9 @@ func runCompact(ctx context.Context, g *Group, o compactOptions, word string) er
 	if err != nil {
 		return err
 	}
-	c, call, err := ag.Loop.Shorten(ctx, agent.CompactOptions{Keep: o.keep.Value, ToolsOnly: o.toolsOnly, DryRun: o.dryRun})
+	c, call, err := ag.Loop.Shorten(ctx, agent.CompactOptions{
+		Keep: o.keep.Value, ToolsOnly: o.toolsOnly, DryRun: o.dryRun, Own: r.Conv.Link != convstore.DelegationLink,
+	})
 	var none *agent.AsideError
 	switch {
 	case errors.Is(err, agent.ErrNothingToCompact):
