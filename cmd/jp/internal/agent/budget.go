@@ -10,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
 // At a limit a turn is closed: the model is called once more, without tools, to hand in what it
@@ -240,7 +241,7 @@ func (a *asker) shortOf(acc convstore.Account, left convstore.Budget, in, out in
 			l.reason += fmt.Sprintf(" %d", *n)
 		}
 	} else if n := acc.Limit.CostNano; n != nil {
-		l.reason += fmt.Sprintf(" %.4g USD", float64(*n)/1e9)
+		l.reason += " " + amount.Dollars(*n) + " USD"
 	}
 	return l
 }

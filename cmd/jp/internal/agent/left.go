@@ -7,6 +7,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
+	"jp/convstore/amount"
 )
 
 // The model of an agent under a budget is told what is left of it: with the first call of a turn,
@@ -45,7 +46,7 @@ func (t teller) due(acc convstore.Account) (notice string, told convstore.Budget
 		parts = append(parts, fmt.Sprintf("%d of %d tokens", max(*n, 0), *of.Tokens))
 	}
 	if n := left.CostNano; n != nil && of.CostNano != nil {
-		parts = append(parts, fmt.Sprintf("%.4g of %.4g USD", float64(max(*n, 0))/1e9, float64(*of.CostNano)/1e9))
+		parts = append(parts, amount.Dollars(max(*n, 0))+" of "+amount.Dollars(*of.CostNano)+" USD")
 	}
 	if !due || len(parts) == 0 {
 		return "", told

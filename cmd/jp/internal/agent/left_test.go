@@ -39,6 +39,7 @@ func TestTeller(t *testing.T) {
 		{name: "less than nothing", left: convstore.Budget{Tokens: new(int64(-7))}, of: amount(9, -1), want: "[budget left: 0 of 9 tokens]"},
 		{name: "money", left: amount(-1, 6e8), of: amount(-1, 1e9)},
 		{name: "half of the money", left: amount(-1, 5e8), of: amount(-1, 1e9), want: "[budget left: 0.5 of 1 USD]"},
+		{name: "exact money", left: amount(-1, 12_345_600), of: amount(-1, 123_456_789_000), want: "[budget left: 0.0123456 of 123.456789 USD]"},
 		{name: "both", left: amount(90, 9e8), of: amount(100, 1e9), want: "[budget left: 90 of 100 tokens, 0.9 of 1 USD]"},
 		{name: "of sub-agents", left: none, of: none, free: amount(90, -1), subs: amount(100, -1), delegates: "yes", want: "[budget left for sub-agents: 90 of 100 tokens]"},
 		{name: "of sub-agents, without any", left: none, of: none, free: amount(90, -1), subs: amount(100, -1)},
