@@ -187,6 +187,24 @@ tool_calls = [{ name = "echo", arguments = { say = "a" } }]
 `)
 }
 
+// TestClosingStopped: a turn that is stopped, or refused, in its closing call does not end by its limit.
+func TestClosingStopped(t *testing.T) {
+	for how, want := range map[string]convstore.State{"hang = true": convstore.StateCancelled, `stop = "refusal"`: convstore.StateRefused} {
+		r := newRun(t, "[[rule]]\nno_calls = true\ntext = \"So far\"\n"+how+"\n[[rule]]\ntool_calls = [{ name = \"echo\", arguments = { say = \"a\" } }]\n")
+		r.loop.MaxRounds = 1
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r.loop.Watch.Text = func(string) {
+			if want == convstore.StateCancelled {
+				cancel(errors.New("ended by SIGINT"))
+			}
+		}
+		if out := r.send(ctx, "go"); out.State != want || out.Limit != "" {
+			t.Errorf("%s: ended %s at the limit %q, want %s at none", how, out.State, out.Limit, want)
+		}
+		cancel(nil)
+	}
+}
+
 func TestCancelKeepsWhatWasSaid(t *testing.T) {
 	r := newRun(t, `
 [[rule]]
