@@ -149,8 +149,12 @@ func spent(s convstore.Standing, grant convstore.Budget) error {
 	err := Spent(s.Account.Free, grant)
 	alone := s.Account
 	alone.ComputeLeft()
-	if r, ok := err.(*Refusal); ok && s.Caller.Grant != nil && Spent(alone.Free, alone.Free) != nil {
+	r, ok := err.(*Refusal)
+	switch {
+	case ok && s.Caller.Grant != nil && Spent(alone.Free, alone.Free) != nil:
 		return r.withHint(fmt.Sprintf("`jp query --id %s` gives its caller another grant", s.Caller.ID))
+	case ok && s.Caller.Grant == nil && Spent(alone.Left, alone.Left) != nil: // of the whole run
+		return r.withHint(fmt.Sprintf("`jp query --id %s` begins another session", s.Caller.ID))
 	}
 	return err
 }

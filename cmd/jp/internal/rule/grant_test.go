@@ -222,7 +222,8 @@ func TestSpentHint(t *testing.T) {
 		limit, own int64 // of the caller
 		want       string
 	}{
-		"session":           {0, 100, 100, "--max-sub-tokens sets another limit"},
+		"session":           {0, 100, 50, "--max-sub-tokens sets another limit"},
+		"whole run":         {0, 100, 100, "`jp query --id jp-c1` begins another session"},
 		"session below":     {1, 100, 50, "--max-sub-tokens sets another limit"},
 		"grant of a caller": {1, 100, 100, "`jp query --id jp-c1` gives its caller another grant"},
 	} {
