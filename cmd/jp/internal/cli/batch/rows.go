@@ -91,7 +91,7 @@ func (b *batch) add(it delegate.Item, r delegate.Row) error {
 
 // limited reports whether a row ended at a limit.
 func limited(r delegate.Row) bool {
-	return r.Status == string(convstore.StatePartial) || r.Status == string(convstore.StateBudget) ||
+	return slices.Contains([]convstore.State{convstore.StatePartial, convstore.StateBudget, convstore.StateTimeout}, convstore.State(r.Status)) ||
 		slices.Contains([]rule.Code{rule.CodeCalls, rule.CodeChildren, rule.CodeTokens, rule.CodeCost}, r.Code)
 }
 
