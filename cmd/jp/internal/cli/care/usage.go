@@ -37,7 +37,8 @@ func NewUsage(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "usage", Paged: true, Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
 		About: "Counts the events of the conversation and of everything that it delegated, at any " +
-			"depth. A removed conversation still counts: the ledger has what its run used. " +
+			"depth. A sub-agent that was removed still counts: the ledger has what its runs used. " +
+			"What a root itself used is removed with it, also when it expires. " +
 			"Without ID: the root of the active conversation. A session is one turn of the root " +
 			"with all that it delegates; life is all turns. A cost is unknown if one of its " +
 			"prices is unknown.\n\n" +
