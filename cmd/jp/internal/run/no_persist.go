@@ -47,8 +47,8 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 			return err
 		}
 		switch e.Body.(type) {
-		case convstore.ConfigDelta: // the copy has the present config, without its history
-			continue
+		case convstore.ConfigDelta:
+			e.Body = convstore.ConfigDelta{} // the copy has the present config; summaries count the event
 		case convstore.TurnStart:
 			e.Body = convstore.TurnStart{} // its limits can be a stranger's
 		}
