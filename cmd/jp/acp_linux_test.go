@@ -181,6 +181,29 @@ func TestACP(t *testing.T) {
 	if got := e.say(id, "and now?"); got != "end_turn" {
 		t.Errorf("going on: %s", got)
 	}
+	// A first turn from a shell.
+	if text, code := s.jp("query", "--id", string(blank), "from a shell"); code != 0 {
+		t.Fatal(text)
+	}
+	if c := s.all()["from a shell"]; c.Hidden || !c.ExpiresAt.IsZero() || c.ID != blankID {
+		t.Errorf("conversation = %+v", c)
+	}
+	if err := s.store.Edit(t.Context(), blankID, func(c *convstore.Conversation) error {
+		c.ExpiresAt = c.CreatedAt
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: blank, Cwd: s.dir, McpServers: []acp.McpServer{}}); err != nil {
+		t.Fatal(err)
+	}
+	e.updates()
+	if got := e.say(blank, "in the editor"); got != "end_turn" {
+		t.Errorf("a session that has expired: %s", got)
+	}
+	if got := e.updates(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "has expired: the next jp query elsewhere removes it") }) {
+		t.Errorf("nobody was warned of the end of a conversation: %q", got)
+	}
 	e.endWell()
 }
 

@@ -21,22 +21,12 @@ type session struct {
 	dir     string // folder of the editor's project
 	id      convstore.ID
 	home    string // store of its workspace
-	fresh   bool   // whether the conversation has had no prompt yet
 	title   string // title that the editor was sent last
 	notices *notices
 	servers map[string]servers.Server // servers that the editor has passed
 	options sessionOptions
 
 	reported bool // whether unused has reported
-}
-
-// untouchedLife is the time until a conversation without a prompt expires. It is long because
-// clients begin a session in one process and prompt it in another.
-const untouchedLife = 30 * 24 * time.Hour
-
-// untouched reports whether a session made the conversation and it has had no prompt.
-func untouched(c convstore.Conversation) bool {
-	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == untouchedLife
 }
 
 // ID returns the id of the conversation.
@@ -84,7 +74,7 @@ func (s *session) begin(ctx context.Context, setup acp.Setup) error {
 	defer done()
 	o := s.server.o
 	own.WS.SetDirectives(o.directives)
-	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(untouchedLife), Directives: o.directives, Role: o.role}
+	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(run.SessionLife), Directives: o.directives, Role: o.role}
 	req.UseModel(o.model.Value)
 	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err
@@ -95,7 +85,7 @@ func (s *session) begin(ctx context.Context, setup acp.Setup) error {
 	}
 	defer r.Close(ctx)
 	r.Keep()
-	s.id, s.fresh = r.Conv.ID, true
+	s.id = r.Conv.ID
 	s.options.learn(ctx, own, r.Conv, r.Resolved)
 	return nil
 }
@@ -118,7 +108,7 @@ func (s *session) load(ctx context.Context, id string, setup acp.Setup) (acp.Rep
 	if err != nil {
 		return nil, err
 	}
-	s.title, s.fresh = conv.Conv.Title, untouched(conv.Conv)
+	s.title = conv.Conv.Title
 	s.options.learn(ctx, own, conv.Conv, conv.Resolved)
 	return func(ctx context.Context, tell func(acp.Update)) error { return wireError(replay(ctx, own, conv, tell)) }, nil
 }
@@ -174,16 +164,7 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	if err != nil {
 		return "", err
 	}
-	if s.fresh || untouched(r.Conv) {
-		if err := r.Store.Edit(ctx, s.id, func(c *convstore.Conversation) error {
-			c.Hidden, c.ExpiresAt = false, time.Time{}
-			return nil
-		}); err != nil {
-			return "", err
-		}
-	}
-	s.fresh = false
-	if err := r.Unarchive(ctx); err != nil {
+	if err := r.Surface(ctx); err != nil {
 		return "", err
 	}
 	s.unused(own, ag.Loop.Tools.Set)

@@ -110,29 +110,40 @@ func onStop(env *Env, log *convstore.Log, stop func(cause error)) (off func()) {
 	return off
 }
 
-// Unarchive takes a conversation that is continued out of the archive, so that listings and
-// searches find it again. A conversation that another jp delegates stays in the archive.
-func (r *Run) Unarchive(ctx context.Context) error {
-	if !r.Conv.Archived() || r.Delegated() || r.env.Con.Globals.NoPersist {
-		return nil
-	}
-	err := r.Store.Edit(ctx, r.Conv.ID, func(c *convstore.Conversation) error {
-		c.ArchivedAt = time.Time{}
-		return nil
-	})
-	if err == nil {
-		r.env.Con.Note("conversation %s was in the archive and was taken out of it", r.Conv.ID)
-	}
-	return err
+// SessionLife is the time after which a session of an editor expires that has had no turn. It is long
+// because clients begin a session in one process and prompt it in another.
+const SessionLife = 30 * 24 * time.Hour
+
+// untouched reports whether an editor began a conversation as a session that has had no turn.
+func untouched(c convstore.Conversation) bool {
+	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == SessionLife
 }
 
-// WarnExpired warns a person who continues a conversation that the next query removes.
-func (r *Run) WarnExpired() {
+// Surface makes a conversation that is continued one that listings and searches find: it is taken out
+// of the archive, and a session of an editor stays from its first turn on. A person is warned of
+// one that the next query removes. A conversation that another jp delegates remains as it is.
+func (r *Run) Surface(ctx context.Context) error {
 	c := r.Conv
-	if c.Pinned || r.Delegated() || r.env.Con.Globals.NoPersist || c.ExpiresAt.IsZero() || c.ExpiresAt.After(time.Now()) {
-		return
+	if r.Delegated() || r.env.Con.Globals.NoPersist {
+		return nil
 	}
-	r.env.Con.Warn("conversation %s has expired: the next jp query elsewhere removes it; `jp conversation edit %s --no-tmp` keeps it", c.ID, c.ID)
+	begins := untouched(c)
+	if !begins && !c.Pinned && !c.ExpiresAt.IsZero() && !c.ExpiresAt.After(time.Now()) {
+		r.env.Con.Warn("conversation %s has expired: the next jp query elsewhere removes it; `jp conversation edit %s --no-tmp` keeps it", c.ID, c.ID)
+	}
+	if !begins && !c.Archived() {
+		return nil
+	}
+	err := r.Store.Edit(ctx, c.ID, func(c *convstore.Conversation) error {
+		if c.ArchivedAt = (time.Time{}); begins {
+			c.Hidden, c.ExpiresAt = false, time.Time{}
+		}
+		return nil
+	})
+	if err == nil && c.Archived() {
+		r.env.Con.Note("conversation %s was in the archive and was taken out of it", c.ID)
+	}
+	return err
 }
 
 // Close releases the conversation and the slot. If a person's delegation has not ended, Close

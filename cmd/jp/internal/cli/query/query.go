@@ -327,8 +327,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 			return cmp.Or(err, g.reused(ctx, known))
 		}
 	}
-	r.WarnExpired()
-	if err := r.Unarchive(ctx); err != nil {
+	if err := r.Surface(ctx); err != nil {
 		return err
 	}
 	if !o.noActivate {
