@@ -146,8 +146,8 @@ func TestStub(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	for text, want := range map[string]string{
 		long: "[the result of read, 1000 bytes, is left out here to save room: call the tool again if it is needed; a person finds it in turn 3, printed in style full]",
-		`<response conversation_id="jp-c12" status="ok" tokens="1" cost="0">` + long + "</response>": "[the result of read, 1078 bytes, is left out here to save room: it came from jp-c12, which can still be read and asked]",
-		`[{"conversation_id":"jp-c1","text":"` + long + `"},{"conversation_id":"jp-c2"}]`:            "[the result of read, 1067 bytes, is left out here to save room: it came from jp-c1, jp-c2, which can still be read and asked]",
+		`<response conversation_id="jp-c12" status="ok" tokens="1" cost="0">` + long + "</response>": "[the result of read, 1078 bytes, is left out here to save room: it came from jp-c12, to be read and asked if that is below this conversation; otherwise call the tool again; a person finds it in turn 3, printed in style full]",
+		`[{"conversation_id":"jp-c1","text":"` + long + `"},{"conversation_id":"jp-c2"}]`:            "[the result of read, 1067 bytes, is left out here to save room: it came from jp-c1, jp-c2, to be read and asked if that is below this conversation; otherwise call the tool again; a person finds it in turn 3, printed in style full]",
 	} {
 		if got := stub(convstore.ToolCall{Name: "read", Source: "delegation"}, convstore.ToolResult{Text: text}, 3); got != want {
 			t.Errorf("stub = %q, want %q", got, want)
