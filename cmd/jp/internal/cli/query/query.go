@@ -294,7 +294,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	}
 	r, err := g.Env.Open(ctx, host, req)
 	if known := (*rule.Known)(nil); errors.As(err, &known) {
-		return g.reused(ctx, known.Answer)
+		return g.reused(ctx, known.Answer, o)
 	}
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	}
 	if o.reuse && !r.Delegated() {
 		if known, ok, err := ag.Known(ctx); ok || err != nil {
-			return cmp.Or(err, g.reused(ctx, known))
+			return cmp.Or(err, g.reused(ctx, known, o))
 		}
 	}
 	if err := r.Surface(ctx); err != nil {
@@ -384,13 +384,17 @@ func (g *Group) activate(ctx context.Context, r *run.Run) error {
 	return nil
 }
 
-// reused shows an answer of before.
-func (g *Group) reused(ctx context.Context, a convstore.Answer) error {
-	view, err := g.Env.WS.View(ctx)
+// reused shows an answer of before, and makes its conversation the active one, as that of a new
+// answer would be.
+func (g *Group) reused(ctx context.Context, a convstore.Answer, o options) error {
+	store, err := g.Env.WS.Store(ctx)
+	if session := g.Env.WS.Session(); err == nil && session != "" && !o.noActivate {
+		err = store.Activate(ctx, session, a.ID)
+	}
 	if err != nil {
 		return err
 	}
-	return show.WriteReused(ctx, g.Env.Con, view, a)
+	return show.WriteReused(ctx, g.Env.Con, store.View, a)
 }
 
 var errParentGone = errors.New("the jp that started this one is gone")
