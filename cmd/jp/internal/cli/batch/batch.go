@@ -151,11 +151,13 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		if err == io.EOF && in.count == 0 {
 			err = o.noQuery()
 		}
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if err == nil {
+		switch err {
+		case nil:
 			in.back(first)
+		case io.EOF: // a part without lines
+			what = nil
+		default:
+			return err
 		}
 		if err := s.Choose(o.launcher); err != nil {
 			return err
