@@ -39,6 +39,7 @@ import (
 	"jp/cmd/jp/internal/wire"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -60,6 +61,7 @@ type Options struct {
 	// store. Without the function nothing is known against any model.
 	Down      func(model string) error
 	WaitLimit time.Duration // longest wait of a sub-agent for a limit to reset; 0 = the usual one
+	Kept      fs.Kept       // what else sub-agents keep from their tools, see wire.Start
 
 	Replayed bool // whether a recording answers in sub-agents too
 

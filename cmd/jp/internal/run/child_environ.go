@@ -49,7 +49,7 @@ func onAll(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, fu
 // delegation returns the options of a Delegator for a run or session.
 func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convstore.Slot, special func(context.Context, string) (delegate.Special, error)) delegate.Options {
 	if s.tree == nil {
-		s.tree = newTree(cfg.Providers)
+		s.tree = newTree(cfg.Providers, s.env.WS.Reads())
 	}
 	s.far.mu.Lock()
 	if s.far.table == nil { // the table of the root, which flags may have changed
@@ -57,7 +57,7 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 	}
 	s.far.mu.Unlock()
 	return delegate.Options{
-		Scope: scope, Slot: slot, Limits: rule.LimitsOf(cfg, s.env.WaitLimit), Priced: s.env.Priced(cfg), Answering: s.answering, Down: s.env.Down(cfg), WaitLimit: s.env.WaitLimit, Replayed: s.env.Tape.Replays(),
+		Scope: scope, Slot: slot, Limits: rule.LimitsOf(cfg, s.env.WaitLimit), Priced: s.env.Priced(cfg), Answering: s.answering, Down: s.env.Down(cfg), WaitLimit: s.env.WaitLimit, Kept: s.tree.kept, Replayed: s.env.Tape.Replays(),
 		InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Models: s.models, Place: s.place, Variables: s.variables, Served: s.served, Reads: s.env.Reads,
 		Placed: s.env.Tape.Put, Record: func(of delegate.Below) func(json.RawMessage) error { return s.env.Tape.Keeper(of.Environ) },
@@ -140,14 +140,7 @@ func (s site) storedBelow(stored []byte, overrides []string) (*profiles.Resolved
 	for _, text := range overrides {
 		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: text})
 	}
-	src := s.env.WS.SourcesOf(nil) // no config of the workspace
-	src.Stored = stored
-	r, err := profiles.Resolve(src, ds, nil)
-	if errors.Is(err, profiles.ErrWithheld) { // the user's own config extends a file of it
-		src = s.env.WS.SourcesOf(s.env.WS.Gate.Passed())
-		src.Stored = stored
-		r, err = profiles.Resolve(src, ds, nil)
-	}
+	r, err := profiles.Resolve(s.env.WS.StoredSources(stored), ds, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -49,8 +49,9 @@ func (o *opening) join(ctx context.Context) (err error) {
 	if o.Root, err = o.env.WS.Root(); err != nil {
 		return err
 	}
-	o.env.Owner, o.env.WaitLimit = o.conn(), o.conn().Start().WaitLimit
-	stored := o.conn().Start().Config
+	start := o.conn().Start()
+	o.env.Owner, o.env.WaitLimit, o.env.WS.Told = o.conn(), start.WaitLimit, start.Kept
+	stored := start.Config
 	directives, err := childDirectives(o.req.Directives, o.Conv)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package run
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -268,21 +267,15 @@ func (o *opening) expiry() time.Time {
 
 // resolve resolves the config. A delegated conversation keeps to its grant.
 func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
-	// A delegated run uses the config that its caller stored, and no config of the workspace.
-	src := o.env.WS.SourcesOf(nil)
+	src := o.env.WS.StoredSources(stored)
 	if !o.Delegated() {
 		var err error
 		if src, err = o.env.WS.Sources(ctx, ds); err != nil {
 			return err
 		}
+		src.Stored, src.Person = stored, o.Conv.Grant == nil
 	}
-	src.Stored, src.Person = stored, !o.Delegated() && o.Conv.Grant == nil
 	r, err := o.env.WS.Config(src, ds, o.req.Flags)
-	if o.Delegated() && errors.Is(err, profiles.ErrWithheld) { // the user's own config extends a file of it
-		src = o.env.WS.UserSources()
-		src.Stored = stored
-		r, err = o.env.WS.Config(src, ds, o.req.Flags)
-	}
 	if err != nil {
 		return err
 	}

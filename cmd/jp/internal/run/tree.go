@@ -13,20 +13,22 @@ import (
 	"jp/cmd/jp/internal/wire"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
 // tree is what all sub-agents of a tree share, at any depth.
 type tree struct {
 	providers profiles.Providers // those of the root, which flags may have changed
+	kept      fs.Kept            // see workspace.Workspace.Reads
 
 	mu    sync.Mutex
 	kinds map[string]kind // by the config of sub-agents
 }
 
-func newTree(p profiles.Providers) *tree {
+func newTree(p profiles.Providers, kept fs.Kept) *tree {
 	collectLate()
-	return &tree{providers: p, kinds: map[string]kind{}}
+	return &tree{providers: p, kept: kept, kinds: map[string]kind{}}
 }
 
 // collectLate puts off the first collection of garbage of a root to a heap of 16 MiB, which few

@@ -16,6 +16,7 @@ import (
 
 	"jp/cmd/jp/internal/subprocess"
 	"jp/cmd/jp/internal/wire"
+	"jp/tools/fs"
 	"jp/tools/proc"
 	"jp/tools/vanishing"
 )
@@ -26,7 +27,9 @@ type Node struct {
 	Stdout io.Writer
 	// Host runs the sub-agents. It is killed when the owner is gone and they do not end.
 	Host    *proc.Host
-	Environ []string // environment of this process
+	Environ []string // environment of this process, without keys
+	Kept    fs.Kept  // what else is kept from tools here
+	Refused error    // why no sub-agent may run here; nil = they may
 	Build   string   // version of this program
 	Warn    func(format string, a ...any)
 }
@@ -220,7 +223,13 @@ func (s *serving) begin() error {
 	}
 	host, _ := os.Hostname() // in the place of "" the name of the launcher is shown
 	h := hello{Protocol: Protocol, Wire: wire.Protocol, Nonce: first.Nonce, Build: s.Build, Host: host, Lacks: proc.Enforceable().Missing}
-	if first.Protocol == Protocol && first.Wire == wire.Protocol { // else the owner ends it
+	switch {
+	case first.Protocol != Protocol || first.Wire != wire.Protocol: // the owner ends it
+	case s.Refused != nil:
+		h.Refused = plain(s.Refused.Error(), maxText)
+	default:
+		first.Workspace.Kept.Sealed = append(first.Workspace.Kept.Sealed, s.Kept.Sealed...)
+		first.Workspace.Kept.Growing = append(first.Workspace.Kept.Growing, s.Kept.Growing...)
 		if s.root, s.environ, err = first.Workspace.Lay(s.dir); err != nil {
 			h.Refused = plain(err.Error(), maxText) // the owner reads a line of maxNoise
 		}

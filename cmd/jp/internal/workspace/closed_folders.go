@@ -2,11 +2,13 @@ package workspace
 
 import (
 	"encoding/json"
+	"fmt"
 	iofs "io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
@@ -27,6 +29,19 @@ func (w *Workspace) Kept() fs.Kept {
 		sent.Deny = append(sent.Deny, "/") // nobody knows what it was
 	}
 	return k.With(sent)
+}
+
+// Reads is what is kept from tools because the user's own config reads it, outside of the folder of
+// that config. Sub-agents are told it.
+func (w *Workspace) Reads() (k fs.Kept) {
+	inside := profiles.UserDir(w.Con.Env.Environ) + string(filepath.Separator)
+	own := func(path string) bool { return strings.HasPrefix(path+string(filepath.Separator), inside) }
+	k.Sealed = slices.DeleteFunc(slices.Clone(w.userFiles), own)
+	k.Growing = slices.DeleteFunc(slices.Clone(w.growing), func(g fs.Growing) bool { return own(g.Dir) })
+	if !utf8.ValidString(fmt.Sprint(k)) { // it travels as JSON
+		k.Sealed = append(k.Sealed, "/")
+	}
+	return k
 }
 
 // closed are the folders that no tool reaches, whatever it is granted: those of the store, of the

@@ -39,6 +39,10 @@ type Workspace struct {
 
 	Patience time.Duration // for the store's lock; 0 = the store's own
 
+	// Told is what the jp which started this sub-agent found by Reads. A sub-agent reads no config
+	// file.
+	Told fs.Kept
+
 	root      string
 	settings  *profiles.Config // machine settings, from the last config that was resolved
 	early     *profiles.Config // those of them that were read before a config was; nil = none were
@@ -144,7 +148,7 @@ func (w *Workspace) heeded(ds []profiles.Directive, c *profiles.Config) error {
 // know stores what r says about this machine.
 func (w *Workspace) know(r *profiles.Resolved) {
 	w.Con.LogDefault, w.Con.PagerDefault = r.Config.Log.File, r.Config.Pager.Cmd
-	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserReads), nil
+	w.settings, w.userFiles, w.growing = &r.Config, slices.Concat(r.UserReads, w.Told.Sealed), slices.Clone(w.Told.Growing)
 	w.extended = sync.OnceValue(w.profilesExtend)
 	for _, pattern := range r.UserPatterns {
 		w.growing = append(w.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
@@ -280,6 +284,14 @@ func (w *Workspace) UserSources() profiles.Sources {
 		UserDir: profiles.UserDir(w.Con.Env.Environ), Dir: cmp.Or(w.Con.Env.Dir, w.root), Environ: w.Con.Env.Environ,
 		Reserved: tools.EmbeddedNames(), NearModel: model.Near,
 	}
+}
+
+// StoredSources are the sources of the config of a sub-agent, which is all in what its owner stored.
+// No config file is read, which may be changed and wrong meanwhile, or be that of another machine.
+func (w *Workspace) StoredSources(stored []byte) profiles.Sources {
+	src := w.UserSources()
+	src.UserDir, src.Stored = "", stored
+	return src
 }
 
 // trustRecords is the folder of the trust record for the workspace at root: that of its store.

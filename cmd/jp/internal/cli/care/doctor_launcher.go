@@ -115,6 +115,9 @@ func cure(name string, l *profiles.Launcher, err *worker.StepError) string {
 	case worker.StepProtocol:
 		return "install jp " + version.OfBuild().Version + " there, which this machine has"
 	case worker.StepWorkspace:
+		if strings.Contains(err.Error(), ownConfig) {
+			return "mend that file there: `jp config show` there says the same"
+		}
 		return "bring the same files there, or set " + setting("workspace") + ` = "none"`
 	case worker.StepSandbox:
 		return "`jp doctor` there says what is missing; it takes Linux with Landlock and system call filters"

@@ -3,8 +3,11 @@ package care
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,6 +17,9 @@ import (
 	"jp/cmd/jp/internal/worker"
 	"jp/tools/proc"
 )
+
+// ownConfig begins why a worker refuses to run anything where its own config cannot be read.
+const ownConfig = "its own config: "
 
 // NewWorker returns the command `jp worker`.
 func NewWorker(g *Group) *cli.Command {
@@ -43,6 +49,18 @@ func NewWorker(g *Group) *cli.Command {
 			n := worker.Node{
 				Stdin: g.Con.Env.Stdin, Stdout: g.Con.Env.Stdout, Host: host, Environ: g.Con.Env.Environ,
 				Build: v.Version + " " + v.Revision, Warn: g.Con.Warn,
+			}
+			if m, err := g.Env.WS.Machine(); err != nil {
+				n.Refused = fmt.Errorf("%s%w", ownConfig, err)
+			} else {
+				n.Kept = g.Env.WS.Reads()
+				n.Environ = slices.DeleteFunc(slices.Clone(n.Environ), func(kv string) bool {
+					name, _, _ := strings.Cut(kv, "=")
+					return m.Providers.IsKey(name)
+				})
+				if m.Log.File != "" && g.Con.Getenv("JP_LOG_FILE") == "" {
+					n.Environ = append(n.Environ, "JP_LOG_FILE="+m.Log.File)
+				}
 			}
 			return errors.Join(n.Serve(ctx), host.Close())
 		},
