@@ -204,7 +204,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 	outlast, stop := file.Outlast(ctx, l.f.Deadline)
 	if slices.ContainsFunc(bodies, func(b Body) bool { _, begins := b.(TurnStart); return begins }) {
 		stop()
-		outlast, stop = file.Briefly(ctx)
+		outlast, stop = file.Beginning(ctx, l.shared)
 	}
 	defer stop()
 	seqs := make([]uint64, len(events))

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
 
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
@@ -21,6 +24,9 @@ import (
 // it run again, and it runs again alone: its error must not come from what was never committed. One
 // that fails and has changed nothing stays in the group, and so its error counts only if the group
 // is committed. A function that panics runs again alone too, in the goroutine of its own caller.
+//
+// If the disk is full, the writes of runs go back into the queue, behind the others, and a group is
+// tried again every pause. The others get the error once they have failed alone.
 
 // The bounds of one group.
 const (
@@ -28,12 +34,20 @@ const (
 	groupBytes = 4 << 20 // bytes that they write; the last function may go beyond
 )
 
+// pause is the time between two tries to write on a full disk.
+const pause = 250 * time.Millisecond
+
 // queue has the writes that wait, of a Base and its copies.
 type queue struct {
 	mu      sync.Mutex
 	waiting []*write // in the order in which they came; the leader is the first
 	led     bool     // somebody leads
+
+	commit func(*bbolt.Tx) error // (*bbolt.Tx).Commit, but in tests
+	full   time.Time             // since when the disk has been full for a run that waits; zero = it is not
 }
+
+func newQueue() *queue { return &queue{commit: (*bbolt.Tx).Commit} }
 
 // write is one call of Write.
 type write struct {
@@ -73,6 +87,9 @@ func (f *Base) write(ctx context.Context, w *write) error {
 	}
 	defer q.pass()
 	for q.lead(w); !w.done; q.lead(w) {
+		if q.isFull() {
+			time.Sleep(pause)
+		}
 		w.wait = f.Wait(ctx)
 	}
 	return w.outcome()
@@ -118,6 +135,30 @@ func (q *queue) remove(w *write) bool {
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	return true
+}
+
+// isFull reports whether writes wait for room on the disk.
+func (q *queue) isFull() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.full.IsZero()
+}
+
+// room takes the writes of a group which failed for lack of room on the disk. It returns those that
+// do not wait for it, and what goes to the end of the queue.
+func (q *queue) room(all []*write) (now, later []*write) {
+	since, said := q.full, !q.full.IsZero()
+	if !said {
+		since = time.Now()
+	}
+	for _, w := range all {
+		if w.once || !w.wait.Lasts(since, said) {
+			now = append(now, w)
+			continue
+		}
+		later, q.full, said = append(later, w), since, true
+	}
+	return now, later
 }
 
 // pass makes the first in the queue the leader.
@@ -190,7 +231,7 @@ func (g *group) write(h *Handle) (err error) {
 		g.final = !again && g.wrote == 0
 		return b.Rollback()
 	}
-	if err = b.Commit(); err == nil {
+	if err = g.q.commit(b); err == nil {
 		g.final = true
 		return nil
 	}
@@ -244,6 +285,9 @@ func (g *group) end(err error, returned bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := g.ran
+	if g.final && err == nil && g.wrote > 0 {
+		q.full = time.Time{}
+	}
 	switch {
 	case g.running != nil: // it has panicked
 		all, g.running.alone = append(all, g.running), true
@@ -254,7 +298,17 @@ func (g *group) end(err error, returned bool) {
 	case g.failed:
 		all[len(all)-1].alone = true
 	case err != nil: // if it was not alone, each finds out for itself
-		g.final = len(all) == 1
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			var later []*write
+			all, later = q.room(all)
+			for _, w := range later {
+				w.err = nil
+			}
+			q.waiting = append(q.waiting, later...)
+			g.final = len(all) == 1 && len(later) == 0
+		} else {
+			g.final = len(all) == 1
+		}
 		for _, w := range all {
 			w.alone = true
 		}

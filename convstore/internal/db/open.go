@@ -49,7 +49,7 @@ type Options struct {
 func Open(dir string, o Options) (Base, error) {
 	o.Fill = func(path string) error { return makeFile(path, o.Version) }
 	in, err := file.Open(dir, o.Options)
-	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: new(queue), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
+	f := Base{Folder: in, ReadOnly: o.ReadOnly, Now: o.Now, version: o.Version, busy: o.Busy, queue: newQueue(), slot: &slot{idle: defaultIdle}, Free: defaultFree, Freed: new(atomic.Bool), sound: new(atomic.Bool)}
 	if f.Now == nil {
 		f.Now = time.Now
 	}

@@ -11,10 +11,13 @@ import (
 // because what it did was paid for and must be stored: it waits until its context ends and, to
 // store events, for another Options.Deadline after that. That is once: until this process has had
 // the store to write in, its other waits for what was stopped are short, see Folder.vain. Before
-// its turn is stored nothing was paid for: then see Briefly.
+// its turn is stored nothing was paid for: then see Beginning.
+//
+// A run waits for room on the disk too, see Wait.Lasts.
 
 const (
 	DefaultDeadline = 30 * time.Second
+	roomDeadline    = 10 * time.Minute
 	moment          = 200 * time.Millisecond // enough where no other process holds the store
 	defaultRemark   = 5 * time.Second
 )
@@ -44,6 +47,18 @@ func Outlast(ctx context.Context, by time.Duration) (context.Context, context.Ca
 func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return outlast(ctx, moment, func() error { return context.Cause(ctx) })
 }
+
+// Beginning is Briefly for what begins a turn, for which nothing was paid yet. On a full disk that
+// fails at once, unless it is of a run that goes on.
+func Beginning(ctx context.Context, goesOn bool) (context.Context, context.CancelFunc) {
+	if !goesOn {
+		ctx = context.WithValue(ctx, beginning{}, true)
+	}
+	return Briefly(ctx)
+}
+
+// beginning is the key of a context for what fails at once on a full disk.
+type beginning struct{}
 
 // outlasted is the key of the context that one of outlast goes on after.
 type outlasted struct{}
@@ -122,6 +137,19 @@ func (w *Wait) Err() error {
 	}
 	holder, reads := w.f.holder()
 	return &BusyError{Holder: holder, Reads: reads, Waited: time.Since(w.start)}
+}
+
+// Lasts reports whether the caller waits for room on a disk that has been full since then, as a run
+// does: until it is stopped, and not for ever. It is told that once, with said, and not that the
+// store is busy.
+func (w *Wait) Lasts(since time.Time, said bool) bool {
+	w.notice.Stop()
+	lasts := w.f.Patient && w.ctx.Done() != nil && w.ctx.Value(beginning{}) == nil && w.ctx.Err() == nil && !stopped(w.ctx) &&
+		time.Since(since) < roomDeadline
+	if lasts && !said {
+		w.f.Notice("the disk is full: waiting for space")
+	}
+	return lasts
 }
 
 // HeldBy describes a holder of the store in words.
