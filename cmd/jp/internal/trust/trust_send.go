@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/exit"
@@ -48,6 +49,11 @@ func (g *Gate) Send(copied bool) (s Sent, err error) {
 	}
 	s.Files = maps.Clone(passed.Data)
 	delete(s.Files, MCPFile) // it may have tokens in it, and servers are called from here
+	for _, key := range slices.Sorted(maps.Keys(passed.Stamps)) {
+		if _, ok := passed.Data[key]; !ok && key != MCPFile && regular(passed.Stamps[key]) != "" {
+			return s, exit.Refusedf("workspace %s: %s has more than %d MiB, and is not sent to another machine", s.Root, unseen.Word(key), MaxContributedKept>>20)
+		}
+	}
 	size := 0
 	for _, data := range s.Files {
 		size += len(data)
@@ -108,7 +114,7 @@ func (s Sent) copy(root string) (map[string]string, error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
+		if err := os.WriteFile(path, data, 0o700); err != nil {
 			return nil, err
 		}
 		stamps[key] = DataStamp(data)
