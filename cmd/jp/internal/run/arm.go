@@ -129,10 +129,10 @@ func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (
 }
 
 // ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool.
-// It is in the state folder, which no rule of access.fs covers: no tool can put something else
+// It is in a folder of state, which no rule of access.fs covers: no tool can put something else
 // there.
 func (env *Env) ownFolder() (dir string, err error) {
-	program, state := workspace.OwnProgram(), env.Con.StateDir()
+	program, state := workspace.OwnProgram(), env.WS.StateDir()
 	switch {
 	case program == "":
 		return "", errors.New("the file of this program is gone")

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/spans"
+	"jp/cmd/jp/internal/subprocess"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -26,19 +27,15 @@ func (s site) childEnviron() []string {
 	if say := s.env.WS.Gate.ForChild(); say != "" {
 		env = append(env, say)
 	}
-	env = append(env, "JP_STORE="+filepath.Dir(s.Store.Path()), "JP_NONINTERACTIVE=1", oneProcessor)
+	env = append(env, "JP_STORE="+filepath.Dir(s.Store.Path()), "JP_NONINTERACTIVE=1", subprocess.OneProcessor)
 	if p := s.env.Con.LogPath(); p != "" && p != "-" {
 		env = append(env, "JP_LOG_FILE="+p)
 	}
 	return env
 }
 
-// oneProcessor makes a sub-agent start on one processor: it waits more than it works, and has fewer
-// threads and less memory so. See onAll.
-const oneProcessor = "GOMAXPROCS=1"
-
-// onAll is tools.Executor.Around of a sub-agent: it takes all processors before the first tool
-// that works in its own process.
+// onAll is tools.Executor.Around of a sub-agent, which has begun with subprocess.OneProcessor: it
+// takes all processors before the first tool that works in its own process.
 func onAll(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, func(tools.Result)) {
 	if t.Source == tools.SourceBuiltin && runtime.GOMAXPROCS(0) == 1 {
 		runtime.SetDefaultGOMAXPROCS()

@@ -14,6 +14,10 @@ import (
 // stops the sub-agent. One that stops by itself can say why.
 const Lag = time.Second
 
+// OneProcessor makes a sub-agent start on one processor: it waits more than it works, and has fewer
+// threads and less memory so.
+const OneProcessor = "GOMAXPROCS=1"
+
 // ErrDeadline is the cause of what ends because the time of a sub-agent is over.
 var ErrDeadline = fmt.Errorf("deadline: %w", context.DeadlineExceeded)
 

@@ -481,7 +481,7 @@ func forwarded() []string {
 
 // environOf returns the environment of a sub-agent: that of this machine, and what the owner sends.
 func (s *serving) environOf(sent []string) []string {
-	env := proc.Environ(s.Environ, append(proc.AgentEnv(), append(s.environ, "JP_NONINTERACTIVE=1")...)...)
+	env := proc.Environ(s.Environ, append(proc.AgentEnv(), append(s.environ, "JP_NONINTERACTIVE=1", subprocess.OneProcessor)...)...)
 	return proc.Environ(env, append([]string{"*"}, proc.Environ(sent, forwarded()...)...)...)
 }
 

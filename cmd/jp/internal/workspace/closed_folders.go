@@ -44,6 +44,15 @@ func (w *Workspace) Reads() (k fs.Kept) {
 	return k
 }
 
+// StateDir returns the folder of this user's state; "" = there is none. A sub-agent that a launcher
+// started has one of its worker, because its user may have no home there.
+func (w *Workspace) StateDir() string {
+	if dir := w.callersStore(); dir != "" && w.Con.Getenv(trust.KeptVariable) != "" {
+		return dir
+	}
+	return w.Con.StateDir()
+}
+
 // closed are the folders that no tool reaches, whatever it is granted: those of the store, of the
 // state (trust, the program that tools run), and of the user's own config, which may do what a
 // workspace may not.
