@@ -126,6 +126,8 @@ func cure(name string, l *profiles.Launcher, err *worker.StepError) string {
 	}
 	hand := "`" + strings.Join(l.Command, " ") + " " + l.Program + " version`, by hand and without a terminal, shows why"
 	switch {
+	case strings.Contains(err.Error(), "stop command: "):
+		return "install it, or name it by its path in " + setting("stop")
 	case errors.As(err.Cause, new(*fs.PathError)):
 		return "install it, or name it by its path in " + setting("command")
 	case strings.Contains(err.Error(), "Permission denied ("):
