@@ -20,6 +20,12 @@ import (
 	"jp/tools/proc"
 )
 
+// fallen is a jp that Go's runtime ends, as where it gets no thread or no memory.
+func fallen() {
+	run()
+	panic("after " + os.Args[1])
+}
+
 // crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names ("settled 3" is
 // the third delegation that comes to that point), and hangs at the point which $JP_HANG_AT names,
 // after it has made the file hung in TMPDIR, until that file is gone. There it has half a second to

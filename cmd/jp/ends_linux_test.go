@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"jp/convstore"
 )
 
@@ -133,7 +135,7 @@ func TestEndsAgree(t *testing.T) {
 				arguments += ", schema = { type = \"array\" }"
 			}
 			s := endsSite(t, arguments)
-			cmd, out := s.start(nil, "jp", "query", "-v", "--new", "--title", "caller", tt.cause)
+			cmd, out := s.start([]string{"GOTRACEBACK=single"}, "jp", "query", "-v", "--new", "--title", "caller", tt.cause)
 			if tt.do != nil {
 				s.eventually("the sub-agent's turn", func() bool {
 					id := s.all()[tt.cause].ID
@@ -163,6 +165,29 @@ func TestEndsAgree(t *testing.T) {
 				t.Errorf("listing:\n%swant one line with %s", list, tt.state)
 			}
 		})
+	}
+}
+
+// TestFallen: the status of such an end does not say that nothing was done, unless a person asks for
+// another end. It leaves no core file, which could hold keys.
+func TestFallen(t *testing.T) {
+	s := endsSite(t, "")
+	var most unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &most); err != nil {
+		t.Fatal(err)
+	}
+	now := most
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_CORE, &now) })
+	most.Cur = most.Max
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &most); err != nil {
+		t.Fatal(err)
+	}
+	for set, want := range map[string]string{"": "signal: aborted", "single": "exit status 2"} {
+		cmd, out := s.start([]string{"GOTRACEBACK=" + set}, "jp-fallen", "version")
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.String(); got != want || !strings.Contains(out.String(), "panic: after version") {
+			t.Errorf("GOTRACEBACK=%s: it ended with %q, want %q\n%s", set, got, want, out)
+		}
 	}
 }
 

@@ -40,6 +40,9 @@ func lasting(number uintptr, f *os.File) *os.File {
 func run() int {
 	proc.Conceal()
 	debug.SetMaxStack(maxStack)
+	if os.Getenv("GOTRACEBACK") == "" {
+		debug.SetTraceback("crash") // else Go's runtime ends a process with 2, which says that nothing was done
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "" // it was removed: a command that needs one says so

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		"mcp-server": mcptest.Main,
 		"blind":      blind,
 		"jp-crash":   crash,
+		"jp-fallen":  fallen,
 		"jp-fill":    fillMain,
 		"jp-count":   countMain,
 	}

@@ -13,7 +13,7 @@ func AgentEnv() []string {
 		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
 		"http_proxy", "https_proxy", "all_proxy", "no_proxy",
 		"SSL_CERT_*", "GOCOVERDIR", "OTEL_*", "TRACEPARENT", "TRACESTATE",
-		"JP_LOG_FILE",
+		"JP_LOG_FILE", "GOTRACEBACK",
 	}
 }
 
