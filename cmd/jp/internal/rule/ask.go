@@ -68,6 +68,7 @@ type Ask struct {
 
 	Model    string           // override of the child's model; "" = none
 	Effort   string           // override of its level of reasoning; "" = none
+	Role     string           // role that bounds the tools of a new child beside that of a sub-agent; "" = none
 	Want     convstore.Budget // most that it shall be granted; nil = as much as the rule grants
 	Default  bool             // whether the cost in Want is a part of a limit that nobody set
 	Batch    *Batch           // batch that it is an item of; nil = a call by itself
@@ -122,6 +123,18 @@ type Profile struct {
 	MaxDepth int
 	Caps     convstore.Budget // its own token_budget and max_cost_per_session
 	Life     convstore.Budget // its own max_life_tokens and max_life_cost
+}
+
+// Narrow leaves only those of the tools of a profile that names has, and returns the other names.
+func (p *Profile) Narrow(names []string) (others []string) {
+	p.Tools = slices.DeleteFunc(p.Tools, func(t Tool) bool { return !slices.Contains(names, t.Name) })
+	for _, name := range names {
+		if !slices.Contains(p.Config.Tools, name) {
+			others = append(others, name)
+		}
+	}
+	p.Config.Tools = slices.DeleteFunc(p.Config.Tools, func(name string) bool { return !slices.Contains(names, name) })
+	return others
 }
 
 // Tool is a tool that may be granted.

@@ -184,7 +184,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		return convstore.Child{}, Refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
 	}
 	held := a.Profile.Tools
-	ceiling, err := CeilingOf(p.Grant, roleSubagent)
+	ceiling, err := CeilingOf(p.Grant, roleSubagent, a.Role)
 	if err != nil {
 		return convstore.Child{}, err
 	}

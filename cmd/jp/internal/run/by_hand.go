@@ -143,9 +143,11 @@ type Order struct {
 	Session    convstore.Change     // what flags say of the sub-agents of the session
 	Model      string               // model of the run; "" = that of the profile
 	Effort     string               // level of its reasoning; "" = that of the profile
+	Role       string               // bounds its tools beside the role of a sub-agent; "" = nothing does
 	Title      string
 	Hidden     bool
 	Want       convstore.Budget          // limit of the run
+	Narrow     func(*rule.Profile) error // changes the profile before the rule sees it; nil = as it is
 	Task       Task                      // what is asked
 	Changes    []string                  // what flags change in the profile, see Request
 	Reuse      bool                      // whether an answer that is there from before will do; the error is then a *rule.Known
@@ -154,9 +156,8 @@ type Order struct {
 
 // Handed is a delegation made by a person.
 type Handed struct {
-	Scope  convstore.Scope
-	Res    *convstore.Reservation
-	Config []byte
+	Scope convstore.Scope
+	Res   *convstore.Reservation
 }
 
 // HandOver applies the rule to a delegation by a person on behalf of a conversation. The stored
@@ -179,10 +180,13 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 		return nil, exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
 	profile, err := env.Profile(ctx, name, rule.Overrides(o.Model))
+	if err == nil && o.Narrow != nil {
+		err = o.Narrow(&profile)
+	}
 	if err != nil {
 		return nil, err
 	}
-	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Model: o.Model, Effort: o.Effort, Want: o.Want, Asked: o.Task.asked()}
+	ask := rule.Ask{Call: callByHand(), Tool: st.Tool, Title: o.Title, Profile: profile, Model: o.Model, Effort: o.Effort, Role: o.Role, Want: o.Want, Asked: o.Task.asked()}
 	ask.Asked.Meaning, ask.Asked.Overrides = profile.Meaning, o.Changes
 	if o.Reuse {
 		ask.Reuse = &st.store.View
@@ -210,7 +214,7 @@ func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handed{Scope: st.Scope, Res: res[0], Config: profile.Config.JSON}, nil
+	return &Handed{Scope: st.Scope, Res: res[0]}, nil
 }
 
 func callByHand() string { return model.CallByHand + convstore.NewEventID() }

@@ -3,11 +3,15 @@ package run
 import (
 	"bytes"
 	"context"
+	"slices"
+	"strings"
 
+	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/profiles"
 )
 
 // delegateByHand makes a child of --root-id for a person, if the rule allows it. Run.Finish settles
@@ -25,8 +29,8 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 		return err
 	}
 	hand, err := o.env.HandOver(ctx, Order{
-		Parent: parent, Directives: o.req.Directives, Session: o.req.Session, Model: o.req.Model, Effort: o.req.Effort,
-		Title: o.req.Title.Value, Hidden: o.req.Hidden, Want: o.req.Bounds, Check: check,
+		Parent: parent, Directives: o.req.Directives, Session: o.req.Session, Model: o.req.Model, Effort: o.req.Effort, Role: o.req.Role,
+		Title: o.req.Title.Value, Hidden: o.req.Hidden, Want: o.req.Bounds, Check: check, Narrow: func(p *rule.Profile) error { return o.narrow(ctx, p) },
 		Task: o.req.Task, Changes: o.req.changes(), Reuse: o.req.Reuse,
 	})
 	if err != nil {
@@ -35,7 +39,25 @@ func (o *opening) delegateByHand(ctx context.Context) error {
 	if err := o.take(ctx, hand.Scope, hand.Res); err != nil {
 		return err
 	}
-	return o.resolve(ctx, hand.Config, nil)
+	return o.resolve(ctx, o.locked().Taken().JSON, nil)
+}
+
+// narrow takes from a profile what flags take from its sub-agent for good: the tools are not granted,
+// and no later run gets them. Other flags change the config that is stored, or this run alone.
+func (o *opening) narrow(ctx context.Context, p *rule.Profile) error {
+	all := o.req.Flags
+	o.req.Flags = slices.DeleteFunc(slices.Clone(all), func(d profiles.Directive) bool { return !lasts(d) })
+	err := o.resolve(ctx, p.Config.JSON, nil)
+	o.req.Flags, o.req.Toggles, o.req.Only = all, nil, nil
+	if err != nil {
+		return err
+	}
+	if more := p.Narrow(enabled.In(o.Resolved)); len(more) > 0 {
+		o.env.Con.Warn("not in %s and left out: %s", p.Name, strings.Join(more, ", "))
+	}
+	o.Resolved.Cut(p.Config.Tools)
+	p.Config.JSON = o.Resolved.Stored()
+	return nil
 }
 
 // continueChild continues a sub-conversation for a person. Its config is checked first, so that a

@@ -90,11 +90,17 @@ func (req *Request) prompts() []model.Section {
 	return list
 }
 
+// lasts reports whether a new sub-agent keeps a flag: one that limits no run by itself, and gives it
+// nothing that its profile does not.
+func lasts(d profiles.Directive) bool {
+	return d.Text == "delegation.enabled:=false" || !strings.HasPrefix(d.Text, "delegation.") && d.Flag != "--max-turns"
+}
+
 // changes returns what the flags of this run change in its profile, besides the model and what
-// limits sub-agents.
+// sub-agents may use together.
 func (req *Request) changes() (list []string) {
 	for _, d := range req.Flags {
-		if d.Flag != "--model" && !strings.HasPrefix(d.Text, "delegation.") {
+		if d.Flag != "--model" && d.Flag != "--max-sub-tokens" && d.Flag != "--max-sub-cost" {
 			list = append(list, d.Text)
 		}
 	}
@@ -103,6 +109,9 @@ func (req *Request) changes() (list []string) {
 	}
 	if req.Only != nil {
 		list = append(list, fmt.Sprintf("only %q", req.Only))
+	}
+	if req.Role != "" && req.Role != role.Main {
+		list = append(list, "role "+req.Role)
 	}
 	return append(list, req.Prompts...)
 }
