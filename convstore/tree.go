@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -145,6 +146,7 @@ type Fork struct {
 	Title     string
 	Hidden    bool
 	ExpiresAt time.Time // zero = never
+	Role      string    // "" = that of the source
 
 	// Config replaces that of the source if it is not nil, together with the four fields below it.
 	Config      *Config
@@ -155,10 +157,9 @@ type Fork struct {
 }
 
 // Fork makes a child of src that begins with a copy of the chosen turns, numbered from 1, with new
-// event ids. It inherits config, profile, model, role and labels, from a grant the tools and the
-// depth, with turns the present limits, and the title unless Fork.Title is set. It does not inherit
-// the pin and the expiry. Nor what the turns cost: model calls are not copied. Src may be running
-// meanwhile.
+// event ids. It inherits config, profile, model and labels, from a grant the tools and the depth,
+// with turns the present limits, and the title and role unless Fork sets them. It inherits neither
+// pin nor expiry, nor what the turns cost: model calls are not copied. Src may be running.
 func (s *Store) Fork(ctx context.Context, src ID, f Fork) (Conversation, error) {
 	made, err := s.ForkAll(ctx, []ID{src}, []Fork{f})
 	if err != nil {
@@ -200,17 +201,14 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 	}
 	r := &record{
 		Parent: src, Link: ForkLink, Depth: from.Depth,
-		Title: from.Title, Hidden: f.Hidden, ExpiresAt: f.ExpiresAt.UTC(), Labels: maps.Clone(from.Labels),
+		Title: cmp.Or(f.Title, from.Title), Hidden: f.Hidden, ExpiresAt: f.ExpiresAt.UTC(), Labels: maps.Clone(from.Labels),
 		Profile: from.Profile, ProfileArg: from.ProfileArg, ProfileHash: from.ProfileHash,
-		Model: from.Model, Role: from.Role,
+		Model: from.Model, Role: cmp.Or(f.Role, from.Role),
 	}
 	if from.Grant != nil {
 		// A copy of a sub-agent has the same authority. The deadline and the budget were for the
 		// original only.
 		r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), Permissions: maps.Clone(from.Grant.Permissions), MaxDepth: from.Grant.MaxDepth}
-	}
-	if f.Title != "" {
-		r.Title = f.Title
 	}
 	if f.Config != nil {
 		config = *f.Config

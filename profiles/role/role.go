@@ -22,6 +22,15 @@ const (
 // All lists the roles, sorted.
 func All() []string { return []string{Main, Scheduled, Subagent, Synthesis} }
 
+// Narrower returns the role of two that may hold fewer tools; a if neither may.
+func Narrower(a, b string) string {
+	rank := map[string]int{Subagent: 1, Scheduled: 1, Synthesis: 2}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
 // ToolProfile is the ceiling of a role: the tools that an agent of that role may ever hold,
 // whatever its config enables. It is an immutable value; the zero ToolProfile admits nothing.
 //

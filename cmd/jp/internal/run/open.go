@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/role"
 	"jp/tools/proc"
 )
 
@@ -211,7 +212,7 @@ func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
 	}
 	f := convstore.Fork{
 		Hidden: o.req.Hidden, Title: o.req.Title.Value, ExpiresAt: o.expiry(), Config: &config, Model: model,
-		Profile: o.Conv.Profile, ProfileArg: o.Conv.ProfileArg, ProfileHash: o.Conv.ProfileHash,
+		Profile: o.Conv.Profile, ProfileArg: o.Conv.ProfileArg, ProfileHash: o.Conv.ProfileHash, Role: role.Narrower(o.Conv.Role, o.req.Role),
 	}
 	if o.req.Fork.Value >= 0 {
 		f.Turns = convstore.LastTurns(o.req.Fork.Value)
