@@ -39,7 +39,7 @@ func (env *Env) meaning(r *profiles.Resolved, defs []tools.Definition) (string, 
 // the rule has made it; nothing that a recording answers has one.
 func (ag *Agent) asked() (convstore.Digest, error) {
 	r, l := ag.run, ag.Loop
-	if r.Conv.Grant != nil || r.env.Tape.Replays() {
+	if r.hand != nil || r.Delegated() || r.env.Tape.Replays() {
 		return convstore.Digest{}, nil
 	}
 	var defs []tools.Definition
