@@ -64,6 +64,7 @@ type Options struct {
 	Kept      fs.Kept       // what else sub-agents keep from their tools, see wire.Start
 
 	Replayed bool // whether a recording answers in sub-agents too
+	Taped    bool // whether the run is recorded or replayed: then no answer from before will do
 
 	ContextTool  string // tool of the child that answers a context_query; "" = none
 	InlineResult int    // most bytes of a result that the model gets; 0 = 16 KiB
@@ -203,7 +204,7 @@ func New(o Options, arm Arm) (*Delegator, error) {
 		return nil, err
 	}
 	d.ledger = &ledger{
-		scope: o.Scope, replayed: o.Replayed, warn: o.Warn, log: o.Log,
+		scope: o.Scope, replayed: o.Replayed, taped: o.Taped, warn: o.Warn, log: o.Log,
 		caller: rule.Caller{Tools: d.set.Names(), Limits: o.Limits, Closing: o.Closing, Priced: o.Priced, Answering: o.Answering, Down: o.Down},
 	}
 	d.runner = &runner{

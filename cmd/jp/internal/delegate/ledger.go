@@ -16,6 +16,7 @@ type ledger struct {
 	scope    convstore.Scope
 	caller   rule.Caller // for the rule
 	replayed bool        // whether a recording answers in the children
+	taped    bool        // whether there is a recording, so that nothing is answered from before
 	warn     func(format string, a ...any)
 	log      *slog.Logger
 	made     atomic.Int64 // number of delegations that were reserved
@@ -78,6 +79,9 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 			children = append(children, convstore.Child{Call: ask.Call})
 			granted = append(granted, i)
 			continue
+		}
+		if l.taped {
+			ask.Reuse = nil
 		}
 		put, from = append(put, ask), append(from, i)
 	}
