@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
@@ -21,8 +22,11 @@ import (
 // exists. Inside a tool only an id is allowed.
 func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, error) {
 	word = strings.TrimSpace(word) // a blank is in many titles
+	if word == "-" {
+		return 0, exit.Usagef("-: no id is read from stdin here").WithHint("give the id itself")
+	}
 	id, err := w.Exactly(ctx, word)
-	if none := (*convstore.NotFoundError)(nil); w.Within != nil || word == "" || !errors.As(err, &none) {
+	if none := (*convstore.NotFoundError)(nil); w.Within != nil || word == "" || !utf8.ValidString(word) || !errors.As(err, &none) {
 		return id, err
 	}
 	st, openErr := w.Store(ctx)
@@ -37,9 +41,14 @@ func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, erro
 	if listErr != nil {
 		return 0, listErr
 	}
-	found := matching(heads, word)
+	found := titled(heads, word)
 	if len(found) == 0 {
-		found = matching(all, word)
+		found = titled(all, word)
+	}
+	for _, h := range ending(all, word) {
+		if !slices.ContainsFunc(found, func(other convstore.Head) bool { return other.ID == h.ID }) {
+			found = append(found, h)
+		}
 	}
 	switch len(found) {
 	case 0:
@@ -63,28 +72,28 @@ func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, erro
 // lastDigits is the least number of digits that can name an id by its end.
 const lastDigits = 3
 
-// matching returns the conversations whose id ends with these digits, else those with this title,
-// else those with a title that contains it. Upper and lower case are the same.
-func matching(heads []convstore.Head, word string) []convstore.Head {
+// ending returns the conversations whose id ends with these digits.
+func ending(heads []convstore.Head, word string) (found []convstore.Head) {
+	if _, err := strconv.ParseUint(word, 10, 64); err != nil || len(word) < lastDigits {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(heads), func(h convstore.Head) bool { return !strings.HasSuffix(h.ID.String(), word) })
+}
+
+// titled returns the conversations with this title, else those with a title that contains it. Upper
+// and lower case are the same.
+func titled(heads []convstore.Head, word string) (found []convstore.Head) {
 	word = strings.ToLower(word)
-	_, err := strconv.ParseUint(word, 10, 64)
-	digits := err == nil && len(word) >= lastDigits
-	for _, fits := range []func(h convstore.Head) bool{
-		func(h convstore.Head) bool { return digits && strings.HasSuffix(h.ID.String(), word) },
-		func(h convstore.Head) bool { return strings.ToLower(h.Title) == word },
-		func(h convstore.Head) bool { return strings.Contains(strings.ToLower(h.Title), word) },
+	for _, fits := range []func(title string) bool{
+		func(title string) bool { return title == word },
+		func(title string) bool { return strings.Contains(title, word) },
 	} {
-		var found []convstore.Head
-		for _, h := range heads {
-			if fits(h) {
-				found = append(found, h)
-			}
-		}
+		found = slices.DeleteFunc(slices.Clone(heads), func(h convstore.Head) bool { return !fits(strings.ToLower(h.Title)) })
 		if len(found) > 0 {
-			return found
+			break
 		}
 	}
-	return nil
+	return found
 }
 
 // candidate is a conversation in a message.

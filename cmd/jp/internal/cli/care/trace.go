@@ -63,7 +63,7 @@ type traceOptions struct {
 
 func runTrace(ctx context.Context, g *Group, o traceOptions, word string) error {
 	output := cmp.Or(o.output, wording.Either(g.Con.JSON(), traceJSON, traceText))
-	id, err := g.WS.Target(ctx, word)
+	id, err := g.WS.OneTarget(ctx, word)
 	if err != nil {
 		return err
 	}

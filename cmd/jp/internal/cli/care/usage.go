@@ -221,7 +221,7 @@ func runUsage(ctx context.Context, g *Group, o usageOptions, args []string) erro
 	if err != nil {
 		return err
 	}
-	id, err := g.WS.Target(ctx, workspace.OrActive(args)[0])
+	id, err := g.WS.OneTarget(ctx, workspace.OrActive(args)[0])
 	if err != nil {
 		return err
 	}
