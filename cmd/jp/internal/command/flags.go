@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/tools/period"
@@ -161,6 +162,18 @@ func String(p *Maybe[string], name, arg, usage string) *Option {
 	return valued(p, name, arg, usage, func(s string) (string, error) { return s, nil })
 }
 
+// Text is String for what the store keeps as text: bytes that are not UTF-8 would become others.
+func Text(p *Maybe[string], name, arg, usage string) *Option {
+	return valued(p, name, arg, usage, utf8Text)
+}
+
+func utf8Text(s string) (string, error) {
+	if !utf8.ValidString(s) {
+		return "", errors.New("not UTF-8 text")
+	}
+	return s, nil
+}
+
 // Model takes a model; arg is MODEL or ID. An empty one, as a script writes whose variable is empty,
 // is not the default one, which may be a dear one.
 func Model(p *Maybe[string], arg, usage string) *Option {
@@ -210,6 +223,15 @@ func List(p *[]string, name, arg, usage string) *Option {
 	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
 		*p = append(*p, s)
 		return nil
+	}}
+}
+
+// Texts is List with values as those of Text.
+func Texts(p *[]string, name, arg, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
+		s, err := utf8Text(s)
+		*p = append(*p, s)
+		return err
 	}}
 }
 

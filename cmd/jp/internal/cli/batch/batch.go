@@ -84,7 +84,7 @@ func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 			command.Int(&o.parallel, "parallel", "N", 1, "number of sub-agents that run at the same time (default: delegation.max_parallel)"),
 			command.Tokens(&o.tokens, "total-budget", "tokens that all lines may use together (default: delegation.token_budget)"),
 			command.Cost(&o.cost, "max-cost", "US dollars that all lines may cost together (default: delegation.max_cost_per_session)"),
-			command.String(&o.title, "title", "T", "the title of the new conversation"),
+			command.Text(&o.title, "title", "T", "the title of the new conversation"),
 			command.String(&o.shard, "shard", "I/N", "run only part I of N parts of the lines"),
 			command.Bool(&o.lines, "lines", "every line of stdin is a query as it is, not JSON"),
 			command.String(&o.schema, "schema", "SCHEMA", "JSON schema that the answer of each line without its own must match, or @FILE with one"),

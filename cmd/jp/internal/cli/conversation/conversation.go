@@ -54,7 +54,7 @@ type createFlags struct {
 func (f *createFlags) Options() []*command.Option {
 	return []*command.Option{
 		command.Bool(&f.Hidden, "hidden", "hide it from listings"),
-		command.String(&f.Title, "title", "T", "its title"),
+		command.Text(&f.Title, "title", "T", "its title"),
 		command.DurationMaybe(&f.Tmp, "tmp", "DURATION", workspace.DefaultTmp, "let it expire after DURATION (default: one day); the first jp query after that removes it"),
 	}
 }

@@ -44,15 +44,15 @@ func newEditCommand(g *Group) *cli.Command {
 			"A conversation with --tmp expires: the first jp query after that time removes it. It " +
 			"is not removed while it, or one below it, is pinned, runs or has not expired.",
 		Flags: []*command.Option{
-			command.String(&o.title, "title", "T", "its title"),
+			command.Text(&o.title, "title", "T", "its title"),
 			command.Bool(&o.hide, "hide", "hide it from listings"),
 			command.Bool(&o.unhide, "unhide", "list it again"),
 			command.Bool(&o.pin, "pin", "never let it expire"),
 			command.Bool(&o.unpin, "unpin", "let it expire again"),
 			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let it expire DURATION from now (default: one day)"),
 			command.Bool(&o.noTmp, "no-tmp", "remove the time at which it expires"),
-			command.List(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
-			command.List(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
+			command.Texts(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
+			command.Texts(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
 			command.List(&o.ask, "ask", "TOOL", "ask again before each call of TOOL, which was allowed always; repeat for more"),
 			command.String(&o.parent, "parent", "ID", "move it below ID"),
 			command.Bool(&o.noParent, "no-parent", "make it a root"),

@@ -75,7 +75,7 @@ func newGrepCommand(g *Group) *cli.Command {
 			command.Choice(&o.output, "output", "FORM", []string{outputHits, outputIDs, outputCount, outputText}, "hits, ids, count (ID:N) or text"),
 			command.Bool(&o.heading, "heading", "print the conversation once, on a line above its hits, as on a terminal"),
 			command.Bool(&o.noHeading, "no-heading", "print the conversation on every line, as in a pipe"),
-			command.List(&o.labels, "label", "K[=V]", "only in conversations with this label; repeat for more"),
+			command.Texts(&o.labels, "label", "K[=V]", "only in conversations with this label; repeat for more"),
 		},
 		Min: 1, Max: 1,
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},

@@ -63,7 +63,7 @@ func newListCommand(g *Group) *cli.Command {
 			command.Choice(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost, the least first (default: the latest activity first)"),
 			command.Bool(&o.descending, "descending", "reverse the order"),
 			command.Int(&o.limit, "limit", "N", 1, "at most N conversations; in a tree those with the latest activity"),
-			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
+			command.Texts(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
 		},
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Interrupted},
 		Examples: []string{
@@ -85,7 +85,7 @@ func newTreeCommand(g *Group) *cli.Command {
 			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
 			command.Bool(&o.archived, "archived", "archived conversations too"),
 			command.Int(&o.limit, "limit", "N", 1, "at most N conversations; in a tree those with the latest activity"),
-			command.List(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
+			command.Texts(&o.labels, "label", "K[=V]", "only conversations with this label; repeat for more"),
 		},
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},

@@ -52,7 +52,7 @@ func newServe(g *Group) *cli.Command {
 			"sub-agents. If a call is cancelled, or the client ends, its sub-agents are stopped.",
 		Flags: []*command.Option{
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
-			command.String(&o.title, "title", "TEXT", "title of the new conversation"),
+			command.Text(&o.title, "title", "TEXT", "title of the new conversation"),
 			run.WaitFlag(&o.wait),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Quit, exit.Terminated},

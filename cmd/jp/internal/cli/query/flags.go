@@ -95,7 +95,7 @@ func (o *options) flags() []*command.Option {
 			command.Bool(&o.pick, "pick", "pick the conversation on the terminal, as with jp conversation ls --pick"),
 			command.IntMaybe(&o.fork, "fork", "N", 0, -1, "fork the target first and keep its last N turns (default: all; 0: none)"),
 			command.String(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new, ID delegates the new conversation"),
-			command.String(&o.title, "title", "T", "the title of the new conversation").Alias("name"),
+			command.Text(&o.title, "title", "T", "the title of the new conversation").Alias("name"),
 			command.Bool(&o.hidden, "hidden", "hide the new conversation from listings"),
 			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let the new conversation expire after DURATION (default: one day)"),
 			command.Bool(&o.noActivate, "no-activate", "do not make the conversation this terminal's active one"),

@@ -62,7 +62,7 @@ func headlessFlags(o *options) []*command.Option {
 		allowed,
 		command.List(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool NAME for each").Alias("disallowed-tools"),
 		command.List(&h.systems, "system-prompt", "TEXT", "only \"\" is allowed, as some clients send it; it changes nothing"),
-		command.List(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
+		command.Texts(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
 		command.Bool(&h.partial, "include-partial-messages", "with --output-format stream-json: also print the parts of each message as they come"),
 		command.Bool(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: repeat the messages of stdin on stdout"),
 		command.String(&h.sources, "setting-sources", "NAMES", "some of user, project, local; without project, AGENTS.md and CLAUDE.md of the workspace are not read"),
