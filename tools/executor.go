@@ -58,8 +58,8 @@ type Executor struct {
 // such.
 //
 // A tool whose definition says parallel = false runs alone: calls before it are finished first, and
-// calls behind it start after it. Other calls run beside one another, those that need no answer of
-// a person first. As many as Parallel run at once, and the others wait for a place in call order. A
+// calls behind it start after it. A person is asked for it while sub-agents before it still work.
+// Other calls run beside one another, those that need no answer of a person first. As many as Parallel run at once, and the others wait for a place in call order. A
 // tool that Delegates needs no place, because it only waits for sub-agents, and these have a bound
 // of their own.
 //
@@ -155,16 +155,41 @@ type job struct {
 // run runs all calls and reports each to b.done.
 func (b *batch) run(ctx context.Context, calls []Call) {
 	for len(calls) > 0 {
-		n := slices.IndexFunc(calls, func(c Call) bool { return b.alone(c) })
-		switch {
-		case n < 0:
+		n := slices.IndexFunc(calls, b.alone)
+		if n < 0 {
 			n = len(calls)
-		case n == 0:
-			n = 1
 		}
-		b.runTogether(ctx, calls[:n])
+		var agents sync.WaitGroup
+		b.runTogether(ctx, calls[:n], &agents)
+		if n < len(calls) {
+			b.runAlone(ctx, calls[n], &agents)
+			n++
+		}
+		agents.Wait()
 		calls = calls[n:]
 	}
+}
+
+// runAlone runs a call that must not run beside others. It asks for permission while the sub-agents
+// of the calls before it work, unless the call fails without what these do.
+func (b *batch) runAlone(ctx context.Context, c Call, agents *sync.WaitGroup) {
+	j, refusal := b.prepare(ctx, c)
+	if refusal != nil {
+		agents.Wait()
+		j, refusal = b.prepare(ctx, c)
+	}
+	if refusal == nil {
+		refusal = b.permit(ctx, j)
+	}
+	agents.Wait()
+	if refusal == nil && ctx.Err() != nil {
+		refusal = neverRan(ctx)
+	}
+	if refusal != nil {
+		b.report(c, *refusal)
+		return
+	}
+	b.do(ctx, j, func() {})
 }
 
 // alone reports whether the call must not run beside others.
@@ -173,9 +198,10 @@ func (b *batch) alone(c Call) bool {
 	return ok && !t.Parallel
 }
 
-// runTogether runs the calls beside one another and returns when all are done. Calls that may need
-// a person's answer come last, and one after another.
-func (b *batch) runTogether(ctx context.Context, calls []Call) {
+// runTogether runs the calls beside one another. It returns when all but those in agents are done,
+// the calls of tools that delegate. Calls that may need a person's answer come last, and one after
+// another.
+func (b *batch) runTogether(ctx context.Context, calls []Call, agents *sync.WaitGroup) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	line := make(chan job, len(calls)) // permitted jobs that wait for a place
@@ -196,7 +222,7 @@ func (b *batch) runTogether(ctx context.Context, calls []Call) {
 		case refusal != nil:
 			b.report(j.orig, *refusal)
 		case j.tool.Delegates():
-			wg.Go(func() { b.do(ctx, j, func() {}) })
+			agents.Go(func() { b.do(ctx, j, func() {}) })
 		default:
 			line <- j
 		}

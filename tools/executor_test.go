@@ -222,6 +222,46 @@ func TestExecutorAlone(t *testing.T) {
 	}
 }
 
+// A person is asked about a call that runs alone while the sub-agents before it work, and it runs
+// after them. What they have to make first is refused when they have ended, not before.
+func TestExecutorAsksBesideSubAgents(t *testing.T) {
+	var log []string
+	asked, made := make(chan bool), false
+	write := tool("write", func(context.Context, Call) (Result, error) {
+		log = append(log, "write")
+		return Result{Text: "ok"}, nil
+	},
+		func(d *Definition) { d.Parallel, d.Run = false, RunAsk })
+	write.Check = func(_ context.Context, c Call) error {
+		if c.ID == "early" || made {
+			return nil
+		}
+		return errors.New("not made")
+	}
+	e := Executor{
+		Set: setOf(t, write, tool("agent", func(context.Context, Call) (Result, error) {
+			<-asked
+			log = append(log, "agent")
+			made = true
+			return Result{Text: "ok"}, nil
+		}, func(d *Definition) { d.Source = SourceDelegation })),
+		Permit: func(_ context.Context, tool Tool, c Call) (Decision, error) {
+			if c.ID == "early" {
+				log = append(log, "question")
+				close(asked)
+			}
+			return Decision{Allow: true}, nil
+		},
+	}
+	for _, tt := range []struct{ id, want string }{{"early", "question agent write"}, {"late", "agent write"}} {
+		log, made = nil, false
+		got := runAll(t, e, t.Context(), Call{ID: "a", Name: "agent"}, Call{ID: tt.id, Name: "write"})
+		if strings.Join(log, " ") != tt.want || got[tt.id].Text != "ok" {
+			t.Errorf("%s: %v, want %s; result %+v", tt.id, log, tt.want, got[tt.id])
+		}
+	}
+}
+
 // A sub-agent takes no place of Parallel, wherever its call is in the reply and whether or not a
 // person permits it. All others wait for a place in call order.
 func TestExecutorSubAgentsTakeNoPlace(t *testing.T) {

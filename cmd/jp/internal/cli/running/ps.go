@@ -26,7 +26,7 @@ func NewPs(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "ps", Summary: "show what runs now",
 		About: "Lists the conversations of this store that run, each below the one that called it, " +
-			"in the order of the calls: state with the tool that runs, time since the turn began, " +
+			"in the order of the calls: state, or the tools that it waits for, time since the turn began, " +
 			"and tokens and cost of the turn with everything below it. A sub-agent that waits for " +
 			"its turn is queued, and one that a launcher has started names its machine.\n\n" +
 			"In a pipe it prints tab-separated lines: id, id of the one that called it, state, " +
@@ -220,12 +220,16 @@ func (p *reader) open(ctx context.Context, id convstore.ID) (map[convstore.ID]co
 	return open, err
 }
 
-// state returns what a run does in a few words.
+// state returns what a run does in a few words. A call without a result runs, or waits for a
+// person, a slot or another call.
 func (r *run) state() string {
 	text := string(r.Status)
 	for i, name := range r.Tools {
-		if !slices.Contains(r.Tools[:i], name) {
-			text += wording.Either(i == 0, " ", ", ") + name
+		switch {
+		case i == 0:
+			text = "waits for " + name
+		case !slices.Contains(r.Tools[:i], name):
+			text += ", " + name
 		}
 	}
 	return text
