@@ -3,6 +3,8 @@ package profiles
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
@@ -45,6 +47,58 @@ func storedTable(data []byte) (map[string]any, error) {
 		return nil, &Error{Layer: "stored config", Msg: "must be a table, not " + kinds.NameOf(v)}
 	}
 	return t, nil
+}
+
+// Changes lists the settings in a patch of Delta in the order of their keys, as --cfg writes them. A
+// value that is longer than a line is left out, and so is one that is gone.
+func Changes(patch json.RawMessage) []string {
+	const line = 60
+	table, err := storedTable(patch)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	var walk func(prefix string, at map[string]any)
+	walk = func(prefix string, at map[string]any) {
+		for _, k := range slices.Sorted(maps.Keys(at)) {
+			key := prefix + tomldoc.JoinKey([]string{k})
+			if below, ok := at[k].(map[string]any); ok && len(below) > 0 {
+				walk(key+".", below)
+				continue
+			}
+			text, isText := at[k].(string)
+			if value := ":=" + string(tomldoc.Canonical(at[k])); isText && len(text) < line {
+				key += "=" + text
+			} else if len(value) < line && at[k] != nil {
+				key += value
+			}
+			list = append(list, key)
+		}
+	}
+	walk("", table)
+	return list
+}
+
+// ModelBack returns the patch that gives the config after the model of the config before, and the
+// config that comes of it. The patch is nil if the model is the same, or before has none.
+func ModelBack(before, after []byte) (patch json.RawMessage, config []byte, err error) {
+	model := []string{"assistant", "model"}
+	from, err := storedTable(before)
+	if err != nil {
+		return nil, nil, err
+	}
+	to, err := storedTable(after)
+	if err != nil {
+		return nil, nil, err
+	}
+	was, had := tomldoc.Lookup(from, model)
+	if is, _ := tomldoc.Lookup(to, model); !had || bytes.Equal(tomldoc.Canonical(was), tomldoc.Canonical(is)) {
+		return nil, nil, nil
+	}
+	tomldoc.Merge(to, model, was)
+	back := map[string]any{}
+	tomldoc.Merge(back, model, was)
+	return tomldoc.Canonical(back), tomldoc.Canonical(to), nil
 }
 
 // difference is the merge patch from one table to another; nil is its null.

@@ -66,6 +66,9 @@ type Loop struct {
 	// Change is what this run changes in the config of the conversation. It is stored with the
 	// first step of the turn; nil = nothing.
 	Change *convstore.ConfigDelta
+	// Back takes back the model of Change. It is stored with the end of a turn whose first model
+	// does not exist; nil = nothing.
+	Back *convstore.ConfigDelta
 
 	// Admit gets all calls of a reply before the first of them runs. Release is called after the
 	// last has ended. Repeat reports whether a tool answers a repeated call from the run that there
@@ -133,6 +136,7 @@ type Outcome struct {
 	Cost       *int64                     // nano-dollars; nil = the cost of a call is unknown
 	Models     map[string]convstore.Spend // what each model used, by its full id
 	Err        error                      // why State is Error, Timeout or Cancelled
+	Back       bool                       // whether the conversation has its model of before again
 	First      bool                       // whether no turn of the conversation ended well before, and this one did
 }
 

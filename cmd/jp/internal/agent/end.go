@@ -89,14 +89,20 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		bodies = r.bodies(t.asker.record(r))
 	}
 	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason, Asked: t.asked, Personal: t.loop.Personal != nil && t.loop.Personal()})
+	e := (*model.Error)(nil)
+	back := t.loop.Back != nil && t.bill.of == nil && errors.As(failed, &e) && e.Kind == model.KindUnknownModel
+	said := len(bodies) > 1
+	if back {
+		bodies = append([]convstore.Body{*t.loop.Back}, bodies...)
+	}
 	if saveErr := t.history.save(ctx, bodies...); saveErr != nil {
 		return t.unstored(r, saveErr)
 	}
-	if len(bodies) > 1 {
+	if said {
 		t.show(r)
 	}
 	out := Outcome{
-		Turn: t.history.turn, State: state, Reason: reason, Err: failed, Model: t.asker.model.Model,
+		Turn: t.history.turn, State: state, Reason: reason, Err: failed, Back: back, Model: t.asker.model.Model,
 		Text: Answer(t.history.current()), Structured: r.data, Usage: t.bill.Usage, Cost: t.bill.Cost(), Models: t.bill.of,
 		First: state == convstore.StateOK && !slices.ContainsFunc(t.history.events[:t.history.from], endedWell),
 	}

@@ -150,7 +150,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		Log: r.Log, Models: models, Escalate: escalate,
 		System: slices.Concat(system(cfg, set), instructions, offered, r.req.prompts()),
 		Tools:  tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: ag.delivers(policy), Absent: ceiling.Forbids, Parallel: cfg.Conversation.Parallel, Around: around},
-		Change: r.change, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
+		Change: r.change, Back: r.back, Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning,
 		MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
 		Admit: ag.Sub.Admit, Release: ag.Sub.Release, Repeat: ag.Sub.Repeats, Await: ag.Sub.Await, Recalled: ag.Sub.Recalled,

@@ -155,6 +155,9 @@ func (o *opening) changedTo(ctx context.Context, before []byte, to func(context.
 	if err != nil {
 		return nil, err
 	}
+	if back, with, err := profiles.ModelBack(before, after); err == nil && back != nil && named == nil {
+		o.back = &convstore.ConfigDelta{Delta: back, Resolved: convstore.Config{JSON: with, Tools: config.Tools}, Model: o.Conv.Model}
+	}
 	return &convstore.ConfigDelta{Delta: delta, Reset: o.Resolved.ResetKind, Resolved: config, Model: model, Named: named}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ type Run struct {
 
 	req     Request
 	change  *convstore.ConfigDelta // change of the stored config; nil = none
+	back    *convstore.ConfigDelta // takes back the model of change; nil = that has none
 	made    bool                   // mark of a conversation that this run made
 	scope   convstore.Scope        // scope of a delegation by a person
 	hand    *convstore.Reservation // delegation by a person, settled by Finish; nil = none
@@ -144,6 +146,24 @@ func (r *Run) Surface(ctx context.Context) error {
 		r.env.Con.Note("conversation %s was in the archive and was taken out of it", c.ID)
 	}
 	return err
+}
+
+// NoteChange says to a person what flags of this run change in a conversation for good.
+func (r *Run) NoteChange() {
+	if r.change == nil || r.Delegated() || r.env.Con.Globals.NoPersist {
+		return
+	}
+	const most = 3
+	list := slices.DeleteFunc(profiles.Changes(r.change.Delta), func(s string) bool { return strings.HasPrefix(s, "style.") }) // the person sees it
+	if n := r.change.Named; n != nil {
+		list = append([]string{"profile " + n.Profile}, list...)
+	}
+	if len(list) > most {
+		list = append(list[:most], fmt.Sprintf("%d more", len(list)-most))
+	}
+	if len(list) > 0 {
+		r.env.Con.Note("%s keeps from now on: %s", r.Conv.ID, strings.Join(list, ", "))
+	}
 }
 
 // Close releases the conversation and the slot. If a person's delegation has not ended, Close

@@ -57,6 +57,7 @@ func New(g *Group) *cli.Command {
 				{Word: "Ctrl-C", Means: "stops the run and keeps what was said; the second kills it"},
 				{Word: "--edit", Means: "starts $JP_EDITOR, else editor.cmd of the config, $VISUAL or $EDITOR; a request is kept as a draft until it is answered"},
 				{Word: "--reuse", Means: "an earlier answer to the same question by the same agent is given again and costs nothing"},
+				{Word: "--model, --cfg, --tool", Means: "stay with the conversation, as do --reasoning and the other flags for tools; --role, --timeout, --max-tokens and --max-cost hold for one run"},
 				{Word: "--no-persist", Means: "stores nothing and changes no conversation; sub-agents are refused"},
 			}},
 		},
@@ -335,6 +336,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 			return err
 		}
 	}
+	r.NoteChange()
 	s.Begin(r, ag, resume)
 
 	defer o.client.account(ctx, ag)
@@ -358,6 +360,9 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	}
 	if unstored != nil {
 		return errors.Join(failed, left)
+	}
+	if out.Back {
+		g.Env.Con.Note("%s has the model of before again: %s", r.Conv.ID, r.Conv.Model)
 	}
 	if !r.Delegated() {
 		r.Expire(ctx)
