@@ -15,9 +15,12 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -79,7 +82,7 @@ func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 			}},
 		},
 		Flags: append([]*command.Option{
-			command.String(&o.profile, "cfg", "PROFILE", "agent profile for lines that name none").Alias("config", "c"),
+			profileFlag(&o.profile),
 			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
 			command.Int(&o.parallel, "parallel", "N", 1, "number of sub-agents that run at the same time (default: delegation.max_parallel)"),
 			command.Tokens(&o.tokens, "total-budget", "tokens that all lines may use together (default: delegation.token_budget)"),
@@ -118,8 +121,27 @@ func New(env *run.Env, tree *command.Tree, guest *run.Guest) *cli.Command {
 	})
 }
 
+// profileFlag takes one profile. In other commands --cfg takes settings too, and several of them.
+func profileFlag(p *command.Maybe[string]) *command.Option {
+	f := command.String(p, "cfg", "PROFILE", "agent profile for lines that name none").Alias("config", "c")
+	take := f.Take
+	f.Take = func(s string, given bool) error {
+		switch {
+		case strings.Contains(s, "=") && !strings.HasSuffix(s, ".toml"):
+			return fmt.Errorf("%q is a setting, and here is the name of one profile: the setting goes into that profile", s)
+		case p.Set && p.Value != s:
+			return fmt.Errorf("%q is the second profile after %q; a line can name its own in config", s, p.Value)
+		}
+		return take(s, given)
+	}
+	return f
+}
+
 // noQuery is the error for a stdin without a query.
 func (o options) noQuery() error {
+	if o.resume.Set {
+		return exit.Usagef("batch: no query on stdin").WithHint("give the same queries again: jp batch --resume %s < queries.jsonl", wording.ShellWord(o.resume.Value))
+	}
 	hint := `one JSON string or object on each line, such as "What is this?"`
 	if o.lines {
 		hint = "one query on each line, as plain text"
@@ -150,6 +172,10 @@ func start(ctx context.Context, env *run.Env, o options) error {
 		first, err := in.next(ctx)
 		if err == io.EOF && in.count == 0 {
 			err = o.noQuery()
+			if id, bad := convstore.ParseID(o.resume.Value); bad == nil {
+				_, missing := s.Store.Get(ctx, id)
+				err = cmp.Or(missing, err)
+			}
 		}
 		switch err {
 		case nil:

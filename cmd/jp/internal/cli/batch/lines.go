@@ -82,7 +82,7 @@ func openLines(ctx context.Context, con *console.Console, o *options, whole bool
 		}()
 		return l, "", nil
 	}
-	return l, text, l.check()
+	return l, text, l.check(con)
 }
 
 // regular returns the position in a regular file and its size, -1 if it is none.
@@ -100,18 +100,30 @@ func regular(f *os.File) (at, size int64) {
 	return at, max(info.Size(), at)
 }
 
-// check reads all queries once, and goes back to the first one of the shard.
-func (l *lines) check() error {
+// check reads all queries once, and goes back to the first one of the shard. It returns the last of
+// the mistakes and notes those before it, but not very many.
+func (l *lines) check(con *console.Console) error {
+	const enough = 10
 	l.rewind()
-	for {
+	var wrong error
+	for bad := 0; bad < enough && !l.in.broken; {
 		_, err := l.in.next()
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			l.count++
+			continue
 		}
-		l.count++
+		if wrong != nil {
+			con.Note("%v", wrong)
+		}
+		if bad, wrong = bad+1, err; !errors.As(err, new(*exit.Error)) {
+			break
+		}
+	}
+	if wrong != nil {
+		return wrong
 	}
 	from, to, err := l.o.part(l.count)
 	l.from, l.total = from, to-from
@@ -221,10 +233,11 @@ const maxLine = 16 << 20
 // scanner reads the queries of a text, one a line. An error names its line, counted from 1; empty
 // lines count too.
 type scanner struct {
-	o    *options
-	in   *bufio.Reader
-	n    int            // number of lines read
-	same map[string]int // numbers of queries read, by the mark of the first of equal ones
+	o      *options
+	in     *bufio.Reader
+	n      int            // number of lines read
+	broken bool           // whether the rest of a line that is too long is still to be read
+	same   map[string]int // numbers of queries read, by the mark of the first of equal ones
 }
 
 func newScanner(r io.Reader, o *options) *scanner {
@@ -256,6 +269,7 @@ func (s *scanner) line() ([]byte, error) {
 	for s.n++; ; {
 		part, err := s.in.ReadSlice('\n')
 		if len(line)+len(part) > maxLine {
+			s.broken = true
 			return nil, s.bad("more than %d MiB", maxLine>>20)
 		}
 		line = append(line, part...)

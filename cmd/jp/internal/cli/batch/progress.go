@@ -22,6 +22,9 @@ type progress struct {
 	stopped      int   // lines that were cancelled
 	cost         int64 // in nano-dollars
 	unknown      bool  // whether the cost of a line is not known
+
+	counted int           // done of when the line was last another one
+	took    time.Duration // time until then
 }
 
 // add counts the end of a line.
@@ -76,8 +79,13 @@ func (p *progress) line(took time.Duration, all int, between string) string {
 		parts = append(parts, wording.Either(p.unknown, "at least ", "")+wording.Dollars(&p.cost))
 	}
 	if more := all - p.done - p.queued - p.stopped; p.done > 0 && more > 0 {
-		left := time.Duration(float64(took) / float64(p.done) * float64(more))
-		parts = append(parts, term.Elapsed(left)+" left")
+		if p.counted != p.done {
+			p.counted, p.took = p.done, took
+		}
+		left := p.took + time.Duration(float64(p.took)/float64(p.done)*float64(more)) - took
+		if left > 0 { // else what is left takes longer than the others did
+			parts = append(parts, term.Elapsed(left)+" left")
+		}
 	}
 	return strings.Join(parts, between)
 }

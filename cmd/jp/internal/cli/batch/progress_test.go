@@ -29,4 +29,14 @@ func TestProgress(t *testing.T) {
 			t.Errorf("after %+v: %q, want %q", tt.add, got, tt.want)
 		}
 	}
+	// While no line ends the time that is left gets less, and nobody knows it in the end.
+	p = progress{done: 2}
+	for took, want := range []string{2: "2/4 · 2.0s left", 3: "2/4 · 1.0s left", 4: "2/4", 9: "2/4"} {
+		if want == "" {
+			continue
+		}
+		if got := p.line(time.Duration(took)*time.Second, 4, " · "); got != want {
+			t.Errorf("after %d s: %q, want %q", took, got, want)
+		}
+	}
 }

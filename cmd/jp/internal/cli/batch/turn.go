@@ -330,13 +330,17 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	failed = errors.Join(failed, b.retitle(ctx))
 	came, failed := b.conclude(ctx, failed)
 	end(came)
+	next := "to continue, give the same queries to: "
 	if failed == nil {
 		failed = b.verdict(d.Scope().Caller())
-		if failed == nil || ctx.Err() == nil && b.queued == 0 {
-			return failed
+		if failed == nil {
+			return nil
+		}
+		if ctx.Err() == nil && b.queued == 0 {
+			next = "to run again what is not ok, give the same queries to: "
 		}
 	}
-	return &exit.Next{Err: failed, Hint: "to continue, give the same queries to: " + b.again(d.Scope().Caller())}
+	return &exit.Next{Err: failed, Hint: next + b.again(d.Scope().Caller())}
 }
 
 // conclude writes the end of the document, and ends the turn as came, if one has begun.
