@@ -136,7 +136,7 @@ func (s *schema) assignment(layer Layer, key []string, value string, json bool) 
 	fail := func(msg, hint string) (*document, error) { return nil, d.fail(key, msg, hint) }
 	row, n, known := s.find(key)
 	if row == nil && !known {
-		return fail("unknown key", s.suggestion(key[:n+1]))
+		return fail("unknown key", s.suggestion(key[:n+1], key[n+1:]...))
 	}
 	var v any
 	switch {

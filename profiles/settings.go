@@ -347,15 +347,19 @@ func (s *schema) find(parts []string) (row *setting, n int, known bool) {
 }
 
 // suggestion is a hint for an unknown key: the nearest sibling, else the key or table of that name
-// elsewhere, the highest one.
-func (s *schema) suggestion(parts []string) string {
+// elsewhere, the highest one. rest is what follows the part of the key that is unknown.
+func (s *schema) suggestion(parts []string, rest ...string) string {
 	at := s
 	for _, p := range parts[:len(parts)-1] {
 		at = at.below(p)
 	}
 	last := parts[len(parts)-1]
 	if near := suggest.Closest(last, sortedKeys(at.kids)); near != "" {
-		return "did you mean " + tomldoc.JoinKey(append(slices.Clone(parts[:len(parts)-1]), near)) + "?"
+		meant := append(slices.Clone(parts[:len(parts)-1]), near)
+		if _, _, known := at.find(append([]string{near}, rest...)); known {
+			meant = append(meant, rest...)
+		}
+		return "did you mean " + tomldoc.JoinKey(meant) + "?"
 	}
 	names := map[string]string{}
 	level := map[string]*schema{"": s}
@@ -403,7 +407,7 @@ func Describe(key string) (Setting, error) {
 	row, n, known := s.find(parts)
 	switch {
 	case row == nil && !known:
-		return Setting{}, &Error{Key: tomldoc.JoinKey(parts), Msg: "unknown key", Hint: s.suggestion(parts[:n+1])}
+		return Setting{}, &Error{Key: tomldoc.JoinKey(parts), Msg: "unknown key", Hint: s.suggestion(parts[:n+1], parts[n+1:]...)}
 	case row == nil:
 		return Setting{Key: tomldoc.JoinKey(parts)}, nil
 	case n < len(parts) && row.kind != kinds.Table:
