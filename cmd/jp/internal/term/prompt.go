@@ -96,6 +96,9 @@ func (p *Prompter) ask(ctx context.Context, person *Person, q tools.Question) (t
 			var page []tools.Row
 			page, left = q.Page(width, math.MaxInt)
 			text, keys, mark = Rows(page, p.color), promptKeys, promptMark
+			if len(page) >= height { // what is asked is above the screen
+				text += heading(q) + "\n" + Rows(page[:1], p.color)
+			}
 		case "r":
 			reason, err := person.Ask(ctx, "reason: ")
 			if err != nil {
@@ -114,7 +117,7 @@ func (p *Prompter) first(q tools.Question, width, height int) (text, left string
 		page, left = q.Page(width, max(rows, 1))
 		text = heading(q) + "\n" + Rows(page, p.color)
 		if left != "" {
-			text += Line("not shown: "+left+"; p shows it") + "\n"
+			text += strings.Join(Hang("", Line("not shown: "+left+"; p shows it"), width, 2), "\n") + "\n"
 		}
 		if rows <= 1 || rowsOf(linesOf(text+promptMark), width) <= height {
 			return text, left

@@ -14,13 +14,17 @@ import (
 
 // lines draws the tree: at most the height of the screen, each line shorter than its width.
 func (t *Tree) lines(width, height int) []drawn {
-	nodes := t.order
+	all := t.order
 	limit := max(height-2, 3)
 	if t.status != nil {
 		limit = max(limit-1, 2)
 	}
-	if height > 0 && len(nodes) > limit {
-		nodes = t.busiest(limit - 1)
+	if height > 0 && len(all) > limit {
+		all = t.merged()
+	}
+	nodes := all
+	if height > 0 && len(all) > limit {
+		nodes = busiest(all, limit-1)
 	}
 	children := map[string][]*node{}
 	shown := map[string]bool{}
@@ -58,7 +62,7 @@ func (t *Tree) lines(width, height int) []drawn {
 		}
 	}
 	walk("", "")
-	if text := t.rest(nodes); text != "" {
+	if text := rest(all, nodes); text != "" {
 		if width > 0 {
 			text = Cut(text, width-1, t.io.UTF8)
 		}
@@ -74,11 +78,35 @@ func (t *Tree) lines(width, height int) []drawn {
 	return out
 }
 
-// rest returns a line that counts the sub-agents that are not shown, by what they do.
-func (t *Tree) rest(shown []*node) string {
-	counts := map[string]int{}
-	var names []string
+// merged returns the sub-agents with one node for all equal refusals of a caller, which differ only
+// in their task.
+func (t *Tree) merged() []*node {
+	first := map[stream.Delegation]*node{}
+	var out []*node
 	for _, n := range t.order {
+		if !n.denied() {
+			out = append(out, n)
+			continue
+		}
+		key := stream.Delegation{ParentID: n.last.ParentID, Profile: n.last.Profile, Status: n.last.Status, Reason: n.last.Reason}
+		m := first[key]
+		if m == nil {
+			m = &node{last: n.last, at: n.at}
+			first[key], out = m, append(out, m)
+		} else if n.last.Title != "" {
+			from, _, _ := strings.Cut(m.last.Title, wording.Either(t.io.UTF8, " … ", " ... "))
+			m.last.Title = from + wording.Either(t.io.UTF8, " … ", " ... ") + n.last.Title
+		}
+		m.same++
+	}
+	return out
+}
+
+// rest returns a line that counts those of all sub-agents that are not shown, by what they do.
+func rest(all, shown []*node) string {
+	counts, sum := map[string]int{}, 0
+	var names []string
+	for _, n := range all {
 		if slices.Contains(shown, n) {
 			continue
 		}
@@ -92,7 +120,8 @@ func (t *Tree) rest(shown []*node) string {
 		if counts[name] == 0 {
 			names = append(names, name)
 		}
-		counts[name]++
+		counts[name] += max(n.same, 1)
+		sum += max(n.same, 1)
 	}
 	if len(names) == 0 {
 		return ""
@@ -101,19 +130,21 @@ func (t *Tree) rest(shown []*node) string {
 	for i, name := range names {
 		parts[i] = fmt.Sprintf("%d %s", counts[name], name)
 	}
-	return Line(fmt.Sprintf("(+%d more: %s)", len(t.order)-len(shown), strings.Join(parts, ", ")))
+	return Line(fmt.Sprintf("(+%d more: %s)", sum, strings.Join(parts, ", ")))
 }
 
-// busiest returns at most n nodes in their order. It prefers those that run, then those that
+// busiest returns at most n of all nodes in their order. It prefers those that run, then those that
 // failed, those that wait, and the latest of those that ended well. Each comes with the sub-agents
 // above it, as far as there is room for all of them.
-func (t *Tree) busiest(n int) []*node {
-	ranked := slices.Clone(t.order)
+func busiest(all []*node, n int) []*node {
+	ranked := slices.Clone(all)
 	slices.Reverse(ranked)
 	slices.SortStableFunc(ranked, func(a, b *node) int { return rank(a) - rank(b) })
 	above := map[string]*node{}
-	for _, x := range t.order {
-		above[x.last.ConversationID] = x
+	for _, x := range all {
+		if x.last.ConversationID != "" { // a refusal has none, and is above nobody
+			above[x.last.ConversationID] = x
+		}
 	}
 	keep := map[*node]bool{}
 	for _, x := range ranked {
@@ -126,7 +157,7 @@ func (t *Tree) busiest(n int) []*node {
 		}
 	}
 	var out []*node
-	for _, x := range t.order {
+	for _, x := range all {
 		if keep[x] {
 			out = append(out, x)
 		}
@@ -169,6 +200,9 @@ func (t *Tree) text(n *node, room int) string {
 		tokens = Count(d.Tokens) + " tokens"
 	}
 	head := func(profile, state, tokens, elapsed string) string {
+		if n.same > 1 {
+			profile = fmt.Sprintf("%d %s %s", n.same, wording.Either(t.io.UTF8, "×", "x"), profile)
+		}
 		parts := []string{mark(d, t.io.UTF8) + " " + profile}
 		for _, part := range []string{state, tokens, elapsed} {
 			if part != "" {
@@ -240,11 +274,24 @@ func (n *node) state() string {
 	case d.Phase == stream.Ended:
 		return orDash(d.Status)
 	case d.Phase == stream.Waiting:
-		return stream.Waiting + ": " + orDash(d.Reason)
+		return stream.Waiting + ": " + waitsFor(d.Reason)
 	case d.Tool != "":
 		return stream.Running + " " + d.Tool
 	}
 	return orDash(d.Phase)
+}
+
+// waitsFor returns why a model is asked again later in words, where its name says little.
+func waitsFor(reason string) string {
+	switch reason {
+	case "stream":
+		return "the reply broke off"
+	case "network":
+		return "no connection"
+	case "server":
+		return "the provider failed"
+	}
+	return orDash(reason)
 }
 
 func (n *node) elapsed(now time.Time) string {
@@ -252,7 +299,7 @@ func (n *node) elapsed(now time.Time) string {
 		return ""
 	}
 	e := time.Duration(n.last.ElapsedMS) * time.Millisecond
-	if p := n.last.Phase; p == stream.Running || p == stream.Started || p == stream.Waiting {
+	if p := n.last.Phase; p == stream.Running || p == stream.Started || p == stream.Waiting || p == stream.Queued {
 		e += max(0, now.Sub(n.at))
 	}
 	return Elapsed(e)

@@ -91,21 +91,21 @@ func TestTreeOnATerminal(t *testing.T) {
 	tree.Update(&stream.Delegation{Phase: stream.Running, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "agent/researcher", Tool: "fs_read_file", Tokens: 1234, ElapsedMS: 3000})
 	check(
 		"├─ ● agent/researcher  running fs_read_file  1,234 tokens …",
-		"└─ ○ agent/planner  queued  0.0s  evil title",
+		"└─ ○ agent/planner  queued  3.0s  evil title",
 	)
 	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c4", ParentID: "jp-c2", CallID: "c", Profile: "x"})
 	tree.Update(&stream.Delegation{Phase: stream.Ended, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "a", Profile: "r", Status: "ok", Tokens: 9, ElapsedMS: 65000})
 	check(
 		"├─ ✓ r  ok  9 tokens  1m05s",
 		"│  └─ ● x  running  0.0s",
-		"└─ ○ agent/planner  queued  0.0s  evil title",
+		"└─ ○ agent/planner  queued  3.0s  evil title",
 	)
 	fmt.Fprintln(tree.Above(io).Err, "a question")
 	check(
 		"a question",
 		"├─ ✓ r  ok  9 tokens  1m05s",
 		"│  └─ ● x  running  0.0s",
-		"└─ ○ agent/planner  queued  0.0s  evil title",
+		"└─ ○ agent/planner  queued  3.0s  evil title",
 	)
 	now = now.Add(2 * time.Second)
 	ticks <- now
@@ -115,7 +115,7 @@ func TestTreeOnATerminal(t *testing.T) {
 		"a question",
 		"├─ ✓ r  ok  9 tokens  1m05s",
 		"│  └─ ● x  running  2.0s",
-		"└─ ○ agent/planner  queued  0.0s  evil title",
+		"└─ ○ agent/planner  queued  5.0s  evil title",
 	)
 	tree.Update(&stream.Delegation{ConversationID: "late"})
 	tree.Close()
@@ -262,6 +262,38 @@ func TestTreeRefusedFirst(t *testing.T) {
 	want := []string{"|- + a  ok  0.0s", "`- x b  refused", "`- x b  refused", "one line", "`- x b  refused"}
 	if !slices.Equal(s.lines, want) {
 		t.Errorf("screen = %q, want %q", s.lines, want)
+	}
+}
+
+// TestTreeManyRefused: equal refusals have one row where there is no room for all, and hide nobody who
+// works or waits.
+func TestTreeManyRefused(t *testing.T) {
+	tree := NewTree(&IO{Err: new(bytes.Buffer), ErrTTY: true, UTF8: true}, TreeOptions{Tick: make(chan time.Time)})
+	for i := range 30 {
+		d := stream.Delegation{Phase: stream.Ended, CallID: fmt.Sprint(i), Profile: "agent/r", Status: "refused", Reason: "5 of 5 are used", Title: fmt.Sprint("Task ", i+1)}
+		if i < 3 {
+			d = stream.Delegation{Phase: []string{stream.Running, stream.Waiting, stream.Queued}[i], CallID: d.CallID, ConversationID: d.CallID, Profile: d.Profile, Reason: "stream", Title: d.Title}
+		}
+		tree.order = append(tree.order, &node{last: d, at: time.Now().Add(-5 * time.Second)})
+	}
+	var got []string
+	for _, l := range tree.lines(100, 24) {
+		got = append(got, l.text)
+	}
+	want := []string{
+		"├─ ● agent/r  running  5.0s  Task 1",
+		"├─ ● agent/r  waiting: the reply broke off  5.0s  Task 2",
+		"├─ ○ agent/r  queued  5.0s  Task 3",
+		"└─ ✗ 27 × agent/r  refused: 5 of 5 are used  Task 4 … Task 30",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("lines = %q, want %q", got, want)
+	}
+	for _, l := range tree.lines(100, 5) {
+		got = append(got, l.text)
+	}
+	if rest := got[len(got)-1]; rest != "(+28 more: 1 queued, 27 refused)" {
+		t.Errorf("the last line is %q", rest)
 	}
 }
 
