@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/wire"
@@ -97,7 +99,7 @@ func fromExit(end proc.Exit) (convstore.State, string) {
 	case end.Cause != nil && (end.Signal != 0 || end.Code != 0):
 		return convstore.StateCancelled, "stopped by its caller"
 	case end.Signal != 0:
-		return convstore.StateKilled, fmt.Sprintf("killed by signal %d (%v)", int(end.Signal), end.Signal)
+		return convstore.StateKilled, "by " + unix.SignalName(end.Signal)
 	}
 	switch exit.Status(end.Code) {
 	case exit.OK:

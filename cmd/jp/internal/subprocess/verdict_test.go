@@ -86,7 +86,7 @@ func TestVerdictSaysWhy(t *testing.T) {
 		{proc.Exit{Code: -1}, "error, it could not be run: gpu1: process tree: could not be ended: 12"},
 		{proc.Exit{}, "lost, the process ended (exit 0) without a word: gpu1: process tree: could not be ended: 12"},
 		{proc.Exit{Code: 6}, "refused, refused by policy: gpu1: process tree: could not be ended: 12"},
-		{proc.Exit{Code: -1, Signal: syscall.SIGKILL}, "killed, killed by signal 9 (killed): gpu1: process tree: could not be ended: 12"},
+		{proc.Exit{Code: -1, Signal: syscall.SIGKILL}, "killed, by SIGKILL: gpu1: process tree: could not be ended: 12"},
 		{proc.Exit{Code: 130, Cause: context.Canceled}, "cancelled, stopped by its caller"},
 		{proc.Exit{Code: 130, Cause: &NodeError{"the worker on gpu1 was ended: ended by SIGTERM"}}, "cancelled, the worker on gpu1 was ended: ended by SIGTERM"},
 	} {
