@@ -120,7 +120,13 @@ func (e *Error) withReset(limit time.Duration) *Error {
 	}
 	late := *e
 	wait := (e.RetryAfter + time.Second - 1).Truncate(time.Second)
-	late.Hint = fmt.Sprintf("the limit resets in %s: `--wait-limit %dh` waits for that", wait, int64((wait+time.Hour-1)/time.Hour))
+	text := wait.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-len("0s")]
+		}
+	}
+	late.Hint = fmt.Sprintf("the limit resets in %s: `--wait-limit %dh` waits for that", text, int64((wait+time.Hour-1)/time.Hour))
 	return &late
 }
 
@@ -139,7 +145,11 @@ func (e *Error) In(conversation, again string) *Error {
 		if in.Hint = "`jp conversation compact " + conversation + "` shortens it"; e.Hint != "" {
 			in.Hint += ", or " + e.Hint
 		}
-	case e.Temporary() && e.Hint == "":
+	case e.Kind == KindUnknownModel:
+		in.Hint = e.Hint + "; then resume with: " + again + " --model MODEL"
+	case e.Hint != "":
+		in.Hint = e.Hint + "; then resume with: " + again
+	case e.Temporary():
 		in.Hint = "resume with: " + again
 	default:
 		return e
