@@ -76,7 +76,7 @@ func (o *opening) open(ctx context.Context) error {
 	}
 	switch {
 	case isNew && o.req.Task.Text == "" && !o.req.Unasked:
-		return ErrNothing(convstore.Conversation{})
+		return o.nothing(ctx)
 	case !isNew && !o.req.Fork.Set && (o.req.Hidden || o.req.Expires.Set || o.req.Title.Set):
 		return exit.Usagef("--hidden, --tmp, --title: only for a new conversation, and %s exists", target).WithHint("--new begins a new one")
 	}
@@ -123,6 +123,16 @@ func (o *opening) open(ctx context.Context) error {
 	}
 	o.change, err = o.changed(ctx, stored.JSON)
 	return err
+}
+
+// nothing is the error of a run that is asked nothing and continues no conversation.
+func (o *opening) nothing(ctx context.Context) error {
+	if id, err := o.env.WS.Target(ctx, "recent"); err == nil && !o.req.New && !o.req.ID.Set {
+		if c, err := o.Store.Get(ctx, id); err == nil && Resumable(c) {
+			return exit.Usagef("query: nothing to ask, and no conversation is active here").WithHint("the latest was cut off; resume it with: jp query --id %s", id)
+		}
+	}
+	return ErrNothing(convstore.Conversation{})
 }
 
 // lock takes the lock of a conversation.

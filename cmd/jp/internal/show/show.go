@@ -304,10 +304,25 @@ func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	switch {
 	case s.tree == nil:
 	case r.IsError && !s.hasRow(c.ID):
-		s.con.Note("%s: %s", c.Name, term.Cut(term.Line(turns.Failed(r.Text)), 240, s.con.IO.UTF8))
+		s.con.Note("%s: %s", c.Name, term.Cut(term.Line(failed(c, r.Text)), 240, s.con.IO.UTF8))
 	case !r.IsError && changesFile(c):
 		s.beside(line)
 	}
+}
+
+// failed says to a person why a call failed. A signal is named once, when the run ends.
+func failed(c convstore.ToolCall, text string) string {
+	text = turns.Failed(text)
+	before, _, signalled := strings.Cut(text, ": ended by SIG")
+	switch {
+	case signalled && strings.HasSuffix(before, "before it ran"):
+		return "not run"
+	case signalled && strings.HasSuffix(before, "may have run") && c.Source == tools.SourceInteractive:
+		return "no answer"
+	case signalled && strings.HasSuffix(before, "may have run"):
+		return "stopped while it ran"
+	}
+	return text
 }
 
 func changesFile(c convstore.ToolCall) bool {
