@@ -265,7 +265,7 @@ func (s site) Expire(ctx context.Context) {
 	}
 }
 
-// Again returns the command line that resumes the conversation, within the limits of this run; ""
+// Again returns the command line that resumes the conversation, with what was only for this run; ""
 // if the conversation does not stay.
 func (r *Run) Again() string {
 	switch {
@@ -275,8 +275,14 @@ func (r *Run) Again() string {
 		return "jp query --id " + r.Conv.ID.String()
 	}
 	line := "jp query --id " + r.Conv.ID.String() + r.req.Limits
-	if role := r.req.Role; role != "" && role != r.Conv.Role { // the role was only for this run
+	if role := r.req.Role; role != "" && role != r.Conv.Role {
 		line += " --role " + role
+	}
+	if to := r.req.Launcher; to.Set {
+		line += " --launcher " + wording.ShellWord(to.Value)
+	}
+	for _, text := range r.req.Prompts {
+		line += " --append-system-prompt " + wording.ShellWord(text)
 	}
 	if r.env.Con.Globals.Workspace.Set { // the person may be elsewhere
 		line += " -w " + wording.ShellWord(r.Root)
