@@ -110,8 +110,8 @@ func (o *options) check(inTool, noPersist, json, streams bool) error {
 		return exit.Usagef("--tmp: not for a delegated conversation, which lives as long as its caller")
 	case noPersist && o.rootID.Set && isNew:
 		return exit.Refusedf("--no-persist: not together with a delegation, whose conversation is kept")
-	case noPersist && (o.tmp.Set || o.hidden):
-		return exit.Usagef("--no-persist: not together with --tmp or --hidden, nothing is kept")
+	case noPersist && (o.tmp.Set || o.hidden || o.title.Set):
+		return exit.Usagef("--no-persist: not together with --tmp, --hidden or --title, nothing is kept")
 	case o.reuse && o.fork.Set:
 		return exit.Usagef("--reuse: not together with --fork, which makes another conversation")
 	case o.reuse && noPersist:
