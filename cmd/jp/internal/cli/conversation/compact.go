@@ -72,6 +72,9 @@ func runCompact(ctx context.Context, g *Group, o compactOptions, word string) er
 	if err := g.WS.Persist("conversation compact"); err != nil {
 		return err
 	}
+	if o.toolsOnly && (o.model.Set || o.wait.Set) {
+		return command.ErrMixed("--tools-only", wording.Either(o.model.Set, "--model", "--wait-limit"))
+	}
 	if !o.toolsOnly && !o.dryRun {
 		if err := record.Refuse(g.Con, "conversation compact"); err != nil {
 			return err
