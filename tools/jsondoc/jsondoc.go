@@ -130,9 +130,9 @@ func RepeatedKey(b []byte) (key string, ok bool) {
 }
 
 // Strict decodes one JSON value into v and refuses what would be lost: a key that v has no field
-// for, a key that the outermost object has twice (in any case, as encoding/json reads keys), and
-// what follows the value. Errors say on which line and in which column, both from 1, where that is
-// known.
+// for, a key that the outermost object has twice or in another case, which encoding/json would take,
+// and what follows the value. Errors say on which line and in which column, both from 1, where that
+// is known.
 func Strict(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -153,12 +153,27 @@ func Strict(b []byte, v any) error {
 	if err != nil {
 		return nil // no object
 	}
+	names := fieldNames(reflect.TypeOf(v).Elem())
 	for i, m := range members {
 		if slices.ContainsFunc(members[:i], func(earlier Member) bool { return strings.EqualFold(earlier.Name, m.Name) }) {
 			return fmt.Errorf("%s: is there twice", m.Name)
 		}
+		if names != nil && !slices.Contains(names, m.Name) {
+			return fmt.Errorf("unknown field %q", m.Name)
+		}
 	}
 	return nil
+}
+
+// fieldNames returns the keys of a struct, all of which its tags name; nil for another type.
+func fieldNames(t reflect.Type) (names []string) {
+	if t.Kind() == reflect.Struct {
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // at is an error about the byte at offset of b.

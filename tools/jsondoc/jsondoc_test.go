@@ -150,6 +150,7 @@ func TestStrict(t *testing.T) {
 		{`[]`, "want an object, not a list"},
 		{`{"query":"a","query":"b"}`, "query: is there twice"},
 		{`{"query":"a","QUERY":"b"}`, "QUERY: is there twice"},
+		{`{"Query":"a"}`, `unknown field "Query"`},
 	} {
 		var v struct {
 			Query string          `json:"query"`
