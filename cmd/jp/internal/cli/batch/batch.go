@@ -153,6 +153,9 @@ func start(ctx context.Context, env *run.Env, o options) error {
 	if err := env.WS.Persist("batch"); err != nil {
 		return err
 	}
+	if o.rootID.Set && o.title.Set {
+		return command.ErrMixed("--root-id", "--title")
+	}
 	if env.Con.IO.InTTY {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint(fromStdin)
 	}
