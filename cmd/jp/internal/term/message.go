@@ -23,24 +23,44 @@ func (s *IO) Message(text string) string {
 }
 
 // Hang breaks a line at its words into rows of at most width columns. The first begins with head,
-// the others with indent spaces. A word that is too wide for a row is whole.
+// the others with indent spaces. A word that is too wide for a row ends it beside a wide character
+// only.
 func Hang(head, text string, width, indent int) []string {
 	if line := head + text; Width(line) <= width {
 		return []string{line}
 	}
 	rows := []string{head}
-	for i, word := range strings.Fields(text) {
-		last := &rows[len(rows)-1]
-		switch {
-		case i == 0:
-			*last += word
-		case Width(*last)+1+Width(word) <= width:
-			*last += " " + word
-		default:
-			rows = append(rows, strings.Repeat(" ", indent)+word)
+	blank := ""
+	for _, word := range strings.Fields(text) {
+		for _, part := range parts(word, width-indent) {
+			last := &rows[len(rows)-1]
+			if len(rows) == 1 && *last == head || Width(*last)+len(blank)+Width(part) <= width {
+				*last += blank + part
+			} else {
+				rows = append(rows, strings.Repeat(" ", indent)+part)
+			}
+			blank = ""
 		}
+		blank = " "
 	}
 	return rows
+}
+
+// parts returns a word in parts of at most so many columns. A part ends only beside a wide character,
+// as scripts without blanks do; where it has none, it can be wider.
+func parts(word string, limit int) (list []string) {
+	from, end, before := 0, 0, 0 // the part may end before the byte end
+	for i, r := range word + "\n" {
+		if end > from && Width(word[from:i]) > limit {
+			list, from = append(list, word[from:end]), end
+		}
+		now := Width(string(r))
+		if now+before > 2 && now > 0 && before > 0 {
+			end = i
+		}
+		before = now
+	}
+	return append(list, word[from:])
 }
 
 // units returns the words of a text. What is between two backquotes is one, with its spaces, unless
