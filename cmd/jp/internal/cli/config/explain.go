@@ -17,6 +17,8 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
+	"jp/profiles/tomldoc"
+	"jp/tools"
 )
 
 // keyExplained is the JSON form of one key.
@@ -60,6 +62,9 @@ func runExplain(ctx context.Context, g *Group, o configOptions, args []string) e
 		return g.writeSettings(profiles.Settings())
 	}
 	s, err := profiles.Describe(args[0])
+	if err == nil {
+		err = checkToolKey(s.Key)
+	}
 	if err != nil {
 		return err
 	}
@@ -82,6 +87,15 @@ func runExplain(ctx context.Context, g *Group, o configOptions, args []string) e
 		return err
 	}
 	return g.writeSettings(below)
+}
+
+// checkToolKey refuses a key that no tool has.
+func checkToolKey(key string) error {
+	parts, _ := tomldoc.SplitKey(key)
+	if len(parts) < 4 || parts[0] != "conversation" || parts[1] != "tools" || slices.Contains(tools.Keys(), parts[3]) {
+		return nil
+	}
+	return exit.Usagef("%s: unknown key", key).WithHint("the keys of a tool are %s", strings.Join(tools.Keys(), ", "))
 }
 
 // writeSettings lists settings with their defaults, not with the values of this workspace.
