@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -113,6 +114,9 @@ func (g *Group) change(ctx context.Context, name string, user bool, args []strin
 				bad.File = file.name
 			}
 			return err
+		}
+		if slices.ContainsFunc(written[:i], func(w settingWritten) bool { return w.Key == e.Key }) {
+			return exit.Usagef("%s: %s: is there twice", word, e.Key)
 		}
 		text, written[i] = e.Text, settingWritten{Key: e.Key, Value: e.Value, File: file.name}
 	}
