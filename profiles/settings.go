@@ -239,7 +239,7 @@ func table() []setting {
 			field: server(func(s *MCPServer, v any, _ string) { assign(&s.Sandbox, v) }), doc: "auto, require or off: how much of its confinement the system must enforce; not set: auto with access or network, off without"},
 
 		{key: "launcher", kind: kinds.Text, check: kinds.Each(launch.CheckName), field: func(c *Config, _ []string) any { return &c.Launcher },
-			doc: "of a profile: the table of launchers that starts its sub-agents elsewhere; not set: they run here"},
+			doc: "of a profile: the table of launchers that starts the sub-agents of that profile elsewhere; not set: they run here. The main agent does not read it"},
 		{key: "launchers.<launcher>.command", kind: kinds.Texts, class: machine, check: kinds.Each(launch.CheckArgument), repeats: true, name: launch.CheckName,
 			field: launcher(func(l *Launcher) any { return &l.Command }), doc: "program and arguments that start jp elsewhere, such as ssh -T gpu1; {run} in an argument is a name unique to the run"},
 		{key: "launchers.<launcher>.program", kind: kinds.Text, class: machine, def: "jp", check: kinds.Each(launch.CheckProgram), name: launch.CheckName,

@@ -35,7 +35,7 @@ func New(g *Group) *cli.Command {
 		Summary: "make, list, read, search, change and remove conversations",
 		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this terminal's active one), previous " +
 			"(the one before), recent (latest activity) and newest (made last), by the last three or more digits of the id, by the " +
-			"title or by a part of it that no other has. - reads ids from stdin, also in lines of ls.",
+			"title or by a part of it that no other has. - reads ids from stdin, also in lines of ls, but not of its --tree.",
 		Subs: []*cli.Command{
 			newNewCommand(g), newForkCommand(g), newListCommand(g), newShowCommand(g), newPrintCommand(g), newGrepCommand(g),
 			newRemoveCommand(g), newEditCommand(g), newUseCommand(g), newArchiveCommand(g), newUnarchiveCommand(g), newTreeCommand(g),

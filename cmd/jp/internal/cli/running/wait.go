@@ -24,7 +24,8 @@ func NewWait(g *Group) *cli.Command {
 			"of the arguments: id, status and reason.\n\n" +
 			"The exit status is the one with which `jp query` ends like that: 0 if the last turn of " +
 			"each ended well, 7 at a limit, 6 refused, 124 after a deadline, 130 cancelled, and 1 " +
-			"for any other end, for a conversation without a turn, and if they ended differently.",
+			"for any other end, for a conversation without a turn, and if those that did not end well " +
+			"ended differently.",
 		Flags: []*command.Option{command.Duration(&timeout, "timeout", "DURATION", "wait at most that long; then the status is 124")},
 		Min:   1, Max: -1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Limit, exit.Deadline, exit.Interrupted},
