@@ -53,7 +53,7 @@ import (
 )
 
 // Protocol is the version of the frames. Both sides must have the same.
-const Protocol = 6
+const Protocol = 7
 
 // Bounds.
 const (
