@@ -201,7 +201,9 @@ func TestACP(t *testing.T) {
 	if got := e.say(blank, "in the editor"); got != "end_turn" {
 		t.Errorf("a session that has expired: %s", got)
 	}
-	if got := e.updates(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "has expired: the next jp query elsewhere removes it") }) {
+	if got := e.updates(); !slices.ContainsFunc(got, func(line string) bool {
+		return strings.Contains(line, "has expired: the next jp query elsewhere removes it")
+	}) {
 		t.Errorf("nobody was warned of the end of a conversation: %q", got)
 	}
 	e.endWell()
