@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"jp/profiles/delta"
 	"jp/profiles/skill"
 	"jp/profiles/tomldoc"
 	"jp/tools/files"
@@ -287,7 +288,7 @@ func (r *resolver) implicit() error {
 		return nil
 	}
 	d := &document{layer: Layer{Kind: StoredLayer, Name: "stored config", SHA256: hashHex(r.src.Stored)}}
-	tree, err := storedTable(r.src.Stored)
+	tree, err := delta.Table(r.src.Stored)
 	if err != nil {
 		return dropHint(err)
 	}

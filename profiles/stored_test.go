@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/profiles/delta"
 	"jp/profiles/kinds"
 	"jp/profiles/tomldoc"
 )
@@ -29,20 +30,20 @@ func TestDelta(t *testing.T) {
 		{`{"a":[1.0]}`, `{"a":[1]}`, `{"a":[1]}`},
 	}
 	for _, tt := range tests {
-		got, err := Delta([]byte(tt.old), []byte(tt.new))
+		got, err := delta.Between([]byte(tt.old), []byte(tt.new))
 		if tt.old == "" {
-			got, err = Delta(nil, nil)
+			got, err = delta.Between(nil, nil)
 		}
 		if err != nil || string(got) != tt.want {
-			t.Errorf("Delta(%s, %s) = %s, %v, want %s", tt.old, tt.new, got, err, tt.want)
+			t.Errorf("delta.Between(%s, %s) = %s, %v, want %s", tt.old, tt.new, got, err, tt.want)
 		}
 	}
 	for _, bad := range []string{``, `[]`, `{`, `{"a":null}`} {
-		if _, err := Delta([]byte(bad), nil); err == nil {
-			t.Errorf("Delta(%s, nil) has no error", bad)
+		if _, err := delta.Between([]byte(bad), nil); err == nil {
+			t.Errorf("delta.Between(%s, nil) has no error", bad)
 		}
-		if _, err := Delta(nil, []byte(bad)); err == nil {
-			t.Errorf("Delta(nil, %s) has no error", bad)
+		if _, err := delta.Between(nil, []byte(bad)); err == nil {
+			t.Errorf("delta.Between(nil, %s) has no error", bad)
 		}
 	}
 	for _, bad := range []string{``, `1`, `{`} {
@@ -81,16 +82,16 @@ func trees() *rapid.Generator[any] {
 func TestDeltaApply(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old, new := tomldoc.Canonical(trees().Draw(t, "old")), tomldoc.Canonical(trees().Draw(t, "new"))
-		delta, err := Delta(old, new)
+		patch, err := delta.Between(old, new)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (delta == nil) != bytes.Equal(old, new) {
-			t.Fatalf("Delta(%s, %s) = %s", old, new, delta)
+		if (patch == nil) != bytes.Equal(old, new) {
+			t.Fatalf("delta.Between(%s, %s) = %s", old, new, patch)
 		}
-		got, err := Apply(old, delta)
+		got, err := Apply(old, patch)
 		if err != nil || !bytes.Equal(got, new) {
-			t.Fatalf("Apply(%s, %s) = %s, %v, want %s", old, delta, got, err, new)
+			t.Fatalf("Apply(%s, %s) = %s, %v, want %s", old, patch, got, err, new)
 		}
 	})
 }
@@ -327,24 +328,24 @@ func TestInitFiles(t *testing.T) {
 	}
 }
 
-// Apply returns the stored config that delta makes of old. Nil is an empty config and no change.
-func Apply(old []byte, delta json.RawMessage) ([]byte, error) {
-	tree, err := storedTable(old)
+// Apply returns the stored config that patch makes of old. Nil is an empty config and no change.
+func Apply(old []byte, patch json.RawMessage) ([]byte, error) {
+	tree, err := delta.Table(old)
 	if err != nil {
 		return nil, err
 	}
-	if delta == nil {
+	if patch == nil {
 		return tomldoc.Canonical(tree), nil
 	}
-	v, err := tomldoc.ParseJSON(delta, true)
+	v, err := tomldoc.ParseJSON(patch, true)
 	if err != nil {
 		return nil, &Error{Layer: "config delta", Msg: err.Error(), Err: err}
 	}
-	patch, ok := v.(map[string]any)
+	table, ok := v.(map[string]any)
 	if !ok {
 		return nil, &Error{Layer: "config delta", Msg: "must be a table, not " + kinds.NameOf(v)}
 	}
-	return tomldoc.Canonical(patched(tree, patch)), nil
+	return tomldoc.Canonical(patched(tree, table)), nil
 }
 
 func patched(tree, patch map[string]any) map[string]any {

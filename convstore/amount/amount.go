@@ -86,6 +86,15 @@ func (s Spend) Bounded() Spend {
 	return s
 }
 
+// Most returns the larger of each amount. The cost is nil, which is unknown, where that of a call is.
+func (s Spend) Most(o Spend) Budget {
+	tokens, cost := max(s.Tokens(), o.Tokens()), max(s.CostNano, o.CostNano)
+	if s.Unpriced > 0 || o.Unpriced > 0 {
+		return Budget{Tokens: &tokens}
+	}
+	return Budget{Tokens: &tokens, CostNano: &cost}
+}
+
 // Sum adds two numbers that are not negative. A sum above the largest int64 becomes the largest
 // int64.
 func Sum(a, b int64) int64 {

@@ -26,11 +26,7 @@ func (env *Env) AnswerSchema(ctx context.Context, value string) (json.RawMessage
 			return nil, exit.Usagef("--schema: %v", err)
 		}
 	}
-	s, err := schema.ParseAnswer(raw)
-	if err != nil {
-		return nil, exit.Usagef("--schema: %v", err)
-	}
-	return s.JSON(), nil
+	return parseAnswer(raw)
 }
 
 // InlineSchema is AnswerSchema for a jp inside a tool, which names no file: this process may read
@@ -39,7 +35,11 @@ func InlineSchema(value string) (json.RawMessage, error) {
 	if strings.HasPrefix(value, "@") {
 		return nil, exit.Refusedf("--schema %s: inside a tool it takes no file", value).WithHint(`--schema "$(cat FILE)"`)
 	}
-	s, err := schema.ParseAnswer([]byte(value))
+	return parseAnswer([]byte(value))
+}
+
+func parseAnswer(raw []byte) (json.RawMessage, error) {
+	s, err := schema.ParseAnswer(raw)
 	if err != nil {
 		return nil, exit.Usagef("--schema: %v", err)
 	}

@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"jp/cmd/jp/internal/term"
 	"jp/tools"
-	"jp/tools/unseen"
 )
 
 // askUser returns the function of the tool ask_user. It asks the person at the terminal a question
@@ -30,7 +27,7 @@ func (ag *Agent) askUser(def tools.Definition) tools.Func {
 		if ag.run.req.Asker != nil {
 			answer, err = ag.run.req.Asker.Question(ctx, c.ID, a.Question, a.Options)
 		} else if ag.run.tty != nil {
-			ag.run.aside(func() { answer, err = putQuestion(ctx, ag.run.tty, a.Question, a.Options) })
+			ag.run.aside(func() { answer, err = ag.run.tty.Question(ctx, a.Question, a.Options) })
 		}
 		if !errors.Is(err, term.ErrNobody) {
 			ag.decided.Store(true)
@@ -44,35 +41,6 @@ func (ag *Agent) askUser(def tools.Definition) tools.Func {
 		}
 		return tools.Result{Text: answer}, err
 	}
-}
-
-// putQuestion asks until something is typed. The number of an option means that option; io.EOF is
-// Ctrl-D. Every row of the question is indented, so that none looks like a line of jp.
-func putQuestion(ctx context.Context, tty *term.TTY, question string, options []string) (answer string, err error) {
-	var b strings.Builder
-	b.WriteString("jp: the assistant asks:\n")
-	for line := range strings.Lines(strings.TrimSpace(term.Clean(question))) {
-		line = "  " + strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")
-		b.WriteString(strings.Join(unseen.Rows(line, tty.Width(), "  "), "\n") + "\n")
-	}
-	for i, o := range options {
-		b.WriteString(strings.Join(unseen.Rows(fmt.Sprintf("  %d) %s", i+1, term.Line(o)), tty.Width(), "     "), "\n") + "\n")
-	}
-	b.WriteString("answer: ")
-	err = tty.Alone(ctx, func(p *term.Person) error {
-		for text := b.String(); answer == ""; text = "answer, or Ctrl-D for none: " {
-			line, err := p.Ask(ctx, text)
-			if err != nil {
-				return err
-			}
-			answer = strings.TrimSpace(strings.ToValidUTF8(line, "\uFFFD"))
-		}
-		return nil
-	})
-	if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(options) {
-		answer = options[n-1]
-	}
-	return answer, err
 }
 
 // unasked returns the result of a question that nobody can answer.

@@ -26,8 +26,7 @@ func (r *Run) budget(ctx context.Context, cfg *profiles.Config) (*convstore.Limi
 			return nil, err
 		}
 		session = *account.Limits.Narrow(session)
-		depth := int(*session.Depth)
-		cfg.Conversation.MaxTurns, cfg.Delegation.MaxPerTurn, cfg.Delegation.MaxDepth = int(*session.Rounds), int(*session.Calls), &depth
+		cfg.Conversation.MaxTurns, cfg.Delegation.MaxPerTurn, cfg.Delegation.MaxDepth = int(*session.Rounds), int(*session.Calls), new(int(*session.Depth))
 	}
 	return &session, nil
 }

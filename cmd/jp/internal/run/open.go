@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/delta"
 	"jp/profiles/role"
 	"jp/tools/proc"
 )
@@ -161,14 +162,14 @@ func (o *opening) changedTo(ctx context.Context, before []byte, to func(context.
 	if err != nil {
 		return nil, err
 	}
-	delta, err := profiles.Delta(before, after)
+	patch, err := delta.Between(before, after)
 	if err != nil {
 		return nil, err
 	}
-	if back, with, err := profiles.ModelBack(before, after); err == nil && back != nil && named == nil {
+	if back, with, err := delta.ModelBack(before, after); err == nil && back != nil && named == nil {
 		o.back = &convstore.ConfigDelta{Delta: back, Resolved: convstore.Config{JSON: with, Tools: config.Tools}, Model: o.Conv.Model}
 	}
-	return &convstore.ConfigDelta{Delta: delta, Reset: o.Resolved.ResetKind, Resolved: config, Model: model, Named: named}, nil
+	return &convstore.ConfigDelta{Delta: patch, Reset: o.Resolved.ResetKind, Resolved: config, Model: model, Named: named}, nil
 }
 
 // named returns the profile that directives give to a conversation that is continued; nil = no

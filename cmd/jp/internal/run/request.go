@@ -93,7 +93,7 @@ func (req *Request) prompts() []model.Section {
 // lasts reports whether a new sub-agent keeps a flag: one that limits no run by itself, and gives it
 // nothing that its profile does not.
 func lasts(d profiles.Directive) bool {
-	return d.Text == "delegation.enabled:=false" || !strings.HasPrefix(d.Text, "delegation.") && d.Flag != "--max-turns"
+	return !d.Once && d.Text != "delegation.enabled:=true"
 }
 
 // changes returns what the flags of this run change in its profile, besides the model and what

@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/profiles/delta"
 	"jp/tools/proc"
 )
 
@@ -153,8 +154,7 @@ func (r *Run) NoteChange() {
 	if r.change == nil || r.Delegated() || r.env.Con.Globals.NoPersist {
 		return
 	}
-	const most = 3
-	list := slices.DeleteFunc(profiles.Changes(r.change.Delta), func(s string) bool { return strings.HasPrefix(s, "style.") }) // the person sees it
+	list, most := slices.DeleteFunc(delta.Settings(r.change.Delta), func(s string) bool { return strings.HasPrefix(s, "style.") }), 3 // what is shown is seen
 	if n := r.change.Named; n != nil {
 		list = append([]string{"profile " + n.Profile}, list...)
 	}
