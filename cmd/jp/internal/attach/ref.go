@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,23 +222,22 @@ func (ref Ref) source() string {
 	return ref.File
 }
 
-// Made reports whether references lead to these attachments now. Of a page only the address counts:
-// many pages differ each time. What cannot be read leads to none.
-func (r *Reader) Made(ctx context.Context, refs Refs, list []convstore.Attachment) bool {
-	for _, ref := range refs {
-		now := []convstore.Attachment{{Source: strings.ToValidUTF8(ref.source(), "\uFFFD")}}
-		if ref.URL == "" {
-			var err error
-			if now, err = r.Refs(ctx, Refs{ref}); err != nil {
-				return false
-			}
+// Made reports whether attachments have the sources of these references.
+func (r Refs) Made(list []convstore.Attachment) bool {
+	of := func(ref Ref, a convstore.Attachment) bool {
+		source := strings.ToValidUTF8(ref.source(), "\uFFFD")
+		if ref.File == "" || IsURL(a.Source) {
+			return a.Source == source
 		}
-		if len(now) > len(list) || !slices.EqualFunc(now, list[:len(now)], func(a, b convstore.Attachment) bool {
-			return a.Source == b.Source && (ref.URL != "" || a.Text == b.Text && bytes.Equal(a.Data, b.Data))
-		}) {
+		below, err := filepath.Rel(source, a.Source)
+		return err == nil && filepath.IsLocal(below)
+	}
+	for _, ref := range r {
+		if !slices.ContainsFunc(list, func(a convstore.Attachment) bool { return of(ref, a) }) {
 			return false
 		}
-		list = list[len(now):]
 	}
-	return len(list) == 0
+	return !slices.ContainsFunc(list, func(a convstore.Attachment) bool {
+		return !slices.ContainsFunc(r, func(ref Ref) bool { return of(ref, a) })
+	})
 }

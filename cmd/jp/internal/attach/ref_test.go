@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -72,7 +71,7 @@ func TestRefs(t *testing.T) {
 		if err == nil {
 			r := &Reader{Dir: dir, Workspace: dir, Notice: func(string) {}}
 			list, failed := r.Refs(t.Context(), refs)
-			if got, err = said(list), failed; err == nil && !(&Reader{Dir: dir, Workspace: dir, Notice: func(string) {}}).Made(t.Context(), refs, list) {
+			if got, err = said(list), failed; err == nil && !refs.Made(list) {
 				t.Errorf("Made(%s) = false for its own attachments", tt.refs)
 			}
 		}
@@ -88,48 +87,25 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// TestMade: what references lead to is compared with what they led to, but for pages.
+// TestMade: what a folder gave is known again, however its path is written.
 func TestMade(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	for _, tt := range []struct {
+		ref, source string
+		want        bool
+	}{
+		{".", "a.txt", true}, {"./", "d/a", true}, {".", "https://h/a", false}, {".", "../a", false}, {".", "/d/a", false},
+		{"/", "/d/a", true}, {"/", "d/a", false}, {"..", "../a", true}, {"..", "../../a", false}, {"..", "a", false},
+		{"./d/", "d/a", true}, {"d/../d", "d/a", true}, {"d", "da", false}, {"d", "d/../a", false}, {"d\xff", "d\uFFFD/a", true},
+		{"https://h", "https://h/a", false},
+	} {
+		ref := Ref{File: tt.ref}
+		if IsURL(tt.ref) {
+			ref = Ref{URL: tt.ref}
+		}
+		if got := (Refs{ref}).Made([]convstore.Attachment{{Source: tt.source}}); got != tt.want {
+			t.Errorf("Made(%q) of %q = %t, want %t", tt.ref, tt.source, got, tt.want)
 		}
 	}
-	reader := func() *Reader { return &Reader{Dir: dir, Workspace: dir, Notice: func(string) {}} }
-	was := func(refs ...Ref) []convstore.Attachment {
-		list, err := reader().Refs(t.Context(), refs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return list
-	}
-	check := func(when string, list []convstore.Attachment, want bool, refs ...Ref) {
-		t.Helper()
-		if got := reader().Made(t.Context(), refs, list); got != want {
-			t.Errorf("%s: Made(%v) of %v = %t, want %t", when, refs, list, got, want)
-		}
-	}
-	write("a", "one\ntwo\n")
-	write("b", "b\n")
-	a, line, page := Ref{File: "a"}, Ref{File: "a", Lines: "1-1"}, Ref{URL: "https://h/?k=1"}
-	folder, file, first := was(Ref{File: "."}), was(a), was(line)
-	both := append(slices.Clone(file), convstore.Attachment{Source: "https://h/?k=...", Text: "x"})
-	check("as they were", folder, true, Ref{File: "."})
-	check("as they were", folder, true, Ref{File: "./"})
-	check("as they were", both, true, a, page)
-	check("one more", both, false, a)
-	check("one fewer", file, false, a, page)
-	check("another file", file, false, Ref{File: "b"})
-	check("another page", both, false, a, Ref{URL: "https://h/2"})
-	write("a", "one\n2\n")
-	check("another line has changed", first, true, line)
-	check("it has changed", both, false, a, page)
-	check("it has changed", folder, false, Ref{File: "."})
-	write("a", "one\ntwo\n")
-	write("c", "")
-	check("there is one more", folder, false, Ref{File: "."})
-	check("it is gone", file, false, Ref{File: "none"})
 }
 
 // TestLinesEnd: who is stopped does not read a file to its end in search of a line.

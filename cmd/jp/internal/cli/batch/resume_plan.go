@@ -79,9 +79,6 @@ func (b *batch) plan(ctx context.Context, it delegate.Item) (delegate.Item, erro
 func (b *batch) findQuery(ctx context.Context, it delegate.Item) (_ delegate.Item, ran bool, why, err error) {
 	e, index := b.earlier, it.Number-1
 	row, ok := e.rows[index]
-	if err := b.dropOutdated(ctx, it, row.id); err != nil {
-		return it, false, nil, err
-	}
 	it.Mark = e.ownMark(it, row)
 	if ok {
 		why, err = b.differs(ctx, row, it)
@@ -109,15 +106,7 @@ func (b *batch) findQuery(ctx context.Context, it delegate.Item) (_ delegate.Ite
 			}
 		}
 		// What ran itself had no answer that was there before.
-		row, ok := e.reusedFor(it.Mark)
-		if ok {
-			var old bool
-			if old, err = b.outdated(ctx, row.id, it); err != nil {
-				return it, ran, nil, err
-			}
-			ok = !old
-		}
-		if ok && (it.Reuse || len(runs)+len(e.beside[it.Mark]) == 0) {
+		if row, ok := e.reusedFor(it.Mark); ok && (it.Reuse || len(runs)+len(e.beside[it.Mark]) == 0) {
 			it.Done, e.rows[index] = true, row
 			return it, true, nil, nil
 		}
@@ -130,46 +119,6 @@ func (b *batch) findQuery(ctx context.Context, it delegate.Item) (_ delegate.Ite
 		ran = why == nil
 	}
 	return it, ran, why, err
-}
-
-// dropOutdated forgets that earlier runs for a query, and the conversation in its row, were asked this
-// one, where what it attaches has changed since. A mark has only the references.
-func (b *batch) dropOutdated(ctx context.Context, it delegate.Item, row convstore.ID) (err error) {
-	if len(it.Attach) == 0 {
-		return nil
-	}
-	e := b.earlier
-	known := map[convstore.ID]bool{}
-	drop := func(id convstore.ID) bool {
-		old, ok := known[id]
-		if !ok && id != 0 {
-			var failed error
-			old, failed = b.outdated(ctx, id, it)
-			known[id], err = old, cmp.Or(err, failed)
-		}
-		if old {
-			e.marks[id] = slices.DeleteFunc(e.marks[id], func(m string) bool { return first(m) == first(it.Mark) })
-		}
-		return old
-	}
-	drop(row)
-	dropRun := func(del convstore.Delegation) bool { return !del.Unstarted && drop(del.Child) }
-	e.runs[it.Mark] = slices.DeleteFunc(e.runs[it.Mark], dropRun)
-	e.beside[it.Mark] = slices.DeleteFunc(e.beside[it.Mark], dropRun)
-	return err
-}
-
-// outdated reports whether a conversation was asked something, but never a query with the
-// attachments that it has now.
-func (b *batch) outdated(ctx context.Context, id convstore.ID, it delegate.Item) (bool, error) {
-	if len(it.Attach) == 0 {
-		return false, nil
-	}
-	conv, turns, err := b.asked(ctx, b.view, id, it)
-	if delegate.Gone(err) {
-		return false, nil // who asks for it next says so
-	}
-	return err == nil && turns == nil && conv.Turns > 0, err
 }
 
 // ownMark returns the mark of the equal query whose runs a query has. These are its own, unless
@@ -250,8 +199,6 @@ func (b *batch) differs(ctx context.Context, row earlierRow, it delegate.Item) (
 		return nil, err
 	case it.ID == "" && conv.Profile != it.Config:
 		why = fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
-	case was == nil && len(it.Attach) > 0:
-		why = fmt.Errorf("%s was not asked query %d with what it attaches now", id, it.Number)
 	case was == nil:
 		why = fmt.Errorf("%s was not asked query %d", id, it.Number)
 	case len(b.earlier.marks[id]) > 0:
@@ -395,8 +342,7 @@ func (b *batch) endedOK(ctx context.Context, del convstore.Delegation) (ok bool,
 }
 
 // asked returns a conversation in view, and whether each of its turns was asked a query in these
-// words, with this schema and the attachments as they are now, or went on with it. Where none was,
-// turns is nil.
+// words, with this schema and these attachments, or went on with it. Where none was, turns is nil.
 func (b *batch) asked(ctx context.Context, v convstore.View, id convstore.ID, it delegate.Item) (conv convstore.Conversation, turns map[int]bool, err error) {
 	if conv, err = v.Get(ctx, id); err != nil {
 		return conv, nil, err
@@ -407,7 +353,7 @@ func (b *batch) asked(ctx context.Context, v convstore.View, id convstore.ID, it
 			return conv, nil, err
 		}
 		if u, ok := ev.Body.(convstore.UserMessage); ok {
-			if u.Text == words && bytes.Equal(u.Schema, it.Schema) && b.reader(func(string) {}).Made(ctx, it.Attach, u.Attachments) {
+			if u.Text == words && bytes.Equal(u.Schema, it.Schema) && it.Attach.Made(u.Attachments) {
 				on, turns = true, all
 			} else if u.Text != agent.Continue {
 				on = false // a person has asked something else

@@ -355,9 +355,6 @@ func (b *batch) conclude(ctx context.Context, failed error) (came convstore.Turn
 
 // attach reads what a line attaches, as `jp query --attachment` does.
 func (b *batch) attach(ctx context.Context, refs attach.Refs) ([]convstore.Attachment, error) {
-	return b.reader(func(s string) { b.env.Con.Warn("%s", s) }).Refs(ctx, refs)
-}
-
-func (b *batch) reader(notice func(string)) *attach.Reader {
-	return &attach.Reader{Dir: b.env.Con.Env.Dir, Workspace: b.session.Root, Notice: notice}
+	r := attach.Reader{Dir: b.env.Con.Env.Dir, Workspace: b.session.Root, Notice: func(s string) { b.env.Con.Warn("%s", s) }}
+	return r.Refs(ctx, refs)
 }
