@@ -106,7 +106,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		Text: Answer(t.history.current()), Structured: r.data, Usage: t.bill.Usage, Cost: t.bill.Cost(), Models: t.bill.of,
 		First: state == convstore.StateOK && !slices.ContainsFunc(t.history.events[:t.history.from], endedWell),
 	}
-	if r.limit != nil && (state == convstore.StatePartial || failed == nil && state == r.limit.state) { // what ends the closing call counts
+	if r.limit != nil && (state == convstore.StatePartial || failed == nil && state == r.limit.state) { // the end of the closing call counts
 		out.Limit = r.limit.kind
 	}
 	return out, nil

@@ -130,7 +130,7 @@ func (r *Run) Surface(ctx context.Context) error {
 	if r.Delegated() || r.env.Con.Globals.NoPersist {
 		return nil
 	}
-	begins := untouched(c)
+	begins := !r.made && untouched(c)
 	if !begins && !c.Pinned && !c.ExpiresAt.IsZero() && !c.ExpiresAt.After(time.Now()) {
 		r.env.Con.Warn("conversation %s has expired: the next jp query elsewhere removes it; `jp conversation edit %s --no-tmp` keeps it", c.ID, c.ID)
 	}

@@ -42,7 +42,10 @@ func Model(s model.Stream, info model.Info) model.Stream {
 func asked(info model.Info, r model.Request) []otel.Attr {
 	attrs := []otel.Attr{
 		otel.Str("gen_ai.operation.name", "chat"), otel.Str("gen_ai.provider.name", provider(info.Provider)), otel.Str("gen_ai.request.model", r.Model),
-		otel.Bool("gen_ai.request.stream", true), otel.Str("gen_ai.request.reasoning.level", r.Reasoning),
+		otel.Bool("gen_ai.request.stream", true),
+	}
+	if !r.Brief { // else the provider may get a lower one, see model.Config.Reasoning
+		attrs = append(attrs, otel.Str("gen_ai.request.reasoning.level", r.Reasoning))
 	}
 	if u, err := url.Parse(info.Endpoint); err == nil && u.Hostname() != "" {
 		port, _ := strconv.ParseInt(u.Port(), 10, 32)

@@ -268,7 +268,7 @@ func (b *batch) endWell(ctx context.Context) error {
 		return nil
 	}
 	return b.session.TakeUp(ctx, func(about string) bool {
-		if !strings.HasSuffix(about, b.about(-1)+fromShell) {
+		if !strings.HasPrefix(about, "the rest: ") && !strings.HasSuffix(about, b.about(-1)+fromShell) { // the former is of an older jp
 			return strings.HasSuffix(about, b.about(b.in.read)+fromShell)
 		}
 		for index, id := range b.earlier.under {
