@@ -3,7 +3,6 @@ package profiles
 import (
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"jp/profiles/fault"
 )
@@ -56,17 +55,8 @@ func Extends(src Sources, file string) []string {
 	if err != nil {
 		return nil
 	}
-	docs, err := r.load(FileLayer, "check", r.files.at(filepath.Clean(file)))
-	if err != nil {
-		return nil
-	}
-	var list []string
-	for _, d := range docs[:len(docs)-1] {
-		if !strings.HasPrefix(d.layer.File, "builtin:") {
-			list = append(list, d.layer.File)
-		}
-	}
-	return list
+	_, _ = r.load(UserLayer, "check", r.files.at(filepath.Clean(file))) // what it names beside a mistake counts
+	return r.UserReads
 }
 
 // asError is err, which is an *Error wherever it came from a file.

@@ -86,8 +86,12 @@ func (r *resolver) claim(d *document, extends []string) {
 		return
 	}
 	for _, entry := range extends {
-		if base, pattern, err := r.files.base(d.from, entry); err == nil && pattern != "" {
+		switch base, pattern, err := r.files.base(d.from, entry); {
+		case err != nil:
+		case pattern != "":
 			r.UserPatterns = append(r.UserPatterns, Pattern{base.abs(), pattern})
+		default:
+			r.UserReads = append(r.UserReads, base.abs())
 		}
 	}
 	list, _ := d.tree["config_load_paths"].([]any)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"jp/profiles/delta"
@@ -298,16 +299,47 @@ func (r *resolver) implicit() error {
 	if err := r.add(d); err != nil {
 		return dropHint(err)
 	}
-	// Limits of the environment hold for every run. Sub-agents that were switched off stay off.
+	// A limit of the environment holds for every run where the conversation has that of the config
+	// files, or a higher one: what --cfg or a flag said of it stays.
 	for _, d := range vars {
-		if on, _ := tomldoc.Lookup(d.tree, []string{"delegation", "enabled"}); !d.once || !r.src.Person || on == true {
-			continue
-		}
-		if err := r.add(d); err != nil {
-			return err
+		if d.once && r.src.Person && r.unsaid(d, tree) {
+			if err := r.add(d); err != nil {
+				return err
+			}
 		}
 	}
 	return r.respecialize()
+}
+
+// unsaid reports whether a stored config says of the setting of a variable what the config files say,
+// over which the variable wins; or whether the variable allows less.
+func (r *resolver) unsaid(d *document, stored map[string]any) bool {
+	for key, value := range d.tree["delegation"].(map[string]any) {
+		at := []string{"delegation", key}
+		was, _ := tomldoc.Lookup(stored, at)
+		is, _ := tomldoc.Lookup(r.workspaceKept, at)
+		wins, _ := tomldoc.Lookup(r.workspace, at)
+		if !less(value, was) && (!reflect.DeepEqual(was, is) || !reflect.DeepEqual(wins, value)) {
+			return false
+		}
+	}
+	return true
+}
+
+// less reports whether a value of a limit of delegation allows less than another one that was set.
+func less(value, was any) bool {
+	number := func(v any) (float64, bool) {
+		switch v := v.(type) {
+		case int64:
+			return float64(v), true
+		case float64:
+			return v, true
+		}
+		return 0, false
+	}
+	n, limits := number(value)
+	before, limited := number(was)
+	return value == false || limits && (was == "unlimited" || limited && n < before)
 }
 
 const userUnused = "the user's config is not used: "

@@ -121,7 +121,14 @@ func (c *check) claimed(tool string) bool {
 	}
 	return c.r.Claims(tool) && !slices.ContainsFunc(c.r.Keys(), func(v profiles.Value) bool {
 		key, ok := about(v.Key)
-		return ok && key != "enable" && v.Origin.Layer == "stored config"
+		return ok && key != "enable" && v.Origin.Layer == "stored config" && !c.stands(v)
+	})
+}
+
+// stands reports whether the user's config or .jp/config.toml says now what a stored config says.
+func (c *check) stands(v profiles.Value) bool {
+	return slices.ContainsFunc(c.r.Origin(v.Key), func(o profiles.Origin) bool {
+		return (o.Kind == profiles.UserLayer || o.Kind == profiles.WorkspaceLayer && c.shown.HasSetting(v.Key, v.Value)) && reflect.DeepEqual(o.Value, v.Value)
 	})
 }
 

@@ -18,6 +18,9 @@ func (r *Run) budget(ctx context.Context, cfg *profiles.Config) (*convstore.Limi
 		return nil, nil
 	}
 	l := rule.LimitsOf(*cfg, 0)
+	if !cfg.Delegation.Enabled {
+		l.MaxPerTurn = 0
+	}
 	session := rule.SessionLimits(*cfg, l).With(convstore.Change{Run: r.req.Bounds})
 	session.Rounds, session.Calls, session.Depth = new(int64(cfg.Conversation.MaxTurns)), new(int64(l.MaxPerTurn)), new(int64(l.MaxDepth))
 	if r.Resumes() && r.Conv.Status == convstore.StatusInterrupted && r.locked() != nil {

@@ -50,7 +50,7 @@ func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
 		case convstore.ConfigDelta:
 			e.Body = convstore.ConfigDelta{} // the copy has the present config; summaries count the event
 		case convstore.TurnStart:
-			e.Body = convstore.TurnStart{} // its limits can be a stranger's
+			e.Body = convstore.TurnStart{Limits: account.Limits} // those in the event can be a stranger's
 		}
 		events = append(events, e)
 	}
