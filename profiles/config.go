@@ -129,6 +129,17 @@ type Providers struct {
 	MCP     map[string]MCPServer // by name
 }
 
+// Keys returns the names of the variables that hold the keys of providers in the config, sorted.
+func (p Providers) Keys() []string {
+	var names []string
+	for _, name := range sortedKeys(p.LLM) {
+		if env := p.LLM[name].APIKeyEnv; env != "" {
+			names = append(names, env)
+		}
+	}
+	return names
+}
+
 // IsKey reports whether a variable of this name holds the key of a provider in the config.
 func (p Providers) IsKey(name string) bool {
 	for _, l := range p.LLM {

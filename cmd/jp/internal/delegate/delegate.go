@@ -61,6 +61,7 @@ type Options struct {
 	// store. Without the function nothing is known against any model.
 	Down      func(model string) error
 	WaitLimit time.Duration // longest wait of a sub-agent for a limit to reset; 0 = the usual one
+	Keys      []string      // names of variables that no tool of a sub-agent gets, see wire.Start
 	Kept      fs.Kept       // what else sub-agents keep from their tools, see wire.Start
 
 	Replayed bool // whether a recording answers in sub-agents too

@@ -114,7 +114,7 @@ func (o *owned) serve(ctx context.Context, res *convstore.Reservation, r request
 	ended := make(chan error, 1)
 	go func() {
 		err := wire.Serve(ctx, ours, wire.Owner{
-			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.o.WaitLimit, Kept: o.runner.o.Kept, Pins: served.Pins, Skills: served.Skills}, Log: log, Subagents: o.subagents, Serve: served.Call,
+			Start: wire.Start{Conversation: res.Child, Config: log.Taken(), Blank: log.Blank(), Account: log.Account(), WaitLimit: o.runner.o.WaitLimit, Keys: o.runner.o.Keys, Kept: o.runner.o.Kept, Pins: served.Pins, Skills: served.Skills}, Log: log, Subagents: o.subagents, Serve: served.Call,
 			Title: r.Title, Change: o.change, Priced: o.runner.o.Priced, Replayed: res.Delegation.Replayed, Checkpoint: o.runner.o.Checkpoint,
 			Models: o.runner.o.Models(ctx, o.below), Record: o.runner.o.Record(o.below), Works: o.works,
 		})

@@ -54,7 +54,7 @@ func (s site) delegation(cfg profiles.Config, scope convstore.Scope, slot *convs
 	}
 	s.far.mu.Unlock()
 	return delegate.Options{
-		Scope: scope, Slot: slot, Limits: rule.LimitsOf(cfg, s.env.WaitLimit), Priced: s.env.Priced(cfg), Answering: s.answering, Down: s.env.Down(cfg), WaitLimit: s.env.WaitLimit, Kept: s.tree.kept, Replayed: s.env.Tape.Replays(), Taped: s.env.Tape != nil,
+		Scope: scope, Slot: slot, Limits: rule.LimitsOf(cfg, s.env.WaitLimit), Priced: s.env.Priced(cfg), Answering: s.answering, Down: s.env.Down(cfg), WaitLimit: s.env.WaitLimit, Keys: s.tree.providers.Keys(), Kept: s.tree.kept, Replayed: s.env.Tape.Replays(), Taped: s.env.Tape != nil,
 		InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root, Below: s.below, Change: s.changeBelow, Models: s.models, Place: s.place, Variables: s.variables, Served: s.served, Reads: s.env.Reads,
 		Placed: s.env.Tape.Put, Record: func(of delegate.Below) func(json.RawMessage) error { return s.env.Tape.Keeper(of.Environ) },

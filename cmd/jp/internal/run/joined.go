@@ -50,7 +50,7 @@ func (o *opening) join(ctx context.Context) (err error) {
 		return err
 	}
 	start := o.conn().Start()
-	o.env.Owner, o.env.WaitLimit, o.env.WS.Told = o.conn(), start.WaitLimit, start.Kept
+	o.env.Owner, o.env.WaitLimit, o.env.WS.Told, o.env.WS.Keys = o.conn(), start.WaitLimit, start.Kept, start.Keys
 	stored := start.Config
 	directives, err := childDirectives(o.req.Directives, o.Conv)
 	if err != nil {

@@ -92,6 +92,7 @@ type Start struct {
 	Account      convstore.Account      `json:"account"`
 	Models       []Known                `json:"models"`
 	WaitLimit    time.Duration          `json:"wait_limit,omitempty"` // longest wait for a reset; 0 = the usual one
+	Keys         []string               `json:"keys,omitempty"`       // names of variables that hold keys, by its owner's config
 	Kept         fs.Kept                `json:"kept,omitzero"`        // files that its owner's own config reads, which it does not
 	Pins         []Pin                  `json:"pins,omitempty"`       // tools that it holds and its owner calls
 	Skills       []Skill                `json:"skills,omitempty"`     // what it can read with one of them

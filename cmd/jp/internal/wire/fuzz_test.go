@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -172,7 +173,7 @@ func (c *teller) Close() error {
 // FuzzJoin gives the bytes of an owner to a sub-agent that asks one thing after the other. All of
 // it has an end.
 func FuzzJoin(f *testing.F) {
-	start := `{"start":{"protocol":6,"blank":true,"conversation":{"ID":5},"account":{"Left":{"tokens":5}}}}` + "\n"
+	start := `{"start":{"protocol":` + strconv.Itoa(Protocol) + `,"blank":true,"conversation":{"ID":5},"account":{"Left":{"tokens":5}}}}` + "\n"
 	f.Add(byte(0), []byte(start+`{"answer":{"n":1,"stale":true,"account":{"Left":{"tokens":9}}}}`+"\n"+`{"answer":{"n":2}}`+"\n"))
 	f.Add(byte(1), []byte(start+`{"answer":{"n":1,"error":{"text":"t","kind":"busy","id":3}}}`+"\n"))
 	f.Add(byte(2), []byte(start+`{"answer":{"n":1,"more":true,"events":[`+event("e1", convstore.Note{Text: "n"})+`]}}`+"\n"+`{"answer":{"n":1}}`+"\n"))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -536,10 +537,10 @@ func TestBadFrames(t *testing.T) {
 func TestJoin(t *testing.T) {
 	for name, tt := range map[string]struct{ says, want string }{
 		"nothing":  {"", ErrGone.Error()},
-		"cut":      {`{"start":{"protocol":6`, ErrGone.Error()},
+		"cut":      {`{"start":{"protocol":` + strconv.Itoa(Protocol), ErrGone.Error()},
 		"noise":    {"Welcome to gpu1\n", "wire: a frame that cannot be read"},
-		"other":    {`{"start":{"protocol":1}}` + "\n", "wire: protocol 1, and this jp knows 6"},
-		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows 6"},
+		"other":    {`{"start":{"protocol":1}}` + "\n", "wire: protocol 1, and this jp knows " + strconv.Itoa(Protocol)},
+		"none":     {`{"start":{}}` + "\n", "wire: protocol 0, and this jp knows " + strconv.Itoa(Protocol)},
 		"an other": {`{"answer":{"n":1}}` + "\n", "wire: the first frame is not a start"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -594,7 +595,7 @@ func TestOwnerDies(t *testing.T) {
 				no(t, err)
 				own, err := pollable(theirs)
 				no(t, err)
-				_, err = own.WriteString(`{"start":{"protocol":6}}` + "\n")
+				_, err = own.WriteString(`{"start":{"protocol":` + strconv.Itoa(Protocol) + `}}` + "\n")
 				no(t, err)
 				c, err := Join(ours, nil)
 				no(t, err)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"jp/tools"
 	"jp/tools/proc"
@@ -15,11 +16,9 @@ func (w *Workspace) CommandEnv(host *proc.Host, extra map[string]any) tools.Comm
 	ws, _ := w.Root()
 	context := map[string]any{"workspace": ws, "action": "run", "conversation_id": ""}
 	maps.Copy(context, extra)
-	var secrets []string
+	secrets := w.Keys
 	if m, err := w.Machine(); err == nil {
-		for _, p := range m.Providers.LLM {
-			secrets = append(secrets, p.APIKeyEnv)
-		}
+		secrets = slices.Concat(secrets, m.Providers.Keys())
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: w.Con.Env.Environ, Context: context, Secrets: secrets,

@@ -43,6 +43,8 @@ type Workspace struct {
 	// file.
 	Told fs.Kept
 
+	Keys []string // names of variables that hold keys, from the same
+
 	root      string
 	settings  *profiles.Config // machine settings, from the last config that was resolved
 	early     *profiles.Config // those of them that were read before a config was; nil = none were
