@@ -59,9 +59,10 @@ type Executor struct {
 //
 // A tool whose definition says parallel = false runs alone: calls before it are finished first, and
 // calls behind it start after it. A person is asked for it while sub-agents before it still work.
-// Other calls run beside one another, those that need no answer of a person first. As many as Parallel run at once, and the others wait for a place in call order. A
-// tool that Delegates needs no place, because it only waits for sub-agents, and these have a bound
-// of their own.
+// Other calls run beside one another, those that need no answer of a person first. As many as
+// Parallel run at once, and the others wait for a place in call order. A tool that Delegates needs no
+// place, because it only waits for sub-agents, and these have a bound of their own; nor does one that
+// asks a person, who gets questions one after another.
 //
 // When the consumer stops early, the calls that run are cancelled. Run returns when none of them is
 // running any more.
@@ -217,12 +218,15 @@ func (b *batch) runTogether(ctx context.Context, calls []Call, agents *sync.Wait
 			}
 		}
 	})
+	var questions []job // of tools to a person, who gets them one after another
 	start := func(j job) {
 		switch refusal := b.permit(ctx, j); {
 		case refusal != nil:
 			b.report(j.orig, *refusal)
 		case j.tool.Delegates():
 			agents.Go(func() { b.do(ctx, j, func() {}) })
+		case j.tool.Source == SourceInteractive:
+			questions = append(questions, j)
 		default:
 			line <- j
 		}
@@ -242,6 +246,15 @@ func (b *batch) runTogether(ctx context.Context, calls []Call, agents *sync.Wait
 	for _, j := range asking {
 		start(j)
 	}
+	wg.Go(func() {
+		for _, j := range questions {
+			if ctx.Err() != nil {
+				b.report(j.orig, *neverRan(ctx))
+				continue
+			}
+			b.do(ctx, j, func() {})
+		}
+	})
 }
 
 // prepare finds the tool and validates the arguments, before anybody is asked for permission. If it

@@ -49,11 +49,12 @@ func Table(data []byte) (map[string]any, error) {
 }
 
 // Settings lists the settings in a patch of Between in the order of their keys, as --cfg writes them. A
-// value that is longer than a line is left out, and so is one that is gone.
+// value that is longer than a line is left out. One that is gone is named.
 func Settings(patch json.RawMessage) []string {
 	const line = 60
-	table, err := Table(patch)
-	if err != nil {
+	v, err := tomldoc.ParseJSON(patch, true)
+	table, ok := v.(map[string]any)
+	if err != nil || !ok {
 		return nil
 	}
 	var list []string
@@ -66,9 +67,11 @@ func Settings(patch json.RawMessage) []string {
 				continue
 			}
 			text, isText := at[k].(string)
-			if value := ":=" + string(tomldoc.Canonical(at[k])); isText && len(text) < line {
+			if at[k] == nil {
+				key = "without " + key
+			} else if value := ":=" + string(tomldoc.Canonical(at[k])); isText && len(text) < line {
 				key += "=" + text
-			} else if len(value) < line && at[k] != nil {
+			} else if len(value) < line {
 				key += value
 			}
 			list = append(list, key)

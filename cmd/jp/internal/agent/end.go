@@ -90,7 +90,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	}
 	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason, Asked: t.asked, Personal: t.loop.Personal != nil && t.loop.Personal()})
 	e := (*model.Error)(nil)
-	back := t.loop.Back != nil && t.bill.of == nil && errors.As(failed, &e) && e.Kind == model.KindUnknownModel
+	back := t.loop.Back != nil && t.loop.paid.of == nil && t.at == 0 && errors.As(failed, &e) && e.Kind == model.KindUnknownModel
 	said := len(bodies) > 1
 	if back {
 		bodies = append([]convstore.Body{*t.loop.Back}, bodies...)

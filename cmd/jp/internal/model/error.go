@@ -138,15 +138,17 @@ func (e *Error) In(conversation, again string) *Error {
 	case again == "":
 		return e
 	case e.Kind == KindContext:
-		_, where, named := strings.Cut(again, " -w ") // the workspace is last, if a person has named it
-		if named {
-			conversation += " -w " + where
+		if at := strings.LastIndex(again, " -w "); at >= 0 { // the workspace is last, if a person has named it
+			conversation += again[at:]
 		}
 		if in.Hint = "`jp conversation compact " + conversation + "` shortens it"; e.Hint != "" {
 			in.Hint += ", or " + e.Hint
 		}
 	case e.Kind == KindUnknownModel:
-		in.Hint = e.Hint + "; then resume with: " + again + " --model MODEL"
+		if in.Hint = "resume with: " + again + " --model MODEL"; e.Advice() != "" {
+			in.Hint = e.Advice() + "; then " + in.Hint
+		}
+		in.Model = "" // its advice is in the hint
 	case e.Hint != "":
 		in.Hint = e.Hint + "; then resume with: " + again
 	case e.Temporary():

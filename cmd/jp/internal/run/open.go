@@ -129,7 +129,7 @@ func (o *opening) open(ctx context.Context) error {
 // nothing is the error of a run that is asked nothing and continues no conversation.
 func (o *opening) nothing(ctx context.Context) error {
 	if id, err := o.env.WS.Target(ctx, "recent"); err == nil && !o.req.New && !o.req.ID.Set {
-		if c, err := o.Store.Get(ctx, id); err == nil && Resumable(c) {
+		if c, err := o.Store.Get(ctx, id); err == nil && Resumable(c) && c.Status != convstore.StatusRunning {
 			return exit.Usagef("query: nothing to ask, and no conversation is active here").WithHint("the latest was cut off; resume it with: jp query --id %s", id)
 		}
 	}
@@ -166,7 +166,7 @@ func (o *opening) changedTo(ctx context.Context, before []byte, to func(context.
 	if err != nil {
 		return nil, err
 	}
-	if back, with, err := delta.ModelBack(before, after); err == nil && back != nil && named == nil {
+	if back, with, err := delta.ModelBack(before, after); err == nil && back != nil && named == nil && !o.Delegated() {
 		o.back = &convstore.ConfigDelta{Delta: back, Resolved: convstore.Config{JSON: with, Tools: config.Tools}, Model: o.Conv.Model}
 	}
 	return &convstore.ConfigDelta{Delta: patch, Reset: o.Resolved.ResetKind, Resolved: config, Model: model, Named: named}, nil

@@ -1,6 +1,7 @@
 package subprocess
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func fromExit(end proc.Exit) (convstore.State, string) {
 	case end.Cause != nil && (end.Signal != 0 || end.Code != 0):
 		return convstore.StateCancelled, "stopped by its caller"
 	case end.Signal != 0:
-		return convstore.StateKilled, "by " + unix.SignalName(end.Signal)
+		return convstore.StateKilled, "by " + cmp.Or(unix.SignalName(end.Signal), fmt.Sprintf("signal %d", int(end.Signal)))
 	}
 	switch exit.Status(end.Code) {
 	case exit.OK:

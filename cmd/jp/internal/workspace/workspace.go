@@ -23,6 +23,7 @@ import (
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/fs"
+	"jp/tools/proc"
 	"jp/tools/vanishing"
 )
 
@@ -289,10 +290,11 @@ func (w *Workspace) UserSources() profiles.Sources {
 }
 
 // StoredSources are the sources of the config of a sub-agent, which is all in what its owner stored.
-// No config file is read, which may be changed and wrong meanwhile, or be that of another machine.
+// No config file is read, which may be changed and wrong meanwhile, or be that of another machine; nor
+// a variable, which may say only a part of what such a file says.
 func (w *Workspace) StoredSources(stored []byte) profiles.Sources {
 	src := w.UserSources()
-	src.UserDir, src.Stored = "", stored
+	src.UserDir, src.Stored, src.Environ = "", stored, proc.Environ(src.Environ, "HOME")
 	return src
 }
 

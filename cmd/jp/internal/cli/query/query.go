@@ -361,7 +361,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if unstored != nil {
 		return errors.Join(failed, left)
 	}
-	if out.Back {
+	if out.Back && !g.Env.Con.Globals.NoPersist {
 		g.Env.Con.Note("%s has the model of before again: %s", r.Conv.ID, r.Conv.Model)
 	}
 	if !r.Delegated() {
