@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"jp/profiles/fault"
@@ -48,15 +49,16 @@ func Check(src Sources, file string) []*Error {
 	return list
 }
 
-// Extends lists the files that the file at an absolute path reaches by `extends`, absolute paths;
-// nil when it cannot be read.
+// Extends lists the files that the file at an absolute path names by `extends`, absolute paths, and
+// those that these name, as far as they can be read; nil when it cannot be read itself.
 func Extends(src Sources, file string) []string {
 	r, err := newResolver(src)
 	if err != nil {
 		return nil
 	}
-	_, _ = r.load(UserLayer, "check", r.files.at(filepath.Clean(file))) // what it names beside a mistake counts
-	return r.UserReads
+	file = filepath.Clean(file)
+	_, _ = r.load(UserLayer, "check", r.files.at(file)) // files named beside a mistake count
+	return slices.DeleteFunc(r.UserReads, func(read string) bool { return read == file })
 }
 
 // asError is err, which is an *Error wherever it came from a file.
