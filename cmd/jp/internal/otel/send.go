@@ -54,9 +54,10 @@ type queue struct {
 	closing bool      // close was called
 	closed  bool      // nothing is taken any more
 	lost    int
-	cause   error // of the latest loss
-	why     error // error of the last request; nil = it succeeded
-	final   bool  // no other request would go better
+	cause   error         // of the latest loss
+	why     error         // error of the last request; nil = it succeeded
+	final   bool          // the last request was refused for good: spans are dropped for a while, and at the end
+	rest    time.Duration // that while
 }
 
 // LostError says how many spans were not sent, and why.
@@ -90,7 +91,7 @@ func shownURL(address string) string {
 func (e *LostError) Unwrap() error { return e.Err }
 
 func (q *queue) open(set *settings) {
-	q.set = set
+	q.set, q.rest = set, pauseMost
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	q.wake, q.quit, q.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 }
@@ -146,6 +147,9 @@ func (q *queue) run() {
 		pause := q.flush(q.ctx)
 		select {
 		case <-time.After(pause):
+			q.mu.Lock()
+			q.final = false
+			q.mu.Unlock()
 		case <-q.quit:
 			return
 		}
@@ -178,16 +182,15 @@ func (q *queue) flush(ctx context.Context) (pause time.Duration) {
 			q.final = true
 			q.lost += len(batch) + len(q.spans)
 			q.cause = err
-			q.spans = nil
+			q.spans, q.bytes = nil, 0
 		}
 		q.mu.Unlock()
 		if err != nil {
-			pause = pauseBad
-			if again {
-				pause = min(max(pause, e.after), pauseMost)
-				q.poke()
+			if !again {
+				return q.rest
 			}
-			return pause
+			q.poke()
+			return min(max(pauseBad, e.after), pauseMost)
 		}
 	}
 }
