@@ -24,18 +24,12 @@ import (
 // it run again, and it runs again alone: its error must not come from what was never committed. One
 // that fails and has changed nothing stays in the group, and so its error counts only if the group
 // is committed. A function that panics runs again alone too, in the goroutine of its own caller.
-//
-// If the disk is full, the writes of runs go back into the queue, behind the others, and a group is
-// tried again every pause. The others get the error once they have failed alone.
 
 // The bounds of one group.
 const (
 	groupMost  = 128     // functions
 	groupBytes = 4 << 20 // bytes that they write; the last function may go beyond
 )
-
-// pause is the time between two tries to write on a full disk.
-const pause = 250 * time.Millisecond
 
 // queue has the writes that wait, of a Base and its copies.
 type queue struct {
@@ -45,9 +39,10 @@ type queue struct {
 
 	commit func(*bbolt.Tx) error // (*bbolt.Tx).Commit, but in tests
 	full   time.Time             // since when the disk has been full for a run that waits; zero = it is not
+	pause  time.Duration         // between two tries of what waits for room
 }
 
-func newQueue() *queue { return &queue{commit: (*bbolt.Tx).Commit} }
+func newQueue() *queue { return &queue{commit: (*bbolt.Tx).Commit, pause: defaultPause} }
 
 // write is one call of Write.
 type write struct {
@@ -62,6 +57,7 @@ type write struct {
 	tx        *Tx   // transaction in which its function ran last; nil = it has not run
 	err       error // what its function returned; if done, the outcome
 	done      bool
+	full      bool // it was not written for lack of room on the disk
 	rehearsed bool // its function was run and rolled back, see the constant rehearse
 }
 
@@ -87,9 +83,6 @@ func (f *Base) write(ctx context.Context, w *write) error {
 	}
 	defer q.pass()
 	for q.lead(w); !w.done; q.lead(w) {
-		if q.isFull() {
-			time.Sleep(pause)
-		}
 		w.wait = f.Wait(ctx)
 	}
 	return w.outcome()
@@ -137,30 +130,6 @@ func (q *queue) remove(w *write) bool {
 	return true
 }
 
-// isFull reports whether writes wait for room on the disk.
-func (q *queue) isFull() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return !q.full.IsZero()
-}
-
-// room takes the writes of a group which failed for lack of room on the disk. It returns those that
-// do not wait for it, and what goes to the end of the queue.
-func (q *queue) room(all []*write) (now, later []*write) {
-	since, said := q.full, !q.full.IsZero()
-	if !said {
-		since = time.Now()
-	}
-	for _, w := range all {
-		if w.once || !w.wait.Lasts(since, said) {
-			now = append(now, w)
-			continue
-		}
-		later, q.full, said = append(later, w), since, true
-	}
-	return now, later
-}
-
 // pass makes the first in the queue the leader.
 func (q *queue) pass() {
 	q.mu.Lock()
@@ -180,6 +149,7 @@ type group struct {
 	failed  bool     // the last of ran failed after it had changed something
 	wrote   int      // bytes that ran have written
 	final   bool     // the outcomes of ran hold
+	full    bool     // nothing was written for lack of room on the disk
 }
 
 // lead writes a group. If the leader is not done after that, nothing was written.
@@ -237,6 +207,7 @@ func (g *group) write(h *Handle) (err error) {
 	}
 	p, _ := page.Inspect(h.File)
 	g.final = p != nil && p.Transaction >= number || errors.Is(err, syscall.EIO)
+	g.full = !g.final && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 	return g.leader.f.commitError(err, g.final)
 }
 
@@ -298,17 +269,7 @@ func (g *group) end(err error, returned bool) {
 	case g.failed:
 		all[len(all)-1].alone = true
 	case err != nil: // if it was not alone, each finds out for itself
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			var later []*write
-			all, later = q.room(all)
-			for _, w := range later {
-				w.err = nil
-			}
-			q.waiting = append(q.waiting, later...)
-			g.final = len(all) == 1 && len(later) == 0
-		} else {
-			g.final = len(all) == 1
-		}
+		g.final = len(all) == 1
 		for _, w := range all {
 			w.alone = true
 		}
@@ -321,7 +282,7 @@ func (g *group) end(err error, returned bool) {
 		case g.final && w.err == ErrUnchanged, g.final && w.err == nil:
 			w.err = err
 		}
-		if w.done = g.final; w.done && w != g.leader {
+		if w.full, w.done = g.full, g.final; w.done && w != g.leader {
 			w.wake <- struct{}{}
 		}
 	}

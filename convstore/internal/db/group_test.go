@@ -11,11 +11,9 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
 	"jp/convstore/internal/file"
@@ -423,69 +421,4 @@ func nextMeta(h *Handle) error {
 	binary.NativeEndian.PutUint64(meta[metaSize-8:], sum.Sum64())
 	_, err = h.File.WriteAt(b, int64((p.Transaction+1)%2)*size)
 	return err
-}
-
-// TestFullDisk: what runs write waits for room on the disk, in one group, and is told once. What
-// others write, what begins a turn and what was stopped fails.
-func TestFullDisk(t *testing.T) {
-	l := newLine(t)
-	var full atomic.Bool
-	full.Store(true)
-	l.f.queue.commit = func(b *bbolt.Tx) error {
-		if !full.Load() {
-			return b.Commit()
-		}
-		_ = b.Rollback()
-		return &os.PathError{Op: "write", Path: "store", Err: unix.ENOSPC}
-	}
-	notices, patient := make(chan string, 10), l.f
-	patient.Patient, patient.Notice = true, func(text string) { notices <- text }
-	write := func(f *Base, ctx context.Context, key string) <-chan error {
-		err := make(chan error, 1)
-		l.begin(func() { err <- f.Write(ctx, put(key)) })
-		return err
-	}
-	run, stop := context.WithCancel(t.Context())
-	defer stop()
-	lasting, end := file.Outlast(run, time.Hour)
-	defer end()
-	begins, end := file.Beginning(run, false)
-	defer end()
-	goesOn, end := file.Beginning(t.Context(), true)
-	defer end()
-	waits := map[string]<-chan error{"a": write(&patient, t.Context(), "a"), "b": write(&patient, goesOn, "b")}
-	stopped := write(&patient, lasting, "stopped")
-	fails := map[string]<-chan error{
-		"begins": write(&patient, begins, "begins"), "endless": write(&patient, context.Background(), "endless"),
-		"impatient": write(&l.f, t.Context(), "impatient"),
-	}
-	l.free()
-	for name, err := range fails {
-		if err := <-err; !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("%s: %v, want %v", name, err, unix.ENOSPC)
-		}
-	}
-	stop()
-	if err := <-stopped; !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("stopped: %v, want %v", err, unix.ENOSPC)
-	}
-	if text := <-notices; text != "the disk is full: waiting for space" {
-		t.Errorf("notice %q", text)
-	}
-	full.Store(false)
-	for name, err := range waits {
-		if err := <-err; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	l.run()
-	if got := l.keys(); len(got) != 3 || !got["a"] || !got["b"] {
-		t.Errorf("stored: %v", got)
-	}
-	if len(notices) > 0 {
-		t.Errorf("another notice: %q", <-notices)
-	}
-	if !l.f.queue.full.IsZero() {
-		t.Error("the disk still counts as full")
-	}
 }

@@ -98,7 +98,7 @@ func (f *Base) View(h *Handle, fn func(*Tx) error) error {
 // fn sets outside of the transaction it must set again in each run, or take back with Tx.Undo. fn
 // must not call Write, nor wait for a mutex that somebody holds who calls Write.
 func (f *Base) Write(ctx context.Context, fn func(*Tx) error) error {
-	return f.write(ctx, &write{fn: fn})
+	return f.writeWithRoom(ctx, fn)
 }
 
 // WriteOnce is Write for a function that must not be run again. It shares its transaction with no

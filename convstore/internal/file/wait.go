@@ -13,11 +13,10 @@ import (
 // the store to write in, its other waits for what was stopped are short, see Folder.vain. Before
 // its turn is stored nothing was paid for: then see Beginning.
 //
-// A run waits for room on the disk too, see Wait.Lasts.
+// A run waits for room on the disk too, see Room.
 
 const (
 	DefaultDeadline = 30 * time.Second
-	roomDeadline    = 10 * time.Minute
 	moment          = 200 * time.Millisecond // enough where no other process holds the store
 	defaultRemark   = 5 * time.Second
 )
@@ -48,13 +47,18 @@ func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return outlast(ctx, moment, func() error { return context.Cause(ctx) })
 }
 
-// Beginning is Briefly for what begins a turn, for which nothing was paid yet. On a full disk that
-// fails at once, unless it is of a run that goes on.
+// Beginning is Briefly for what begins a turn, see Begins.
 func Beginning(ctx context.Context, goesOn bool) (context.Context, context.CancelFunc) {
-	if !goesOn {
-		ctx = context.WithValue(ctx, beginning{}, true)
+	return Briefly(Begins(ctx, goesOn))
+}
+
+// Begins returns a context for what begins a turn, for which nothing was paid yet. On a full disk
+// that fails at once, unless it is of a run that goes on.
+func Begins(ctx context.Context, goesOn bool) context.Context {
+	if goesOn {
+		return ctx
 	}
-	return Briefly(ctx)
+	return context.WithValue(ctx, beginning{}, true)
 }
 
 // beginning is the key of a context for what fails at once on a full disk.
@@ -139,17 +143,17 @@ func (w *Wait) Err() error {
 	return &BusyError{Holder: holder, Reads: reads, Waited: time.Since(w.start)}
 }
 
-// Lasts reports whether the caller waits for room on a disk that has been full since then, as a run
-// does: until it is stopped, and not for ever. It is told that once, with said, and not that the
-// store is busy.
-func (w *Wait) Lasts(since time.Time, said bool) bool {
-	w.notice.Stop()
-	lasts := w.f.Patient && w.ctx.Done() != nil && w.ctx.Value(beginning{}) == nil && w.ctx.Err() == nil && !stopped(w.ctx) &&
-		time.Since(since) < roomDeadline
-	if lasts && !said {
-		w.f.Notice("the disk is full: waiting for space")
+// Room returns nil for a caller that does not wait for room on a full disk. A run does until it is
+// stopped: then the channel is closed.
+func (f *Folder) Room(ctx context.Context) (stop <-chan struct{}) {
+	first, ok := ctx.Value(outlasted{}).(context.Context)
+	if !ok {
+		first = ctx
 	}
-	return lasts
+	if !f.Patient || ctx.Value(beginning{}) != nil || ctx.Err() != nil || first.Err() != nil {
+		return nil
+	}
+	return first.Done()
 }
 
 // HeldBy describes a holder of the store in words.
