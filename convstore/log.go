@@ -139,6 +139,7 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 // Retitle changes the conversation's title from was to title and appends events in the same
 // transaction. If the title is not was any more, it does neither and returns false.
 func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (changed bool, err error) {
+	ctx = file.Begins(ctx, l.shared || was != "" || len(events) > 0) // the first title comes before the turn
 	err = l.append(ctx, events, func(t *tx, r *record) error {
 		if changed = r.Title == was; !changed {
 			return db.ErrUnchanged
