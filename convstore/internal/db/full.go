@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // What a run writes was paid for. If the disk is full, its write is tried again every pause. It
@@ -22,7 +24,7 @@ func (f *Base) writeWithRoom(ctx context.Context, fn func(*Tx) error) error {
 	if !w.full {
 		return err
 	}
-	stop := f.Room(ctx)
+	stop := file.Room(ctx, f.Patient)
 	if stop == nil {
 		return err
 	}

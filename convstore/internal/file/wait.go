@@ -143,14 +143,14 @@ func (w *Wait) Err() error {
 	return &BusyError{Holder: holder, Reads: reads, Waited: time.Since(w.start)}
 }
 
-// Room returns nil for a caller that does not wait for room on a full disk. A run does until it is
-// stopped: then the channel is closed.
-func (f *Folder) Room(ctx context.Context) (stop <-chan struct{}) {
+// Room returns nil for a caller that does not wait for room on a full disk. A run, which is patient,
+// does until it is stopped: then the channel is closed.
+func Room(ctx context.Context, patient bool) (stop <-chan struct{}) {
 	first, ok := ctx.Value(outlasted{}).(context.Context)
 	if !ok {
 		first = ctx
 	}
-	if !f.Patient || ctx.Value(beginning{}) != nil || ctx.Err() != nil || first.Err() != nil {
+	if !patient || ctx.Value(beginning{}) != nil || ctx.Err() != nil || first.Err() != nil {
 		return nil
 	}
 	return first.Done()

@@ -7,6 +7,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -18,11 +19,8 @@ func (r *Run) budget(ctx context.Context, cfg *profiles.Config) (*convstore.Limi
 		return nil, nil
 	}
 	l := rule.LimitsOf(*cfg, 0)
-	if !cfg.Delegation.Enabled {
-		l.MaxPerTurn = 0
-	}
 	session := rule.SessionLimits(*cfg, l).With(convstore.Change{Run: r.req.Bounds})
-	session.Rounds, session.Calls, session.Depth = new(int64(cfg.Conversation.MaxTurns)), new(int64(l.MaxPerTurn)), new(int64(l.MaxDepth))
+	session.Rounds, session.Calls, session.Depth = new(int64(cfg.Conversation.MaxTurns)), new(int64(wording.Either(cfg.Delegation.Enabled, l.MaxPerTurn, 0))), new(int64(l.MaxDepth))
 	if r.Resumes() && r.Conv.Status == convstore.StatusInterrupted && r.locked() != nil {
 		account, err := r.Store.Account(ctx, r.Conv.ID)
 		if err != nil {

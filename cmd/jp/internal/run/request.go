@@ -90,8 +90,7 @@ func (req *Request) prompts() []model.Section {
 	return list
 }
 
-// lasts reports whether a new sub-agent keeps a flag: one that limits no run by itself, and gives it
-// nothing that its profile does not.
+// lasts reports whether a new sub-agent keeps a flag, which gives it nothing and limits no run alone.
 func lasts(d profiles.Directive) bool {
 	return !d.Once && d.Text != "delegation.enabled:=true"
 }
