@@ -226,14 +226,15 @@ func TestExecutorAlone(t *testing.T) {
 // after them. What they have to make first is refused when they have ended, not before.
 func TestExecutorAsksBesideSubAgents(t *testing.T) {
 	var log []string
-	asked, made := make(chan bool), false
+	var made atomic.Bool
+	asked := make(chan bool)
 	write := tool("write", func(context.Context, Call) (Result, error) {
 		log = append(log, "write")
 		return Result{Text: "ok"}, nil
 	},
 		func(d *Definition) { d.Parallel, d.Run = false, RunAsk })
 	write.Check = func(_ context.Context, c Call) error {
-		if c.ID == "early" || made {
+		if c.ID == "early" || made.Load() {
 			return nil
 		}
 		return errors.New("not made")
@@ -242,7 +243,7 @@ func TestExecutorAsksBesideSubAgents(t *testing.T) {
 		Set: setOf(t, write, tool("agent", func(context.Context, Call) (Result, error) {
 			<-asked
 			log = append(log, "agent")
-			made = true
+			made.Store(true)
 			return Result{Text: "ok"}, nil
 		}, func(d *Definition) { d.Source = SourceDelegation })),
 		Permit: func(_ context.Context, tool Tool, c Call) (Decision, error) {
@@ -254,7 +255,8 @@ func TestExecutorAsksBesideSubAgents(t *testing.T) {
 		},
 	}
 	for _, tt := range []struct{ id, want string }{{"early", "question agent write"}, {"late", "agent write"}} {
-		log, made = nil, false
+		log = nil
+		made.Store(false)
 		got := runAll(t, e, t.Context(), Call{ID: "a", Name: "agent"}, Call{ID: tt.id, Name: "write"})
 		if strings.Join(log, " ") != tt.want || got[tt.id].Text != "ok" {
 			t.Errorf("%s: %v, want %s; result %+v", tt.id, log, tt.want, got[tt.id])
