@@ -398,8 +398,11 @@ func TestExecutorTimeout(t *testing.T) {
 
 func TestExecutorCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	e := Executor{Parallel: 2, Set: setOf(t, tool("t", func(ctx context.Context, c Call) (Result, error) {
+	looked := make(chan bool) // closed when the unknown tool was looked for
+	absent := func(string) string { close(looked); return "" }
+	e := Executor{Parallel: 2, Absent: absent, Set: setOf(t, tool("t", func(ctx context.Context, c Call) (Result, error) {
 		if c.ID == "2" {
+			<-looked
 			cancel(errors.New("enough"))
 		}
 		<-ctx.Done()
