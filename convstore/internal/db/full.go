@@ -8,9 +8,9 @@ import (
 	"jp/convstore/internal/file"
 )
 
-// What a run writes was paid for. If the disk is full, its write is tried again every pause. It
-// waits for that outside of the queue, in the goroutine of its caller: so no write waits for one
-// that waits for room. All wait for the same moments, and are tried in one group.
+// A run writes what was paid for. If the disk is full, its write is tried again every pause. It waits
+// outside of the queue, in the goroutine of its caller: so nobody in the queue waits for room. All
+// wait for the same moments, and are tried in one group.
 
 const (
 	defaultPause = time.Second

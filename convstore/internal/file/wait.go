@@ -52,8 +52,8 @@ func Beginning(ctx context.Context, goesOn bool) (context.Context, context.Cance
 	return Briefly(Begins(ctx, goesOn))
 }
 
-// Begins returns a context for what begins a turn, for which nothing was paid yet. On a full disk
-// that fails at once, unless it is of a run that goes on.
+// Begins returns a context for the begin of a turn, for which nothing was paid yet. On a full disk it
+// fails at once, unless the run goes on.
 func Begins(ctx context.Context, goesOn bool) context.Context {
 	if goesOn {
 		return ctx

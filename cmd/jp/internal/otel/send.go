@@ -57,7 +57,7 @@ type queue struct {
 	cause   error         // of the latest loss
 	why     error         // error of the last request; nil = it succeeded
 	final   bool          // the last request was refused for good: spans are dropped for a while, and at the end
-	rest    time.Duration // that while
+	rest    time.Duration // length of that while
 }
 
 // LostError says how many spans were not sent, and why.

@@ -31,8 +31,8 @@ func (w *Workspace) Kept() fs.Kept {
 	return k.With(sent)
 }
 
-// Reads is what is kept from tools because the user's own config reads it, outside of the folder of
-// that config. Sub-agents are told it.
+// Reads is what is kept from tools because the user's own config reads it, and is not in the folder
+// of the config. Sub-agents are told it.
 func (w *Workspace) Reads() (k fs.Kept) {
 	inside := profiles.UserDir(w.Con.Env.Environ) + string(filepath.Separator)
 	own := func(path string) bool { return strings.HasPrefix(path+string(filepath.Separator), inside) }
