@@ -420,20 +420,20 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 			return nil, context.Cause(ctx)
 		}
 		s.process = start(c.options.Host, server, box, c.options.Environ, c.options.Tell)
-		transport = answering{s.process.transport(), s.bounds, s.stale.Load}
+		transport = answering{s.process.transport(), s.bounds, &s.stale}
 	}
 	options := sdk.ClientOptions{
 		Capabilities:   &sdk.ClientCapabilities{}, // no sampling, no elicitation, no roots
 		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
 	}
-	if s.process != nil { // with it the SDK would listen to an address, see dial
-		options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) }
+	if s.process != nil { // with it the SDK asks to be told, and would listen to an address, see dial
+		options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) {}
 	}
 	later.Schema.Need() // the SDK uses it
 	later.MCP.Need()
 	client := sdk.NewClient(&sdk.Implementation{Name: "jp", Version: c.options.Version}, &options)
 	client.AddReceivingMiddleware(refuseRequests(s.bounds))
-	client.AddSendingMiddleware(c.oldServers)
+	client.AddSendingMiddleware(c.oldServers, uncached)
 	err = c.within(ctx, s, func(ctx context.Context) error {
 		var err error
 		if s.ClientSession, err = client.Connect(ctx, transport, nil); err != nil {
@@ -461,6 +461,18 @@ func (c *Client) oldServers(next sdk.MethodHandler) sdk.MethodHandler {
 			ctx = short
 		}
 		return next(ctx, method, req)
+	}
+}
+
+// uncached keeps the SDK from answering a later question for the tools from memory, for as long as
+// the server has said: the server may have said since that they have changed.
+func uncached(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		r, err := next(ctx, method, req)
+		if l, ok := r.(*sdk.ListToolsResult); ok && l != nil {
+			l.TTLMs = 0
+		}
+		return r, err
 	}
 }
 

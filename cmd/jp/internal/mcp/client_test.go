@@ -318,6 +318,17 @@ func TestIgnoresDiscover(t *testing.T) {
 	}
 }
 
+// TestNews: a change of the list that a server has told of before its answer holds for the next call,
+// whatever it has said of how long the list holds.
+func TestNews(t *testing.T) {
+	c := open(t, self("raw-news"), Options{})
+	for n := range 300 {
+		if got, isError := call(t, c, fmt.Sprintf("echo%d", n), "x"); got != "right" || isError {
+			t.Fatalf("call %d: %q, %v", n, got, isError)
+		}
+	}
+}
+
 // A call that is given up leaves the server to others.
 func TestGiveUp(t *testing.T) {
 	c := open(t, self("plain"), Options{})

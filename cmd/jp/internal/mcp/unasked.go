@@ -90,8 +90,9 @@ func (b *bounds) why() string {
 type answering struct {
 	sdk.Transport
 	bounds *bounds
-	// stale reports whether a message has said already that the list of tools has changed.
-	stale func() bool
+	// changed is set when the program says that its list of tools has changed, before the next
+	// message is read: the SDK would say it at some time after the answers that follow.
+	changed *atomic.Bool
 }
 
 func (a answering) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -99,7 +100,7 @@ func (a answering) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &answers{Connection: c, bounds: a.bounds, stale: a.stale, replies: make(chan *jsonrpc.Response, maxReplies), done: make(chan struct{})}
+	f := &answers{Connection: c, bounds: a.bounds, changed: a.changed, replies: make(chan *jsonrpc.Response, maxReplies), done: make(chan struct{})}
 	go f.reply()
 	return f, nil
 }
@@ -107,7 +108,7 @@ func (a answering) Connect(ctx context.Context) (sdk.Connection, error) {
 type answers struct {
 	sdk.Connection
 	bounds  *bounds
-	stale   func() bool
+	changed *atomic.Bool
 	replies chan *jsonrpc.Response
 	once    sync.Once
 	done    chan struct{} // closed with the connection
@@ -118,7 +119,7 @@ func (f *answers) Close() error {
 	return f.Connection.Close()
 }
 
-// Read returns the next answer, or the notification that the list of tools has changed.
+// Read returns the next answer.
 func (f *answers) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		msg, err := f.Connection.Read(ctx)
@@ -139,8 +140,8 @@ func (f *answers) Read(ctx context.Context) (jsonrpc.Message, error) {
 			if err := f.refuse(req); err != nil {
 				return nil, err
 			}
-		case req.Method == methodListChanged && !f.stale():
-			return msg, nil
+		case req.Method == methodListChanged:
+			f.changed.Store(true)
 		}
 	}
 }

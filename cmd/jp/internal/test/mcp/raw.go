@@ -39,6 +39,8 @@ import (
 //	old       ignores what it does not know
 //	gated     lists its tools when somebody has opened the named pipe GATE for writing, and closed it;
 //	          it says with each answer to a call that its list has changed
+//	news      speaks the protocol of 2026-07-28, has another tool after each call and says so before
+//	          the answer, and says that its list holds for an hour
 func raw(way string) {
 	in := bufio.NewReader(os.Stdin)
 	out := bufio.NewWriter(os.Stdout)
@@ -64,7 +66,7 @@ func raw(way string) {
 		result(id, fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text))
 	}
 	note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 4000) + `"}}`
-	for {
+	for calls := 0; ; {
 		m := read()
 		switch m.Method {
 		case "initialize":
@@ -86,6 +88,8 @@ func raw(way string) {
 				result(m.ID, `{"tools":[`+echo+`,`+echo+`]}`)
 			case "pages":
 				result(m.ID, `{"tools":[],"nextCursor":"again"}`)
+			case "news":
+				result(m.ID, fmt.Sprintf(`{"resultType":"complete","ttlMs":3600000,"tools":[{"name":"echo%d","inputSchema":{"type":"object"}}]}`, calls))
 			case "gated":
 				_, _ = os.ReadFile(os.Getenv("GATE"))
 				fallthrough
@@ -163,6 +167,10 @@ func raw(way string) {
 				}
 			case "old":
 				text(m.ID, "right")
+			case "news":
+				calls++
+				say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+				result(m.ID, `{"resultType":"complete","content":[{"type":"text","text":"right"}]}`)
 			case "gated":
 				say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 				text(m.ID, "right")
@@ -173,6 +181,10 @@ func raw(way string) {
 				}
 			}
 		default:
+			if way == "news" && m.Method == "server/discover" {
+				result(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}`)
+				continue
+			}
 			if m.ID != nil && way != "old" {
 				say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 			}
