@@ -53,12 +53,16 @@ type Session interface {
 	Home() string
 	// Options returns what the client's user can choose. Options and Set are called at any time.
 	Options() []ConfigOption
-	// Set sets an option for the next prompt and those after it.
+	// Set sets an option for the next prompt and those after it. It is not called while another Set
+	// or Prompt is.
 	Set(ctx context.Context, id, value string) error
-	// Prompt runs one prompt. It is not called while another one runs. When ctx ends, it returns as
-	// soon as everything that it started has ended.
-	Prompt(ctx context.Context, prompt []Block, c *Client) (StopReason, error)
+	// Prompt returns a prompt with the options that are set now.
+	Prompt(prompt []Block) Run
 }
+
+// Run runs one prompt. It is not called while another one of the session runs. When ctx ends, it
+// returns as soon as everything that it started has ended.
+type Run func(ctx context.Context, c *Client) (StopReason, error)
 
 // Options describe the agent.
 type Options struct {

@@ -58,7 +58,11 @@ func (s scriptedSession) Set(context.Context, string, string) error {
 	return errors.New("cannot be set")
 }
 
-func (s scriptedSession) Prompt(ctx context.Context, prompt []Block, c *Client) (StopReason, error) {
+func (s scriptedSession) Prompt(prompt []Block) Run {
+	return func(ctx context.Context, c *Client) (StopReason, error) { return say(ctx, prompt, c) }
+}
+
+func say(ctx context.Context, prompt []Block, c *Client) (StopReason, error) {
 	switch word := prompt[0].Text; word {
 	case "say":
 		c.Note(Warning, "careful")
@@ -266,6 +270,97 @@ func TestStops(t *testing.T) {
 	p.say(`{"jsonrpc":"2.0","id":10,"method":"session/new","params":{"cwd":"/gone"}}`)
 	p.expect(`"id":10,"error":{"code":-32002,"message":"no such folder","data":7}}`)
 	p.end()
+}
+
+// slow is an Agent whose sessions take as many seconds to set an option as its value says.
+type slow struct{ scripted }
+
+type slowSession struct {
+	scriptedSession
+	set *atomic.Value
+}
+
+func (a slow) New(context.Context, Setup) (Session, error) {
+	s := slowSession{scriptedSession{a.scripted, "s", "/"}, new(atomic.Value)}
+	s.set.Store("0s")
+	return s, nil
+}
+
+func (s slowSession) Options() []ConfigOption {
+	return []ConfigOption{{ID: "o", Current: s.set.Load().(string), Values: []ConfigValue{{Value: "1s"}, {Value: "2s"}, {Value: "3s"}}}}
+}
+
+func (s slowSession) Set(_ context.Context, _, value string) error {
+	d, err := time.ParseDuration(value)
+	time.Sleep(d)
+	s.set.Store(value)
+	return err
+}
+
+func (s slowSession) Prompt([]Block) Run {
+	with := s.set.Load().(string)
+	return func(_ context.Context, c *Client) (StopReason, error) {
+		time.Sleep(time.Hour)
+		c.Tell(NewInfo(with, ""))
+		return EndTurn, nil
+	}
+}
+
+// TestOrder: a prompt has the options that were set before it was sent, and no later ones, although
+// the client waits for no answer.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- Serve(ctx, cancel, slow{}, Options{Log: t.Logf}, ours, ours)
+			ours.Close()
+		}()
+		answers := make(chan string)
+		go func() {
+			all, _ := io.ReadAll(theirs)
+			answers <- string(all)
+		}()
+		for _, line := range []string{
+			`"id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}`,
+			`"id":2,"method":"session/new","params":{"cwd":"/"}`,
+			"",
+			`"id":3,"method":"session/set_config_option","params":{"sessionId":"s","configId":"o","value":"4s"}`,
+			`"id":4,"method":"session/set_config_option","params":{"sessionId":"s","configId":"o","value":"2s"}`,
+			`"id":5,"method":"session/set_config_option","params":{"sessionId":"s","configId":"o","value":"1s"}`,
+			`"id":6,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"x"}]}`,
+			`"id":7,"method":"session/set_config_option","params":{"sessionId":"s","configId":"o","value":"3s"}`,
+			`"id":8,"method":"session/set_config_option","params":{"sessionId":"s","configId":"o","value":"2s"}`,
+			`"method":"$/cancel_request","params":{"requestId":7}`,
+		} {
+			if line == "" {
+				synctest.Wait()
+				continue
+			}
+			if _, err := io.WriteString(theirs, `{"jsonrpc":"2.0",`+line+"}\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		_ = theirs.SetReadDeadline(time.Now())
+		got := <-answers
+		for want, n := range map[string]int{
+			`"id":3,"error":{"code":-32602`: 1,
+			`"title":"1s"`:                  1, // of the prompt
+			`"currentValue":"1s"`:           1, // 5
+			`"currentValue":"2s"`:           2, // 4 and 8
+			`"currentValue":"3s"`:           0,
+			`"id":7,"error":{"code":-32800`: 1,
+			`"stopReason":"end_turn"`:       1,
+		} {
+			if strings.Count(got, want) != n {
+				t.Errorf("%d times %s, want %d times, in\n%s", strings.Count(got, want), want, n, got)
+			}
+		}
+		theirs.Close()
+		<-done
+	})
 }
 
 // TestUnread: neither who stops a prompt nor who reads waits for a client that reads nothing.

@@ -15,6 +15,31 @@ type session struct {
 	Session
 	cancel context.CancelCauseFunc // cancels the prompt; nil = none runs
 	done   chan struct{}           // closed when it has ended
+	before chan struct{}           // closed when all messages so far have set or taken options; nil = there was none
+}
+
+// queued gives a message that sets options, or a prompt that takes them, its turn after those before
+// it: in calls f then, or when ctx has ended. c.mu is held.
+func (s *session) queued(ctx context.Context) (in func(f func())) {
+	before, own := s.before, make(chan struct{})
+	s.before = own
+	if before == nil {
+		before = make(chan struct{})
+		close(before)
+	}
+	return func(f func()) {
+		defer func() {
+			go func() {
+				<-before // f may have come before its turn
+				close(own)
+			}()
+		}()
+		select {
+		case <-before:
+		case <-ctx.Done():
+		}
+		f()
+	}
 }
 
 // check returns the error of a Setup that is not valid.
@@ -193,6 +218,7 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	s.cancel, s.done = cancel, done
+	in := s.queued(ctx)
 	return func() (any, error) {
 		client := &Client{conn: c, session: p.ID, ended: make(chan struct{})}
 		defer func() {
@@ -204,7 +230,9 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 			cancel(nil)
 		}()
 		defer context.AfterFunc(ctx, client.Insist)()
-		stop, err := s.Prompt(ctx, p.Prompt, client)
+		var run Run
+		in(func() { run = s.Prompt(p.Prompt) })
+		stop, err := run(ctx, client)
 		if ctx.Err() != nil { // whatever the result is
 			if err != nil {
 				c.options.Log("session %s: cancelled: %v", p.ID, err)
@@ -228,18 +256,29 @@ func (c *conn) set(ctx context.Context, raw json.RawMessage) (func() (any, error
 	if err != nil {
 		return nil, err
 	}
+	in := s.queued(ctx)
 	return func() (any, error) {
-		options := s.Options()
-		i := slices.IndexFunc(options, func(o ConfigOption) bool { return o.ID == p.Option })
-		if i < 0 {
-			return nil, Paramsf("configId: %q is no option", clip(p.Option))
-		}
-		if !slices.ContainsFunc(options[i].Values, func(v ConfigValue) bool { return v.Value == p.Value }) {
-			return nil, Paramsf("value: %q is none of %s", clip(p.Value), p.Option)
-		}
-		err := s.Set(ctx, p.Option, p.Value)
+		var err error
+		in(func() {
+			if err = context.Cause(ctx); err == nil {
+				err = s.change(ctx, p.Option, p.Value)
+			}
+		})
 		return map[string]any{"configOptions": s.Options()}, err
 	}, nil
+}
+
+// change sets an option to one of its values.
+func (s *session) change(ctx context.Context, id, value string) error {
+	options := s.Options()
+	i := slices.IndexFunc(options, func(o ConfigOption) bool { return o.ID == id })
+	if i < 0 {
+		return Paramsf("configId: %q is no option", clip(id))
+	}
+	if !slices.ContainsFunc(options[i].Values, func(v ConfigValue) bool { return v.Value == value }) {
+		return Paramsf("value: %q is none of %s", clip(value), id)
+	}
+	return s.Set(ctx, id, value)
 }
 
 // cancelPrompt stops the prompt of a session, if one runs.

@@ -60,12 +60,18 @@ func (o *sessionOptions) learn(ctx context.Context, own *run.Env, conv convstore
 	return o.chosen.over(o.stored) != o.shown
 }
 
-// apply sets the chosen options in a request, and returns them.
-func (o *sessionOptions) apply(to *run.Request) choice {
+// now returns what is chosen.
+func (o *sessionOptions) now() choice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.chosen.use(to, o.stored)
 	return o.chosen
+}
+
+// apply sets chosen options in a request.
+func (o *sessionOptions) apply(c choice, to *run.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.use(to, o.stored)
 }
 
 // use sets the flags of a request to a conversation whose options are stored.

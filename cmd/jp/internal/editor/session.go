@@ -113,15 +113,18 @@ func (s *session) load(ctx context.Context, id string, setup acp.Setup) (acp.Rep
 	return func(ctx context.Context, tell func(acp.Update)) error { return wireError(replay(ctx, own, conv, tell)) }, nil
 }
 
-// Prompt runs one turn.
-func (s *session) Prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
-	s.notices.to(client.Note)
-	defer s.notices.to(nil)
-	stop, err := s.prompt(ctx, prompt, client)
-	return stop, wireError(err)
+// Prompt returns one turn.
+func (s *session) Prompt(prompt []acp.Block) acp.Run {
+	chosen := s.options.now()
+	return func(ctx context.Context, client *acp.Client) (acp.StopReason, error) {
+		s.notices.to(client.Note)
+		defer s.notices.to(nil)
+		stop, err := s.prompt(ctx, prompt, chosen, client)
+		return stop, wireError(err)
+	}
 }
 
-func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
+func (s *session) prompt(ctx context.Context, prompt []acp.Block, chosen choice, client *acp.Client) (acp.StopReason, error) {
 	own, done, err := s.open(ctx)
 	if err != nil {
 		return "", err
@@ -140,7 +143,7 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Cl
 	if req.Task, err = prompted(ctx, own.Con, root, prompt); err != nil {
 		return "", err
 	}
-	chosen := s.options.apply(&req)
+	s.options.apply(chosen, &req)
 	r, err := own.Open(ctx, host, req)
 	if err != nil {
 		return "", err
