@@ -59,6 +59,9 @@ query = "later"
 attempt = 1
 error = { kind = "quota", retry_after = "50ms", message = "used up" }
 [[rule]]
+query = "stall"
+hang = true
+[[rule]]
 text = "done"
 `
 
@@ -679,9 +682,15 @@ func TestACPHostile(t *testing.T) {
 	}
 
 	// Two requests under one id: the second is refused under none, the first is answered.
-	s2 := fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"session/new","params":{"cwd":%q}}`, s.dir)
-	if got := []string{w.ask(t, s2+"\n"+s2), w.read(t)}; !slices.Contains(got, "null -32600 id 5: a request with this id is under way") || !slices.Contains(got, "5 ok") {
-		t.Errorf("answers = %q", got)
+	if got := w.ask(t, session("resume", fmt.Sprintf(`"cwd":%q,"sessionId":%q`, s.dir, mine))); got != "1 ok" {
+		t.Fatal(got)
+	}
+	stall := `{"jsonrpc":"2.0","id":5,"method":"session/prompt","params":{"sessionId":"` + mine + `","prompt":[{"type":"text","text":"stall"}]}}`
+	if got := w.ask(t, stall+"\n"+stall); got != "null -32600 id 5: a request with this id is under way" {
+		t.Errorf("answer = %s", got)
+	}
+	if got := w.ask(t, `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"`+mine+`"}}`); got != "5 ok" {
+		t.Errorf("answer = %s", got)
 	}
 	_ = w.in.Close()
 	if err := w.cmd.Wait(); err != nil {

@@ -15,9 +15,9 @@ import (
 	"jp/convstore"
 )
 
-// endsSite has a caller that asks one sub-agent with the given arguments and then says what it was
-// told of its end.
-func endsSite(t *testing.T, arguments string) *site {
+// endsSite has a caller that asks one sub-agent with the given arguments, for at most timeout, and then
+// says what it was told of its end.
+func endsSite(t *testing.T, timeout, arguments string) *site {
 	return newSite(t, map[string]string{
 		".jp/config.toml": `
 [assistant]
@@ -27,7 +27,7 @@ source = "delegation"
 run = "unattended"
 [delegation]
 profiles = ["agent/child"]
-timeout = "5s"
+timeout = "` + timeout + `"
 `,
 		".jp/config/agent/child.toml": `
 [loader]
@@ -134,7 +134,11 @@ func TestEndsAgree(t *testing.T) {
 			if tt.cause == "schema" {
 				arguments += ", schema = { type = \"array\" }"
 			}
-			s := endsSite(t, arguments)
+			timeout := "2m" // more than a busy machine needs
+			if tt.state == convstore.StateTimeout {
+				timeout = "5s"
+			}
+			s := endsSite(t, timeout, arguments)
 			cmd, out := s.start([]string{"GOTRACEBACK=single"}, "jp", "query", "-v", "--new", "--title", "caller", tt.cause)
 			if tt.do != nil {
 				s.eventually("the sub-agent's turn", func() bool {
@@ -171,7 +175,7 @@ func TestEndsAgree(t *testing.T) {
 // TestFallen: the status of such an end does not say that nothing was done, unless a person asks for
 // another end. It leaves no core file, which could hold keys.
 func TestFallen(t *testing.T) {
-	s := endsSite(t, "")
+	s := endsSite(t, "2m", "")
 	var most unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &most); err != nil {
 		t.Fatal(err)

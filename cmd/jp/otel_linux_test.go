@@ -228,7 +228,7 @@ func TestTraceEnds(t *testing.T) {
 			t.Parallel()
 			c := otlp.New(nil)
 			defer c.Close()
-			s := endsSite(t, fmt.Sprintf("query = %q", tt.cause))
+			s := endsSite(t, "2m", fmt.Sprintf("query = %q", tt.cause))
 			s.more = traced(c.URL)
 			cmd, out := s.start(nil, "jp", "query", "--new", "--title", "caller", tt.cause)
 			if tt.do != nil {
@@ -282,7 +282,7 @@ func TestTraceLastWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { deaf.Close() })
-	s := endsSite(t, `query = "rounds"`)
+	s := endsSite(t, "2m", `query = "rounds"`)
 	s.more = traced("http://"+deaf.Addr().String(), "OTEL_EXPORTER_OTLP_TIMEOUT=3600000")
 	cmd, out := s.start(nil, "jp", "query", "--new", "--title", "caller", "go")
 	s.eventually("the end of the sub-agent's turn", func() bool { return s.all()["rounds"].Status == convstore.Status(convstore.StatePartial) })
@@ -314,7 +314,7 @@ func TestTraceBatch(t *testing.T) {
 	t.Parallel()
 	c := otlp.New(nil)
 	defer c.Close()
-	s := endsSite(t, `query = ""`)
+	s := endsSite(t, "2m", `query = ""`)
 	s.stdin = "\"answer\"\n\"overload\"\n"
 	s.more = traced(c.URL)
 	if out, exit := s.jp("batch", "-c", "agent/child", "--parallel", "1"); exit != 1 {
@@ -337,7 +337,7 @@ func TestTraceServed(t *testing.T) {
 	t.Parallel()
 	c := otlp.New(nil)
 	defer c.Close()
-	s := endsSite(t, `query = "answer"`)
+	s := endsSite(t, "2m", `query = "answer"`)
 	s.more = traced(c.URL)
 	client := serveMCP(s)
 	for range 2 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -16,7 +17,9 @@ func (s *starts) underWayNow() (underWay, waiting int) {
 	return s.underWay, len(s.waiting)
 }
 
-func TestStarts(t *testing.T) {
+func TestStarts(t *testing.T) { synctest.Test(t, testStarts) }
+
+func testStarts(t *testing.T) {
 	most := runtime.GOMAXPROCS(0) + 1
 	var s starts
 	ended := s.begin(t.Context(), 0)

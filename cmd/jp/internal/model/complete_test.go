@@ -62,7 +62,7 @@ func TestCompleteReply(t *testing.T) {
 					after(w, req)
 				}))
 				defer server.Close()
-				limits := model.LimitOptions{Idle: 300 * time.Millisecond}
+				limits := model.LimitOptions{Idle: 300 * time.Millisecond, First: time.Minute}
 				if name == "cancelled" {
 					limits.Idle = -1
 				}

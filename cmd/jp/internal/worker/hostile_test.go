@@ -249,7 +249,11 @@ func TestNodeBreaksRules(t *testing.T) {
 	} {
 		t.Run(tt.launcher, func(t *testing.T) {
 			t.Parallel()
-			p := pool(t, tt.launcher, func(o *Options) { o.Launcher.Lease = 300 * time.Millisecond })
+			p := pool(t, tt.launcher, func(o *Options) {
+				if o.Launcher.Lease = time.Minute; tt.launcher == "mute" {
+					o.Launcher.Lease = 300 * time.Millisecond
+				}
+			})
 			j := newJob(t, "echo")
 			exit, err := p.Run(t.Context(), j.Job)
 			if tt.want == "" {

@@ -30,7 +30,7 @@ func TestStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := pool(t, "apart", func(o *Options) { o.Launcher.Lease = 500 * time.Millisecond })
+			p := pool(t, "apart", func(o *Options) { o.Launcher.Lease = 2 * time.Second })
 			var all [4]int
 			ended := -1 // descriptor that shows the end of the tool
 			j := newJob(t, "tool")
@@ -53,6 +53,9 @@ func TestStopped(t *testing.T) {
 			var end *subprocess.EndError
 			if !errors.As(err, &end) || end.State != convstore.StateLost || exit.Cause != nil || end.Hold != 0 {
 				t.Errorf("Run = %+v, %v", exit, err)
+			}
+			if ended < 0 {
+				t.Fatalf("the tool has not begun: %q", &j.stdout)
 			}
 			if len(stopped) == len(all) {
 				for _, pid := range all {
