@@ -250,7 +250,7 @@ func TestNodeBreaksRules(t *testing.T) {
 		t.Run(tt.launcher, func(t *testing.T) {
 			t.Parallel()
 			p := pool(t, tt.launcher, func(o *Options) {
-				if o.Launcher.Lease = time.Minute; tt.launcher == "mute" {
+				if o.Launcher.Lease = 5 * time.Second; tt.launcher == "mute" {
 					o.Launcher.Lease = 300 * time.Millisecond
 				}
 			})
