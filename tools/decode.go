@@ -303,9 +303,9 @@ func (d *decoder) whole(def *Definition) {
 	local := def.Source == SourceLocal
 	switch {
 	case def.Source == "":
-		d.failHint(keySource, cmp.Or(suggest.Meant("did you mean %s?", def.Name, EmbeddedNames()), fmt.Sprintf("source = %q for a command of yours", SourceLocal)), "is missing")
+		d.failHint(keySource, cmp.Or(suggest.Meant("did you mean %s?", def.Name, EmbeddedNames()), fmt.Sprintf("source = %q for a command of yours", SourceLocal)), isMissing)
 	case local && def.Command.IsZero():
-		d.failHint(keyCommand, `command = "program {{tool.arguments.name}}"`, "is missing")
+		d.failHint(keyCommand, `command = "program {{tool.arguments.name}}"`, isMissing)
 	case !local && !def.Command.IsZero():
 		d.fail(keyCommand, "only a tool with source = %q has one", SourceLocal)
 	case !local && def.set[keyStdin]:

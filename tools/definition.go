@@ -183,6 +183,12 @@ func (e *DefinitionError) Error() string {
 	return b.String()
 }
 
+// isMissing is the message about a key that a whole definition has to have.
+const isMissing = "is missing"
+
+// Lacks reports whether the error is only that a table is no whole definition.
+func (e *DefinitionError) Lacks() bool { return e.Msg == isMissing }
+
 // WithEnum returns a copy of d whose string parameter takes only these values, in this order: for
 // an enumeration that is known only at run time. A parameter of the items of an array is named like
 // queries.config. It fails when the schema has no such property. An empty list leaves no valid

@@ -3,6 +3,8 @@
 package enabled
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,6 +69,37 @@ func DefineBy(tables map[string]profiles.Table, name string, r *profiles.Resolve
 		}
 	}
 	return d, nil
+}
+
+// Cause returns the mistake behind an error of Define. A table that changes a tool of .jp/tools is no
+// whole definition, but that is the mistake only where no file defines the tool. broken are the
+// mistakes in these files; one that is no TOML may define any tool.
+func Cause(err, broken error) error {
+	if e, ok := errors.AsType[*tools.DefinitionError](err); ok && e.Lacks() {
+		own, other := defining(e.Tool, broken)
+		return cmp.Or(own, other, err)
+	}
+	return err
+}
+
+// defining returns of joined mistakes the first in the definition of a tool, and the first in a file
+// that may define any; nil for none.
+func defining(tool string, broken error) (own, other error) {
+	if all, ok := broken.(interface{ Unwrap() []error }); ok {
+		for _, one := range all.Unwrap() {
+			a, b := defining(tool, one)
+			own, other = cmp.Or(own, a), cmp.Or(other, b)
+		}
+		return own, other
+	}
+	e, ok := errors.AsType[*tools.DefinitionError](broken)
+	switch {
+	case !ok:
+		return nil, broken
+	case e.Tool == tool:
+		return broken, nil
+	}
+	return nil, nil
 }
 
 func position(t profiles.Table) func(string) string {

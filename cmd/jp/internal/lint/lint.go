@@ -32,8 +32,11 @@ type Linter struct {
 	env   *run.Env
 	src   profiles.Sources
 	files *trust.Files
-	tools map[string]tools.Definition // definitions of .jp/tools that can be read
 	found []Finding
+
+	tools   map[string]tools.Definition // definitions of .jp/tools that can be read
+	broken  error                       // mistakes in the others
+	defined map[string]bool             // keys and reasons of the findings about those that can be read
 
 	wrong  map[string]bool              // subjects of errors of models, and errors of a start, that findings are about
 	used   map[string]bool              // MCP servers that tools name
@@ -44,17 +47,18 @@ type Linter struct {
 	had func(server string) (tools []string, known bool) // tools that an MCP server had when it was last asked
 
 	finder func() (*profiles.Finder, error) // finds profiles as the workspace's config says
-
-	definitionsToo bool // whether findings of a definition are reported at its own place
 }
 
 // New returns a linter of the files of a workspace, which need not be trusted. src and files are
 // those of a review.
 func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *Linter {
-	l := &Linter{ws: ws, env: env, src: src, files: files, wrong: map[string]bool{}, used: map[string]bool{}, places: map[string]profiles.Position{}}
+	l := &Linter{
+		ws: ws, env: env, src: src, files: files,
+		wrong: map[string]bool{}, used: map[string]bool{}, places: map[string]profiles.Position{}, defined: map[string]bool{},
+	}
 	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
 	l.finder = sync.OnceValues(func() (*profiles.Finder, error) { return profiles.NewFinder(src) })
-	l.tools, _ = files.Tools() // AllTools reports mistakes in them
+	l.tools, l.broken = files.Tools()
 	return l
 }
 
@@ -62,8 +66,8 @@ func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profile
 // would stop; nil if one would start.
 func (l *Linter) All(ctx context.Context) []error {
 	l.machine = l.env.Con.Getenv("JP_REPLAY") == "" // a replay needs no key
+	l.AllTools()                                    // first: its findings about definitions are not repeated where agents have the tools
 	l.Agents()
-	l.AllTools()
 	l.mcpServers()
 	stops := l.env.Startable(ctx)
 	for _, err := range stops {

@@ -65,18 +65,20 @@ type position func(key string) profiles.Position
 
 // definitions checks every file of .jp/tools.
 func (l *Linter) definitions() {
-	l.definitionsToo = true
-	defs, err := l.files.Tools()
-	l.add(err)
+	l.add(l.broken)
+	before := len(l.found)
 	for name, key := range l.files.DefinedIn() {
 		lines := l.files.KeyLines(key)
-		l.tool(defs[name], false, func(k string) profiles.Position {
+		l.tool(l.tools[name], false, func(k string) profiles.Position {
 			at := profiles.Position{File: filepath.Join(l.files.Root, filepath.FromSlash(key))}
 			for ; k != "" && at.Line == 0; k = k[:max(strings.LastIndexByte(k, '.'), 0)] {
 				at.Line = lines[k]
 			}
 			return at
 		})
+	}
+	for _, f := range l.found[before:] {
+		l.defined[f.Key+": "+f.Reason] = true
 	}
 }
 
@@ -97,7 +99,7 @@ func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 		}
 		d, err := enabled.Define(name, r, files)
 		if err != nil {
-			l.add(err)
+			l.add(enabled.Cause(err, l.broken))
 			continue
 		}
 		l.tool(d, !main || !tools.Enabled(t.Values), func(key string) profiles.Position {
@@ -138,10 +140,10 @@ func (l *Linter) tool(d tools.Definition, child bool, at position) {
 	say := func(key, reason, hint string) {
 		setting, _, _ := strings.Cut(key, "[")
 		where := at(setting)
-		if _, ofFile := l.tools[d.Name]; ofFile && l.definitionsToo && where == at("") && where.Line > 0 {
+		if key = "tool " + d.Name + ": " + key; where == at("") && l.defined[key+": "+reason] {
 			return // the definition says so, and is reported at its place
 		}
-		l.say(where, "tool "+d.Name+": "+key, reason, hint)
+		l.say(where, key, reason, hint)
 	}
 	too := "" // other place that also has to give the permission
 	own, _, off := enabled.OffByUser(l.env.WS, l.env.Con.Env.Environ, d)

@@ -76,7 +76,8 @@ func (v *Reviewer) resolve(src profiles.Sources, c *trust.Files, ds []profiles.D
 	if err != nil {
 		problems = append(problems, err)
 	}
-	files, err := c.Tools() // with a mistake, those without it
+	files, broken := c.Tools() // with a mistake, those without it
+	err = broken
 	if err == nil {
 		files, err = enabled.WithSpecializations(r, files)
 	}
@@ -87,7 +88,9 @@ func (v *Reviewer) resolve(src profiles.Sources, c *trust.Files, ds []profiles.D
 	for _, name := range enabled.In(r) {
 		d, err := enabled.Define(name, r, files)
 		if err != nil {
-			problems = append(problems, err)
+			if enabled.Cause(err, broken) == err {
+				problems = append(problems, err)
+			}
 			continue
 		}
 		defs = append(defs, d)
