@@ -421,7 +421,7 @@ func TestImportUnbegun(t *testing.T) {
 // totalInput adds up what the whole store says was used.
 func totalInput(t *testing.T, s *convstore.Store) (n int64) {
 	t.Helper()
-	for c, err := range usage.Charges(t.Context(), s, time.Time{}) {
+	for c, err := range usage.Charges(t.Context(), s, time.Time{}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -290,25 +290,31 @@ func chargeOf(id convstore.ID, profile string, turn int, at time.Time, m convsto
 	}
 }
 
-// recordedCharges returns a charge for each run whose model calls are not here any more. If two
-// ledgers have a record of one run, because one was imported, it counts once.
-func recordedCharges(runs []Run, here func(Run) bool) []Charge {
+// once reports whether a run was not there before: if two ledgers have a record of one run, because
+// one was imported, it counts once.
+func once() func(Run) bool {
 	type run struct {
 		turnOf
 		caller convstore.ID
 		ended  int64
 	}
-	var list []Charge
 	counted := make(map[run]bool)
-	for _, r := range runs {
-		if r.Ended.IsZero() || here(r) {
-			continue
-		}
+	return func(r Run) bool {
 		key := run{turnOf{r.Child, r.Turn}, r.Caller, r.Ended.UnixNano()}
-		if counted[key] {
+		before := counted[key]
+		counted[key] = true
+		return !before
+	}
+}
+
+// recordedCharges returns a charge for each run whose model calls are not here any more, once.
+func recordedCharges(runs []Run, here func(Run) bool) []Charge {
+	var list []Charge
+	first := once()
+	for _, r := range runs {
+		if r.Ended.IsZero() || here(r) || !first(r) {
 			continue
 		}
-		counted[key] = true
 		list = append(list, Charge{
 			Conversation: r.Child, Profile: r.Profile, Model: r.Model, Turn: r.Turn, Session: r.Session,
 			Time: r.Ended, Usage: r.Own.Usage, CostNano: r.Own.Cost(), Recorded: true, Replayed: r.Replayed,
@@ -360,12 +366,14 @@ const chargesTime = 5 * time.Millisecond
 
 // Charges yields what all conversations of the store used since a moment: their model calls and,
 // for removed ones, the records of their delegations. It yields one conversation after the other,
-// without Session. It keeps the store open for a few milliseconds at a time.
-func Charges(ctx context.Context, s *convstore.Store, since time.Time) iter.Seq2[Charge, error] {
+// without Session. It keeps the store open for a few milliseconds at a time. Before that it calls run,
+// if it is not nil, for each delegation that ended since then or has not ended, once.
+func Charges(ctx context.Context, s *convstore.Store, since time.Time, run func(Run)) iter.Seq2[Charge, error] {
 	in := s.Inside(db.Room{})
 	return func(yield func(Charge, error) bool) {
 		var todo []convstore.ID
 		var gone []Charge
+		var runs []Run
 		err := in.Read(ctx, func(t *convstore.Tx) error {
 			todo, gone = todo[:0], nil
 			if err := t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
@@ -374,8 +382,8 @@ func Charges(ctx context.Context, s *convstore.Store, since time.Time) iter.Seq2
 			}); err != nil {
 				return err
 			}
-			runs, err := runsOf(t, 0)
-			if err != nil {
+			var err error
+			if runs, err = runsOf(t, 0); err != nil {
 				return err
 			}
 			gone = recordedCharges(runs, func(r Run) bool {
@@ -393,6 +401,13 @@ func Charges(ctx context.Context, s *convstore.Store, since time.Time) iter.Seq2
 			})
 			return err
 		})
+		first := once()
+		for _, r := range runs {
+			if run != nil && err == nil && (r.Ended.IsZero() || !r.Ended.Before(since)) && first(r) {
+				run(r)
+			}
+		}
+		runs = nil
 		for len(todo) > 0 && err == nil {
 			var charges []Charge
 			done := 0

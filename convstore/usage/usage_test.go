@@ -93,7 +93,7 @@ func TestSpent(t *testing.T) {
 	}
 
 	var all []usage.Charge
-	for c, err := range usage.Charges(t.Context(), s, time.Time{}) {
+	for c, err := range usage.Charges(t.Context(), s, time.Time{}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestSpent(t *testing.T) {
 	if len(all) != 6 || !all[5].Recorded {
 		t.Errorf("Charges() = %q", chargeTexts(all))
 	}
-	for c, err := range usage.Charges(t.Context(), s, time.Now().Add(time.Hour)) {
+	for c, err := range usage.Charges(t.Context(), s, time.Now().Add(time.Hour), nil) {
 		t.Errorf("Charges(future) = %v, %v", c, err)
 	}
 	if _, err := usage.Spent(t.Context(), s.View, gone); err == nil {
@@ -203,7 +203,7 @@ func TestLostCall(t *testing.T) {
 		sp, err := usage.Spent(t.Context(), s.View, c.ID)
 		storetest.NoError(t, err)
 		list := sp.Charges
-		for ch, err := range usage.Charges(t.Context(), s, time.Time{}) {
+		for ch, err := range usage.Charges(t.Context(), s, time.Time{}, nil) {
 			storetest.NoError(t, err)
 			list = append(list, ch)
 		}

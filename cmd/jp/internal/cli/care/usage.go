@@ -72,7 +72,7 @@ func NewUsage(g *Group) *cli.Command {
 // tally adds up charges.
 type tally struct {
 	ModelCalls int             `json:"model_calls"`
-	Runs       *int            `json:"runs,omitempty"` // runs of sub-agents; not with --all
+	Runs       *int            `json:"runs,omitempty"` // runs of sub-agents
 	Tokens     int64           `json:"tokens"`         // tokens as the ledger counts them: input, cache writes and output
 	Usage      convstore.Usage `json:"usage"`
 	CostUSD    *stream.USD     `json:"cost_usd"` // null if a price is unknown
@@ -409,11 +409,18 @@ func runUsageAll(ctx context.Context, g *Group, o usageOptions) error {
 	}
 	u := usageAllJSON{Since: console.OrNil(since)}
 	days, models, profiles := tallies{}, tallies{}, tallies{}
-	for c, err := range usage.Charges(ctx, st, since) {
+	in := func(at time.Time, model, profile string) []*tally {
+		return []*tally{&u.Total, days.at(at.Local().Format(time.DateOnly)), models.at(model), profiles.at(profile)}
+	}
+	for c, err := range usage.Charges(ctx, st, since, func(r usage.Run) {
+		for _, t := range in(wording.Either(r.Ended.IsZero(), r.Reserved, r.Ended), r.Model, r.Profile) {
+			t.run()
+		}
+	}) {
 		if err != nil {
 			return err
 		}
-		for _, t := range []*tally{&u.Total, days.at(c.Time.Local().Format(time.DateOnly)), models.at(c.Model), profiles.at(c.Profile)} {
+		for _, t := range in(c.Time, c.Model, c.Profile) {
 			t.add(c)
 		}
 	}
