@@ -54,6 +54,7 @@ type node struct {
 	last stream.Delegation
 	at   time.Time // time of last
 	same int       // number of refusals of which this is the first, see merged; 0 = it is one by itself
+	from string    // title of that first one
 }
 
 // TreeOptions are how a tree is drawn; the zero value is right for the sub-agents of a turn.

@@ -91,11 +91,10 @@ func (t *Tree) merged() []*node {
 		key := stream.Delegation{ParentID: n.last.ParentID, Profile: n.last.Profile, Status: n.last.Status, Reason: n.last.Reason}
 		m := first[key]
 		if m == nil {
-			m = &node{last: n.last, at: n.at}
+			m = &node{last: n.last, at: n.at, from: n.last.Title}
 			first[key], out = m, append(out, m)
 		} else if n.last.Title != "" {
-			from, _, _ := strings.Cut(m.last.Title, wording.Either(t.io.UTF8, " … ", " ... "))
-			m.last.Title = from + wording.Either(t.io.UTF8, " … ", " ... ") + n.last.Title
+			m.last.Title = m.from + wording.Either(t.io.UTF8, " … ", " ... ") + n.last.Title
 		}
 		m.same++
 	}

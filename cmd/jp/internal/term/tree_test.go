@@ -297,6 +297,19 @@ func TestTreeManyRefused(t *testing.T) {
 	}
 }
 
+// TestTreeManyRefusedTitles: a row for equal refusals has the whole title of the first and of the last, whatever they hold.
+func TestTreeManyRefusedTitles(t *testing.T) {
+	tree := NewTree(&IO{Err: new(bytes.Buffer), ErrTTY: true, UTF8: true}, TreeOptions{Tick: make(chan time.Time)})
+	for _, title := range []string{"Read a … b", "Read c", "", "Read d … e", "Read f … g"} {
+		d := stream.Delegation{Phase: stream.Ended, Profile: "agent/r", Status: "refused", Title: title}
+		tree.order = append(tree.order, &node{last: d})
+	}
+	const want = "└─ ✗ 5 × agent/r  refused  Read a … b … Read f … g"
+	if got := tree.lines(100, 5); len(got) != 1 || got[0].text != want {
+		t.Errorf("lines = %v, want %q", got, want)
+	}
+}
+
 // TestTreeReason: the beginning of a reason stays in a row with a long task.
 func TestTreeReason(t *testing.T) {
 	for width, want := range map[int]string{
