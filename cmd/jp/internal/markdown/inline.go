@@ -237,6 +237,15 @@ func Plain(source string, width int) string {
 	return strings.Join(out, "\n")
 }
 
+// Hanging lays out a line that is not Markdown behind a mark. What it is wrapped to begins below the
+// first character of the line.
+func Hanging(mark, line string, width int) []string {
+	if line = oneLine(line); width == 0 || term.Width(mark+line) <= width {
+		return []string{mark + line}
+	}
+	return prefixed(wrap([]piece{{text: line}}, max(width-term.Width(mark), 1)), mark, strings.Repeat(" ", term.Width(mark)))
+}
+
 func (w *wrapper) add(c cell) {
 	switch {
 	case c.text == "\n":

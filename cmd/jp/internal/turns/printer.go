@@ -172,11 +172,13 @@ var ended = sync.OnceValue(func() *regexp.Regexp {
 })
 
 func (p *Printer) Heading(level, text string) {
-	text = level + term.Line(text)
-	if p.IO.Color {
-		text = "\x1b[1m" + text + "\x1b[0m"
+	width := 0
+	if p.Layout != nil {
+		width = p.Layout.Width
 	}
-	fmt.Fprintln(p.W, text)
+	for _, row := range markdown.Hanging(level, text, width) {
+		fmt.Fprintln(p.W, wording.Either(p.IO.Color, "\x1b[1m"+row+"\x1b[0m", row))
+	}
 }
 
 // said is text of the model, laid out from its Markdown.
