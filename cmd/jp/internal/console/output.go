@@ -169,8 +169,15 @@ func (c *Console) Path(path, rest string) error {
 // Note writes a line about the work to stderr, unless --quiet is set.
 func (c *Console) Note(format string, args ...any) {
 	if !c.Globals.Quiet {
-		_, _ = io.WriteString(stderr{c}, c.IO.Message("jp: "+term.Line(fmt.Sprintf(format, args...))))
+		c.write(fmt.Sprintf(format, args...))
 	}
+}
+
+// Mistake writes an error to stderr beside the one with which the command ends.
+func (c *Console) Mistake(err error) { c.write(err.Error()) }
+
+func (c *Console) write(line string) {
+	_, _ = io.WriteString(stderr{c}, c.IO.Message("jp: "+term.Line(line)))
 }
 
 // Warn is a note that also goes to the log.

@@ -101,7 +101,7 @@ func regular(f *os.File) (at, size int64) {
 }
 
 // check reads all queries once, and goes back to the first one of the shard. It returns the last of
-// the mistakes and notes those before it, but not very many.
+// the mistakes and writes those before it, but not very many.
 func (l *lines) check(con *console.Console) error {
 	const enough = 10
 	l.rewind()
@@ -116,7 +116,7 @@ func (l *lines) check(con *console.Console) error {
 			continue
 		}
 		if wrong != nil {
-			con.Note("%v", wrong)
+			con.Mistake(wrong)
 		}
 		if bad, wrong = bad+1, err; !errors.As(err, new(*exit.Error)) {
 			break
