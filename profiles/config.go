@@ -202,6 +202,10 @@ func (c Config) RequireModel() (string, error) {
 	if err != nil {
 		if e := err.(*Error); e.Hint == "" {
 			e.Hint = c.modelHint()
+			if c.Assistant.Model != "" {
+				names := sortedKeys(c.Providers.Aliases)
+				e.Hint += ", or an alias such as " + strings.Join(names[:min(len(names), 8)], ", ") + "; `jp model ls` lists what is known"
+			}
 		}
 		return "", err
 	}

@@ -254,6 +254,7 @@ func TestRequireModel(t *testing.T) {
 		"WS/.jp/config/empty.toml": "[loader]\nreset = 'none'\n",
 	})
 	const hint = `write model = "provider/model" below [assistant] in .jp/config.toml, or pass --model provider/model`
+	const known = ", or an alias such as fast, gemini, gpt, haiku, opus, sonnet; `jp model ls` lists what is known"
 	tests := []struct {
 		cfg  []string
 		want string
@@ -267,9 +268,9 @@ func TestRequireModel(t *testing.T) {
 		{[]string{"assistant.model=gpt", "NONE", "assistant.model=sonnet"}, "anthropic/claude-sonnet-5-5"},
 		{[]string{"providers.llm.aliases.sonnet=my/own", "assistant.model=sonnet"}, "my/own"},
 		{[]string{"assistant.model=gptt"}, `assistant.model: "gptt" is neither provider/model nor an alias (did you mean gpt?)`},
-		{[]string{"assistant.model=other"}, `assistant.model: "other" is neither provider/model nor an alias (` + hint + ")"},
+		{[]string{"assistant.model=other"}, `assistant.model: "other" is neither provider/model nor an alias (` + hint + known + ")"},
 		{[]string{"assistant.model=fast", "empty"}, `assistant.model: not set (write model = "provider/model" below [assistant] in WS/.jp/config/empty.toml, or pass --model provider/model)`},
-		{[]string{"empty", "assistant.model=fast"}, `assistant.model: "fast" is neither provider/model nor an alias (write model = "provider/model" below [assistant] in WS/.jp/config/empty.toml, or pass --model provider/model)`},
+		{[]string{"empty", "assistant.model=fast"}, `assistant.model: "fast" is neither provider/model nor an alias (write model = "provider/model" below [assistant] in WS/.jp/config/empty.toml, or pass --model provider/model` + strings.Replace(known, "fast, ", "", 1) + ")"},
 	}
 	for _, tt := range tests {
 		got, err := w.resolve(tt.cfg...).Config.RequireModel()
