@@ -309,7 +309,7 @@ func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
 		ag.run.Keep()
 	}
 	if errors.Is(err, agent.ErrNothingToResume) {
-		err = ErrNothing(ag.run.Conv) // another run has ended the turn meanwhile
+		err = ErrNothing() // another run has ended the turn meanwhile
 	}
 	return out, err
 }

@@ -64,7 +64,7 @@ func (o *opening) narrow(ctx context.Context, p *rule.Profile) error {
 // mistake costs nothing.
 func (o *opening) continueChild(ctx context.Context) error {
 	if o.req.Task.Text == "" && !Resumable(o.Conv) {
-		return ErrNothing(o.Conv)
+		return ErrNothing()
 	}
 	stored, err := o.resolveStored(ctx, o.req.Directives)
 	if err != nil {

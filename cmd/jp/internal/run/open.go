@@ -133,7 +133,7 @@ func (o *opening) nothing(ctx context.Context) error {
 			return exit.Usagef("query: nothing to ask, and no conversation is active here").WithHint("the latest was cut off; resume it with: jp query --id %s", id)
 		}
 	}
-	return ErrNothing(convstore.Conversation{})
+	return ErrNothing()
 }
 
 // lock takes the lock of a conversation.

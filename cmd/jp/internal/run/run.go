@@ -317,13 +317,13 @@ func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 	return left
 }
 
-// ErrNothing returns the error of a run of c that is asked nothing and has nothing to resume.
-func ErrNothing(c convstore.Conversation) error {
-	if _, batch := c.Labels[convstore.LabelBatch]; batch && c.Link == convstore.NoLink && c.NoAgent {
-		return exit.Usagef("conversation %s: no agent can resume a batch", c.ID).WithHint("to continue it, give the same queries to: jp batch --resume %s", c.ID)
-	}
+// ErrNothing returns the error of a run that is asked nothing and has nothing to resume.
+func ErrNothing() error {
 	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin; `jp query --id ID` resumes another conversation; on a terminal $EDITOR opens if it is set")
 }
+// BatchAgain is the hint about a batch that was imported. What it ran is not in this store's ledger.
+const BatchAgain = "give the queries to jp batch again, with --resume FILE if you have its rows"
+
 
 // Resumable reports whether a conversation can be resumed without a request.
 func Resumable(c convstore.Conversation) bool {

@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -112,7 +113,10 @@ func (b *batch) choose(ctx context.Context, id convstore.ID) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := conv.Labels[convstore.LabelBatch]; !ok || !ran && (conv.Link != convstore.NoLink || imported != nil) {
+	switch _, ok := conv.Labels[convstore.LabelBatch]; {
+	case ok && !ran && conv.Link == convstore.NoLink && imported != nil:
+		return exit.Usagef("--resume %s: is a batch that was imported, and does not go on here", id).WithHint("%s", run.BatchAgain)
+	case !ok || !ran && conv.Link != convstore.NoLink:
 		return exit.Usagef("--resume %s: is not the conversation of a batch", id).WithHint("`jp conversation ls --root --label %s` lists them", convstore.LabelBatch)
 	}
 	b.earlier.below = id

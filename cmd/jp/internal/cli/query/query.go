@@ -314,7 +314,7 @@ func (g *Group) ask(ctx context.Context, o options) error {
 func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options) error {
 	resume := r.Resumes()
 	if resume && !run.Resumable(r.Conv) {
-		return run.ErrNothing(r.Conv)
+		return nothing(ctx, r)
 	}
 	ag, err := r.Agent(ctx)
 	if err != nil {
@@ -372,6 +372,22 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		failed = &exit.Next{Err: failed, Hint: "resume with: " + again}
 	}
 	return errors.Join(failed, left)
+}
+
+// nothing is the error of a run that is asked nothing and has nothing to resume.
+func nothing(ctx context.Context, r *run.Run) error {
+	if _, batch := r.Conv.Labels[convstore.LabelBatch]; !batch || r.Conv.Link != convstore.NoLink || !r.Conv.NoAgent {
+		return run.ErrNothing()
+	}
+	imported, err := r.Store.Imported(ctx, r.Conv.ID)
+	switch {
+	case err != nil:
+		return err
+	case imported != nil:
+		return exit.Usagef("conversation %s: no agent can resume a batch, and this one was imported", r.Conv.ID).WithHint("%s", run.BatchAgain)
+	}
+	return exit.Usagef("conversation %s: no agent can resume a batch", r.Conv.ID).
+		WithHint("to continue it, give the same queries to: jp batch --resume %s", r.Conv.ID)
 }
 
 // activate makes the conversation the terminal's active one. One without a turn becomes it as its turn
