@@ -99,6 +99,61 @@ text = "done"
 	e.endWell()
 }
 
+// TestACPServersFail: the question about a server of the editor that then does not start has failed, and so has a call of
+// one that does not start any more.
+func TestACPServersFail(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\nrun = \"unattended\"\n",
+		"main.toml":       "[[rule]]\nround = 1\ntool_calls = [{ name = \"say\", arguments = { text = \"it is so\" } }]\n[[rule]]\ntext = \"done\"\n",
+		"about":           "Says it again.",
+		"broken":          "",
+	})
+	s.untrusted = true
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	notes := acp.McpServer{Stdio: &acp.McpServerStdio{
+		Name: "notes", Command: "sh", Args: []string{"-c", "test -e broken && exit 3; exec mcp-server about"}, Env: []acp.EnvVariable{},
+	}}
+	e := startEditor(s)
+	id := e.open(s.dir, notes)
+	e.choose("allow")
+	ended := func() (list []string) {
+		for _, line := range e.updates() {
+			if words := strings.Fields(line); words[0] == "update" {
+				list = append(list, strings.TrimSuffix(words[1]+" "+words[2], ":"))
+			}
+		}
+		return list
+	}
+	if got := e.say(id, "say"); !strings.HasPrefix(got, "-32603 tool say: MCP server notes: ") {
+		t.Errorf("broken: %s", got)
+	}
+	wantLines(t, "broken", ended(), []string{"jp-mcp-notes in_progress", "jp-mcp-notes failed"})
+	broken := filepath.Join(s.dir, "broken")
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.say(id, "say"); got != "end_turn" {
+		t.Errorf("mended: %s", got)
+	}
+	wantLines(t, "mended", ended(), []string{
+		"jp-mcp-notes in_progress", "jp-mcp-notes completed", "jp-mcp-notes-tools completed", "call_1 in_progress", "call_1 completed",
+	})
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.endWell()
+
+	e = startEditor(s)
+	id = e.open(s.dir, notes)
+	if got := e.say(id, "say"); got != "end_turn" {
+		t.Errorf("broken again: %s", got)
+	}
+	wantLines(t, "broken again", ended(), []string{"call_1 in_progress", "call_1 failed"})
+	e.endWell()
+}
+
 // TestACPServersKnown: a server of the editor that jp knows is that one; the user's own config may
 // confine one, and has the last word about a name.
 func TestACPServersKnown(t *testing.T) {

@@ -106,11 +106,11 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 }
 
 // approve asks the editor's user whether jp may start an MCP server of the editor. With a list it
-// asks whether agents may use these tools.
-func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
+// asks whether agents may use these tools. See [servers.Set] for started.
+func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.Tool) (started func(error), err error) {
 	shown, err := v.env.Servers.Show(ctx, server.Server.Name, server)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	call := acp.ToolCall{
 		Kind: acp.NewCall, ID: model.CallOfServer + server.Server.Name, Title: toolcall.Line("start MCP server "+server.Server.Name+":", server.Server.Address()),
@@ -120,7 +120,7 @@ func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.To
 	if list != nil {
 		text := servers.ToolsText(list)
 		if len(text) > toolcall.MaxShown {
-			return exit.Refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, toolcall.MaxShown>>10)
+			return nil, exit.Refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, toolcall.MaxShown>>10)
 		}
 		call.ID, call.Title = call.ID+"-tools", toolcall.Line("let agents use the tools of MCP server", server.Server.Name)
 		call.ToolKind, call.Content, yesText = acp.KindOther, []acp.CallContent{acp.TextContent(text)}, "Let agents use these tools"
@@ -130,11 +130,19 @@ func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.To
 		{ID: allow, Name: yesText, Kind: acp.AllowAlways}, {ID: deny, Name: "No", Kind: acp.RejectOnce},
 	})
 	yes := err == nil && chosen == allow
-	v.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: wording.Either(yes, acp.Completed, acp.Failed)})
-	if err == nil && !yes || errors.Is(err, acp.ErrUnable) || errors.Is(err, acp.ErrAnswer) {
-		return &exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
+	tell := func(s acp.CallStatus) { v.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: s}) }
+	switch {
+	case !yes:
+		tell(acp.Failed)
+	case list != nil:
+		tell(acp.Completed)
+	default:
+		tell(acp.InProgress)
 	}
-	return err
+	if err == nil && !yes || errors.Is(err, acp.ErrUnable) || errors.Is(err, acp.ErrAnswer) {
+		return nil, &exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
+	}
+	return func(err error) { tell(wording.Either(err == nil, acp.Completed, acp.Failed)) }, err
 }
 
 // unused reports, once for a session, the servers of the editor of which the agent has no tool.

@@ -48,8 +48,9 @@ type Set struct {
 	Editor map[string]Server // servers of the editor; set before first use
 	Look   bool              // do not start servers; tools without a record are unknown
 	// Approve asks a person about a server of the editor: first, with a nil list, whether it may be
-	// started; then whether its tools may be used. nil = nobody can be asked.
-	Approve func(ctx context.Context, s Server, list []mcp.Tool) error
+	// started; then whether its tools may be used. Of a server that may be started, started is called
+	// with what came of it. nil = nobody can be asked.
+	Approve func(ctx context.Context, s Server, list []mcp.Tool) (started func(error), err error)
 }
 
 // New returns the MCP servers of a workspace. It reads and starts nothing.
@@ -230,11 +231,12 @@ func (u *Set) Ready(ctx context.Context, defs []tools.Definition, keep func(tool
 }
 
 // firstUse records the tools of a server that needs no approval.
-func (u *Set) firstUse(ctx context.Context, s Server) (*mcp.Record, error) {
+func (u *Set) firstUse(ctx context.Context, s Server) (_ *mcp.Record, err error) {
+	started := func(error) {}
 	switch {
 	case s.Own, u.ws.Gate.ByEnv():
 	case s.Origin == OfEditor && u.Approve != nil:
-		if err := u.Approve(ctx, s, nil); err != nil {
+		if started, err = u.Approve(ctx, s, nil); err != nil {
 			return nil, err
 		}
 	default:
@@ -246,8 +248,9 @@ func (u *Set) firstUse(ctx context.Context, s Server) (*mcp.Record, error) {
 			WithHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
 	list, left, err := u.Client(s).List(ctx)
+	started(err)
 	if err == nil && s.Origin == OfEditor && !u.ws.Gate.ByEnv() && len(list) > 0 {
-		err = u.Approve(ctx, s, list)
+		_, err = u.Approve(ctx, s, list)
 	}
 	if err != nil {
 		return nil, err
