@@ -130,8 +130,8 @@ func (e *Error) withReset(limit time.Duration) *Error {
 	return &late
 }
 
-// In returns the error as that of a turn of a conversation, which again resumes, with a hint of what
-// to do about it. again is "" where nothing of it stays.
+// In returns the error as that of a turn of a conversation, with a hint of what to do about it. again
+// is a hint that ends in the command that resumes it, "" where nothing of it stays.
 func (e *Error) In(conversation, again string) *Error {
 	in := *e
 	switch {
@@ -145,14 +145,14 @@ func (e *Error) In(conversation, again string) *Error {
 			in.Hint += ", or " + e.Hint
 		}
 	case e.Kind == KindUnknownModel:
-		if in.Hint = "resume with: " + again + " --model MODEL"; e.Advice() != "" {
+		if in.Hint = again + " --model MODEL"; e.Advice() != "" {
 			in.Hint = e.Advice() + "; then " + in.Hint
 		}
 		in.Model = "" // its advice is in the hint
 	case e.Hint != "":
-		in.Hint = e.Hint + "; then resume with: " + again
+		in.Hint = e.Hint + "; then " + again
 	case e.Temporary():
-		in.Hint = "resume with: " + again
+		in.Hint = again
 	default:
 		return e
 	}

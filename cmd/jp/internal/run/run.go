@@ -265,14 +265,14 @@ func (s site) Expire(ctx context.Context) {
 	}
 }
 
-// Again returns the command line that resumes the conversation, with what was only for this run; ""
-// if the conversation does not stay.
+// Again returns a hint that ends in the command line that resumes the conversation, with what was only
+// for this run but long sections of the system prompt; "" if the conversation does not stay.
 func (r *Run) Again() string {
 	switch {
 	case r.env.Con.Globals.NoPersist:
 		return ""
 	case r.Delegated(): // its caller sets the limits
-		return "jp query --id " + r.Conv.ID.String()
+		return "resume with: jp query --id " + r.Conv.ID.String()
 	}
 	line := "jp query --id " + r.Conv.ID.String() + r.req.Limits
 	if role := r.req.Role; role != "" && role != r.Conv.Role {
@@ -281,13 +281,12 @@ func (r *Run) Again() string {
 	if to := r.req.Launcher; to.Set {
 		line += " --launcher " + wording.ShellWord(to.Value)
 	}
-	for _, text := range r.req.Prompts {
-		line += " --append-system-prompt " + wording.ShellWord(text)
-	}
+	prompts, fits := wording.Repeated(" --append-system-prompt ", r.req.Prompts)
+	line += prompts
 	if r.env.Con.Globals.Workspace.Set { // the person may be elsewhere
 		line += " -w " + wording.ShellWord(r.Root)
 	}
-	return line
+	return wording.Either(fits, "resume with: ", "resume, and give --append-system-prompt again, with: ") + line
 }
 
 // WithDeadline limits a delegated run to the time of its grant, which starts now. The remaining
@@ -321,9 +320,9 @@ func (r *Run) Finish(ctx context.Context, out agent.Outcome) (left error) {
 func ErrNothing() error {
 	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin; `jp query --id ID` resumes another conversation; on a terminal $EDITOR opens if it is set")
 }
+
 // BatchAgain is the hint about a batch that was imported. What it ran is not in this store's ledger.
 const BatchAgain = "give the queries to jp batch again, with --resume FILE if you have its rows"
-
 
 // Resumable reports whether a conversation can be resumed without a request.
 func Resumable(c convstore.Conversation) bool {

@@ -13,7 +13,8 @@ import (
 )
 
 // Failure returns the error with which the command ends, from the end of a turn. The answer has
-// been printed by then. again is the command that resumes the turn, "" if its conversation is gone.
+// been printed by then. again is a hint that ends in the command that resumes the turn, "" if its
+// conversation is gone.
 func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outcome) error {
 	fail := func(code string, s exit.Status, format string, args ...any) *exit.Error {
 		return &exit.Error{Code: code, Status: s, Msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), Err: out.Err}
@@ -36,7 +37,7 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 	case convstore.StateRefused:
 		return fail("refused", exit.Refused, "%s", wording.Either(out.Reason == agent.ModelRefused, "the model refused to answer", out.Reason))
 	case convstore.StateTimeout:
-		return hinted(fail("deadline", exit.Deadline, "the deadline passed"), "resume with: %s", again)
+		return hinted(fail("deadline", exit.Deadline, "the deadline passed"), "%s", again)
 	case convstore.StateCancelled:
 		if cause := context.Cause(ctx); cause != nil {
 			return cause

@@ -41,6 +41,16 @@ func Dollars(nano *int64) string {
 	return fmt.Sprintf("$%.2f", float64(*nano)/1e9)
 }
 
+// Repeated returns a flag with each of its values for a command line in a hint, unless that is too
+// long for one: then it returns "" and that it does not fit.
+func Repeated(flag string, values []string) (text string, fits bool) {
+	for _, value := range values {
+		text += flag + ShellWord(value)
+	}
+	const most = 200 // bytes, which is about two lines of a terminal
+	return Either(len(text) <= most, text, ""), len(text) <= most
+}
+
 // ShellWord returns s as one word of a command line that a person may paste into a shell: in single
 // quotes if it needs any, because in double quotes a shell still runs what is in `$(...)`. If a part
 // of s would not show, or not be the same on a terminal, all of it is spelled, in the quotes $'...'

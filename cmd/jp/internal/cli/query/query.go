@@ -369,7 +369,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 		ag.Name(ctx, out, s.Titling())
 	}
 	if again := r.Again(); out.State == convstore.StateCancelled && again != "" && !r.Delegated() {
-		failed = &exit.Next{Err: failed, Hint: "resume with: " + again}
+		failed = &exit.Next{Err: failed, Hint: again}
 	}
 	return errors.Join(failed, left)
 }
