@@ -51,10 +51,10 @@ type Session interface {
 	ID() string
 	// Home returns where the session is stored. Its ID is unique there, and nowhere else.
 	Home() string
-	// Options returns what the client's user can choose. Options and Set are called at any time.
+	// Options returns what the client's user can choose. It is called at any time.
 	Options() []ConfigOption
 	// Set sets an option for the next prompt and those after it. It is not called while another Set
-	// or Prompt is.
+	// is, or Prompt, but for one whose context has ended.
 	Set(ctx context.Context, id, value string) error
 	// Prompt returns a prompt with the options that are set now.
 	Prompt(prompt []Block) Run

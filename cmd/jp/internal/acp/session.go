@@ -19,18 +19,22 @@ type session struct {
 }
 
 // queued gives a message that sets options, or a prompt that takes them, its turn after those before
-// it: in calls f then, or when ctx has ended. c.mu is held.
-func (s *session) queued(ctx context.Context) (in func(f func())) {
+// it: in calls f then, or when ctx has ended. The next one's turn comes after f, and after until; nil =
+// at once. c.mu is held.
+func (s *session) queued(ctx context.Context) (in func(f func(), until <-chan struct{})) {
 	before, own := s.before, make(chan struct{})
 	s.before = own
 	if before == nil {
 		before = make(chan struct{})
 		close(before)
 	}
-	return func(f func()) {
+	return func(f func(), until <-chan struct{}) {
 		defer func() {
 			go func() {
 				<-before // f may have come before its turn
+				if until != nil {
+					<-until
+				}
 				close(own)
 			}()
 		}()
@@ -231,7 +235,7 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 		}()
 		defer context.AfterFunc(ctx, client.Insist)()
 		var run Run
-		in(func() { run = s.Prompt(p.Prompt) })
+		in(func() { run = s.Prompt(p.Prompt) }, nil)
 		stop, err := run(ctx, client)
 		if ctx.Err() != nil { // whatever the result is
 			if err != nil {
@@ -258,13 +262,15 @@ func (c *conn) set(ctx context.Context, raw json.RawMessage) (func() (any, error
 	}
 	in := s.queued(ctx)
 	return func() (any, error) {
+		var options []ConfigOption
 		var err error
 		in(func() {
 			if err = context.Cause(ctx); err == nil {
 				err = s.change(ctx, p.Option, p.Value)
 			}
-		})
-		return map[string]any{"configOptions": s.Options()}, err
+			options = s.Options()
+		}, ctx.Done()) // it ends when the answer is written: the last one is what holds
+		return map[string]any{"configOptions": options}, err
 	}, nil
 }
 

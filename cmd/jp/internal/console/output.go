@@ -173,8 +173,13 @@ func (c *Console) Note(format string, args ...any) {
 	}
 }
 
-// Mistake writes an error to stderr beside the one with which the command ends.
-func (c *Console) Mistake(err error) { c.write(err.Error()) }
+// Mistake writes an error to stderr beside the one with which the command ends. With JSON and --quiet
+// there is only that one.
+func (c *Console) Mistake(err error) {
+	if !c.Globals.Quiet || !c.JSON() {
+		c.write(err.Error())
+	}
+}
 
 func (c *Console) write(line string) {
 	_, _ = io.WriteString(stderr{c}, c.IO.Message("jp: "+term.Line(line)))

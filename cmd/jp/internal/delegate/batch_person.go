@@ -14,6 +14,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/subprocess"
@@ -79,6 +80,11 @@ func NumberOf(del convstore.Delegation, call string) int {
 		return 0
 	}
 	return number
+}
+
+// RanFor reports whether a delegation is the run of a line of a batch for a caller here.
+func RanFor(caller convstore.ID, del convstore.Delegation) bool {
+	return del.Caller == caller && !del.Imported && NumberOf(del, model.CallOfBatch) > 0
 }
 
 // MarkOf returns the mark of the task that a delegation carried out; "" = it has none.

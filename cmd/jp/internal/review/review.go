@@ -77,12 +77,13 @@ func (v *Reviewer) resolve(src profiles.Sources, c *trust.Files, ds []profiles.D
 		problems = append(problems, err)
 	}
 	files, broken := c.Tools() // with a mistake, those without it
-	err = broken
-	if err == nil {
-		files, err = enabled.WithSpecializations(r, files)
+	if broken != nil {
+		problems = append(problems, broken)
 	}
-	if err != nil {
+	if all, err := enabled.WithSpecializations(r, files); err != nil {
 		problems = append(problems, err)
+	} else {
+		files = all
 	}
 	var defs []tools.Definition
 	for _, name := range enabled.In(r) {

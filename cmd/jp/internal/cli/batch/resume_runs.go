@@ -256,12 +256,7 @@ func (b *batch) recount(ctx context.Context, session convstore.Limits) error {
 // batch and none of its runs, and those of one that was imported are not those of this store.
 func (b *batch) ran(ctx context.Context, conv convstore.Conversation) (bool, error) {
 	list, err := b.session.Store.Delegations(ctx, conv.ID)
-	return slices.ContainsFunc(list, func(del convstore.Delegation) bool { return ranFor(conv.ID, del) }), err
-}
-
-// ranFor reports whether a delegation is the run of a line of a batch for a caller here.
-func ranFor(caller convstore.ID, del convstore.Delegation) bool {
-	return del.Caller == caller && !del.Imported && delegate.NumberOf(del, model.CallOfBatch) > 0
+	return slices.ContainsFunc(list, func(del convstore.Delegation) bool { return delegate.RanFor(conv.ID, del) }), err
 }
 
 // findFor does the same for a batch on behalf of an existing conversation: the runs that the rows
@@ -279,7 +274,7 @@ func (b *batch) findFor(ctx context.Context) error {
 	var latest time.Time
 	named, lines := false, map[convstore.ID]string{} // of the latest runs in conversations that rows name
 	for _, del := range all {
-		if !ranFor(caller, del) {
+		if !delegate.RanFor(caller, del) {
 			continue
 		}
 		sum, line := lineOf(del.Call)

@@ -72,8 +72,8 @@ func NewUsage(g *Group) *cli.Command {
 // tally adds up charges.
 type tally struct {
 	ModelCalls int             `json:"model_calls"`
-	Runs       *int            `json:"runs,omitempty"` // runs of sub-agents
-	Tokens     int64           `json:"tokens"`         // tokens as the ledger counts them: input, cache writes and output
+	Runs       int             `json:"runs"`   // runs of sub-agents
+	Tokens     int64           `json:"tokens"` // tokens as the ledger counts them: input, cache writes and output
 	Usage      convstore.Usage `json:"usage"`
 	CostUSD    *stream.USD     `json:"cost_usd"` // null if a price is unknown
 	Unpriced   int             `json:"unpriced"` // model calls, and runs of removed conversations, without a price
@@ -130,12 +130,7 @@ func (p *period) add(c usage.Charge, own bool) {
 }
 
 // run counts one run of a sub-agent.
-func (t *tally) run() {
-	if t.Runs == nil {
-		t.Runs = new(int)
-	}
-	*t.Runs++
-}
+func (t *tally) run() { t.Runs++ }
 
 func (p *period) run() {
 	p.SubCalls.run()
@@ -143,11 +138,6 @@ func (p *period) run() {
 }
 
 func (p *period) done() {
-	for _, t := range []*tally{&p.Own, &p.SubCalls, &p.Total} {
-		if t.Runs == nil {
-			t.Runs = new(int)
-		}
-	}
 	p.Own.done()
 	p.SubCalls.done()
 	p.Total.done()
@@ -303,16 +293,9 @@ func usageColumns(name string) []term.Column {
 	}
 }
 
-func (t tally) runs() int {
-	if t.Runs == nil {
-		return 0
-	}
-	return *t.Runs
-}
-
 func (t tally) cells(name string) []string {
 	some := func(n int64) string { return wording.Either(n == 0, "", term.Count(n)) }
-	return []string{name, term.Count(int64(t.ModelCalls)), some(int64(t.runs())), term.Count(t.Usage.Input), some(t.Usage.CacheRead),
+	return []string{name, term.Count(int64(t.ModelCalls)), some(int64(t.Runs)), term.Count(t.Usage.Input), some(t.Usage.CacheRead),
 		some(t.Usage.CacheWrite), term.Count(t.Usage.Output), wording.Dollars((*int64)(t.CostUSD)), term.Elapsed(t.took)}
 }
 
@@ -385,7 +368,7 @@ func writeNamed(w *bufio.Writer, what string, list []named) {
 
 // writeTally writes sums for a pipe.
 func writeTally(w *bufio.Writer, what, name string, t tally) {
-	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%.3f\n", what, term.Escape(name), t.ModelCalls, t.runs(), t.Usage.Input, t.Usage.Output,
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%.3f\n", what, term.Escape(name), t.ModelCalls, t.Runs, t.Usage.Input, t.Usage.Output,
 		t.Usage.CacheRead, t.Usage.CacheWrite, console.Dollars((*int64)(t.CostUSD)), t.took.Seconds())
 }
 

@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/rule"
@@ -380,10 +381,11 @@ func nothing(ctx context.Context, r *run.Run) error {
 		return run.ErrNothing()
 	}
 	imported, err := r.Store.Imported(ctx, r.Conv.ID)
-	switch {
+	runs, read := r.Store.Delegations(ctx, r.Conv.ID)
+	switch err := errors.Join(err, read); {
 	case err != nil:
 		return err
-	case imported != nil:
+	case imported != nil && !slices.ContainsFunc(runs, func(d convstore.Delegation) bool { return delegate.RanFor(r.Conv.ID, d) }):
 		return exit.Usagef("conversation %s: no agent can resume a batch, and this one was imported", r.Conv.ID).WithHint("%s", run.BatchAgain)
 	}
 	return exit.Usagef("conversation %s: no agent can resume a batch", r.Conv.ID).
