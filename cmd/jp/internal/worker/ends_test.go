@@ -220,7 +220,7 @@ func TestEndsWhileOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 8 {
-		o := serve(t, startWord+string(text)+"\n")
+		o := serve(t, startWord+string(text)+"\n", 0)
 		if _, err := o.readHello(func([]byte) {}); err != nil {
 			t.Fatal(err)
 		}
