@@ -39,7 +39,7 @@ func TestLauncherEnds(t *testing.T) {
 		{name: "end of stdin, no signal", script: "trap 'echo signal' INT; echo ready; cat; echo ended; exit 3", want: Exit{Code: 3}, out: "ended\n"},
 		{name: "end of stdin, a pipe of the caller", script: "trap 'echo signal' INT; echo ready; cat; echo ended; exit 3", want: Exit{Code: 3}, out: "ended\n"},
 		{name: "stopped, end of stdin", script: "echo ready; kill -STOP $$; cat; echo ended", want: Exit{}, out: "ended\n"},
-		{name: "SIGINT", script: "exec " + self("settle") + " 4", grace: 50 * time.Millisecond, want: Exit{Code: 4}, out: "settled\n"},
+		{name: "SIGINT", script: "exec " + self("settle") + " 4", grace: 2 * time.Second, want: Exit{Code: 4}, out: "settled\n"},
 		{name: "killed", script: "trap '' INT; sleep 1000 & echo ready; while :; do sleep 1000; done", stop: `echo $A $0 >"$WORDS"`, grace: time.Second,
 			want: Exit{Code: -1, Signal: syscall.SIGKILL, Killed: true}, words: "value /bin/sh\n"},
 		{name: "killed, no stop command", script: "trap '' INT; echo ready; while :; do sleep 1000; done", grace: 10 * time.Millisecond,
