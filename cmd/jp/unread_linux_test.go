@@ -79,6 +79,7 @@ func TestUnreadOutput(t *testing.T) {
 			over := make(chan error, 1)
 			go func() { over <- cmd.Wait() }()
 			s.eventually("jp to end", func() bool { return len(over) > 0 })
+			<-over
 			if got := cmd.ProcessState.ExitCode(); got != tt.exit {
 				t.Errorf("exit = %d, want %d", got, tt.exit)
 			}
@@ -113,6 +114,7 @@ func TestUnreadBatch(t *testing.T) {
 		over := make(chan error, 1)
 		go func() { over <- cmd.Wait() }()
 		s.eventually("jp to end", func() bool { return len(over) > 0 })
+		<-over
 		if got, want := cmd.ProcessState.ExitCode(), 128+int(sig); got != want || strings.Count(stderr.String(), "nobody reads it") != 1 {
 			t.Errorf("%v: exit = %d, want %d; stderr:\n%s", sig, got, want, stderr.String())
 		}
@@ -164,6 +166,7 @@ func TestWaitDeadline(t *testing.T) {
 		over := make(chan error, 1)
 		go func() { over <- cmd.Wait() }()
 		s.eventually("jp to end", func() bool { return len(over) > 0 })
+		<-over
 		if got := cmd.ProcessState.ExitCode(); got != 124 {
 			t.Errorf("jp wait %s: exit = %d, want 124", word, got)
 		}
@@ -188,6 +191,7 @@ func TestUnreadTraces(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- cmd.Wait() }()
 	s.eventually("jp to end", func() bool { return len(over) > 0 })
+	<-over
 	if got := cmd.ProcessState.ExitCode(); got != 0 {
 		t.Errorf("exit = %d, want 0", got)
 	}
@@ -316,6 +320,7 @@ func TestReaderLeaves(t *testing.T) {
 			over := make(chan error, 1)
 			go func() { over <- cmd.Wait() }()
 			s.eventually("jp to end", func() bool { return len(over) > 0 })
+			<-over
 			if got := cmd.ProcessState.ExitCode(); got != tt.exit {
 				t.Errorf("exit = %d, want %d\n%s", got, tt.exit, stderr.String())
 			}
