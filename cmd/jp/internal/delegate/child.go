@@ -147,6 +147,7 @@ func (p *runner) process(ctx context.Context, res *held, own *owned, r request, 
 	del := res.Delegation
 	timed := subprocess.Limit(ctx, del.Grant.Timeout)
 	defer timed.Stop()
+	own.began = sync.OnceFunc(timed.Began)
 	defer func() { // an error on the way to a process whose time is over, or whose caller stopped it, is no failure
 		if x := &end.exit; end.err != nil && x.Code < 0 && x.Signal == 0 && x.Cause == nil {
 			x.Cause = context.Cause(timed)

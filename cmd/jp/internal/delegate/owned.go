@@ -48,6 +48,7 @@ func (v Served) close() {
 type owned struct {
 	runner *runner
 	below  Below
+	began  func() // called once when it works; nil = nobody needs to know
 
 	mu     sync.Mutex
 	slot   *convstore.Slot // nil once sub has it
@@ -148,6 +149,9 @@ func (o *owned) change(ctx context.Context) (*convstore.ConfigDelta, error) {
 
 // works is wire.Owner.Works.
 func (o *owned) works(ctx context.Context) error {
+	if o.began != nil {
+		o.began()
+	}
 	o.mu.Lock()
 	sub := o.sub
 	o.mu.Unlock()

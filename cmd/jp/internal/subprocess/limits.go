@@ -14,6 +14,9 @@ import (
 // stops the sub-agent. One that stops by itself can say why.
 const Lag = time.Second
 
+// starting is the most of the time between Begin and Began that does not count.
+const starting = 10 * time.Second
+
 // OneProcessor makes a sub-agent start on one processor: it waits more than it works, and has fewer
 // threads and less memory so.
 const OneProcessor = "GOMAXPROCS=1"
@@ -61,6 +64,19 @@ func (l *Limited) Begin() {
 		l.at = time.Now().Add(l.limit + Lag)
 		l.timer = time.AfterFunc(l.limit+Lag, func() { l.end(ErrDeadline) })
 	}
+}
+
+// Began says that the process works, and has its limit from before: what it took to start on a busy
+// machine, at most starting, is given to it once more. Else it could not end by itself, and say why,
+// before it is stopped.
+func (l *Limited) Began() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer == nil || !l.timer.Stop() {
+		return
+	}
+	l.at = l.at.Add(min(time.Since(l.at.Add(-l.limit-Lag)), starting))
+	l.timer.Reset(time.Until(l.at))
 }
 
 // Wait takes back what Begin began: the process did not start, and waits for a place, for which a

@@ -68,3 +68,27 @@ func TestLimited(t *testing.T) {
 	ctx.Stop()
 	<-ctx.Done()
 }
+
+// TestBegan: a sub-agent whose time begins when it has started is stopped no sooner for that.
+func TestBegan(t *testing.T) {
+	for _, tt := range []struct{ after, want time.Duration }{
+		{0, 31 * time.Second},
+		{3 * time.Second, 34 * time.Second},
+		{20 * time.Second, 41 * time.Second},
+		{time.Minute, 31 * time.Second}, // it was stopped before
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			ctx := Limit(t.Context(), 30*time.Second)
+			defer ctx.Stop()
+			ctx.Began() // of nothing
+			ctx.Begin()
+			timer := time.AfterFunc(tt.after, ctx.Began)
+			defer timer.Stop()
+			<-ctx.Done()
+			if got := time.Since(began); got != tt.want || context.Cause(ctx) != ErrDeadline {
+				t.Errorf("began after %v: ended after %v, %v, want %v", tt.after, got, context.Cause(ctx), tt.want)
+			}
+		})
+	}
+}
