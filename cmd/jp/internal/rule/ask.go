@@ -10,7 +10,7 @@ import (
 	"jp/convstore"
 )
 
-// Limits are the caller's delegation limits, from its stored config.
+// Limits are the caller's delegation limits, from its stored config. Those of its session come first.
 type Limits struct {
 	MaxDepth    int // levels below this caller; a child without the key has 0
 	MaxPerTurn  int // delegations in one turn of the caller
@@ -26,6 +26,23 @@ type Limits struct {
 	// whether a person says what runs, line by line: the lists and the time of the config do
 	// not bound that
 	Free bool
+}
+
+// within returns the limits with those of the session, which were fixed when its turn began: neither
+// a child nor a person who delegates later changes them.
+func (l Limits) within(s convstore.Standing) Limits {
+	session := s.Account.Limits
+	if session == nil {
+		return l
+	}
+	l.MaxChildren = session.Children
+	if len(s.Ancestors) == 0 && session.Calls != nil {
+		l.MaxPerTurn = int(*session.Calls)
+	}
+	if len(s.Ancestors) == 0 && session.Depth != nil {
+		l.MaxDepth = int(*session.Depth)
+	}
+	return l
 }
 
 // Permit refuses a profile that the caller may not delegate to.

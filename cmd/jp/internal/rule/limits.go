@@ -8,13 +8,22 @@ import (
 )
 
 // SessionLimits returns the limits of the sub-agents of a session, from the config of its root and
-// the limits that its command makes of that. Flags change them by a convstore.Change.
+// the limits that its command makes of that. Flags change them by a convstore.Change. In a batch, of
+// which a person gives each line, the number of calls has no limit.
 func SessionLimits(cfg profiles.Config, l Limits) convstore.Limits {
 	d := cfg.Delegation
-	return convstore.Limits{
+	session := convstore.Limits{
 		Budget: convstore.Budget{Tokens: d.TokenBudget, CostNano: d.MaxCostNano},
 		Strict: d.MaxCostSet && d.MaxCostNano != nil, Children: l.MaxChildren, Parallel: l.MaxParallel,
+		Depth: new(int64(l.MaxDepth)),
 	}
+	if !l.Free {
+		session.Calls = new(int64(l.MaxPerTurn))
+	}
+	if !d.Enabled {
+		session.Calls = new(int64)
+	}
+	return session
 }
 
 // CapsOf returns the limits in a profile. No run under it is granted more.

@@ -75,6 +75,7 @@ type Verdict struct {
 // others share what there is. An answer that is there costs nothing and asks nobody: limits of
 // calls and amounts do not keep it back, nor does a model that cannot be asked.
 func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
+	c.Limits = c.Limits.within(s)
 	vs := make([]Verdict, len(asks))
 	left := map[string]*int64{} // tokens of batches, by what their calls begin with
 	for i, a := range asks {
@@ -158,12 +159,15 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		}
 	}
 
-	// 1. Depth. A grant holds the deepest level that is allowed below it.
-	deepest := deepestBelow(p, c.Limits.MaxDepth)
-	for _, up := range s.Ancestors {
-		if up.Grant != nil {
-			deepest = min(deepest, up.Grant.MaxDepth)
+	// 1. Depth. A grant holds the deepest level that is allowed below it, and a session that below its root.
+	deepest, root := min(DepthCeiling, p.Depth+c.Limits.MaxDepth), p
+	for _, root = range append([]convstore.Conversation{p}, s.Ancestors...) {
+		if root.Grant != nil {
+			deepest = min(deepest, root.Grant.MaxDepth)
 		}
+	}
+	if l := s.Account.Limits; l != nil && l.Depth != nil {
+		deepest = min(deepest, root.Depth+int(*l.Depth))
 	}
 	if depth > deepest {
 		return convstore.Child{}, Refuse(CodeDepth, "a sub-agent here would be at depth %d and at most %d is allowed; do the work with your own tools", depth, max(deepest, 0))
@@ -279,12 +283,9 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 }
 
 // count applies the limits of calls and children to the asks that are not refused yet, in call
-// order. The limit of children is that of the session, which a child cannot raise for itself.
+// order.
 func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []error) {
-	calls, made, most := s.Calls, s.Children, c.Limits.MaxChildren
-	if l := s.Account.Limits; l != nil {
-		most = l.Children
-	}
+	calls, made := s.Calls, s.Children
 	over = make([]error, len(asks))
 	for i, a := range asks {
 		switch {
@@ -293,8 +294,8 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 		case calls >= c.Limits.MaxPerTurn:
 			over[i] = Refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)
 			continue
-		case a.ID == 0 && made >= most:
-			over[i] = Refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, most)
+		case a.ID == 0 && made >= c.Limits.MaxChildren:
+			over[i] = Refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, c.Limits.MaxChildren)
 			continue
 		case a.ID == 0:
 			made++
@@ -302,14 +303,6 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 		calls++
 	}
 	return over
-}
-
-// deepestBelow returns the deepest level that a delegation by p may have.
-func deepestBelow(p convstore.Conversation, configured int) int {
-	if p.Grant != nil {
-		return min(DepthCeiling, p.Grant.MaxDepth)
-	}
-	return min(DepthCeiling, p.Depth+configured)
 }
 
 const (

@@ -79,11 +79,10 @@ func TestDecideEveryCombination(t *testing.T) {
 								if !listed {
 									c.Limits.Profiles = nil
 								}
-								most := ceiling
-								if depth == 0 {
-									most = configured
+								most := min(depth+configured, 5)
+								if depth > 0 {
+									most = min(most, ceiling)
 								}
-								most = min(most, 5)
 								want := Code("")
 								switch {
 								case id == stranger:
@@ -246,15 +245,42 @@ func TestDecideByWhatAToolIs(t *testing.T) {
 	}
 }
 
-// TestDecideTreeLimit: a child's own profile does not raise the limit of its tree.
-func TestDecideTreeLimit(t *testing.T) {
-	s := standing(1, 3, []string{toolQuery})
-	s.Account.Limits = &convstore.Limits{Children: 1}
-	s.Children = 1
-	c := caller(toolQuery)
-	c.Limits.MaxChildren = 1000
-	if _, err := decide(s, c, Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}); codeOf(err) != CodeChildren {
-		t.Errorf("Decide = %v, want a refusal for the children of the tree", err)
+// TestDecideSession: the limits of a session hold whatever the config of the caller says now. A
+// child's own profile does not raise those of its tree.
+func TestDecideSession(t *testing.T) {
+	for name, test := range map[string]struct {
+		depth       int
+		session     convstore.Limits
+		calls, made int
+		want        Code
+	}{
+		"no more children":    {1, convstore.Limits{Children: 1}, 0, 1, CodeChildren},
+		"no more calls":       {0, convstore.Limits{Children: 9, Calls: some(1)}, 1, 0, CodeCalls},
+		"more calls":          {0, convstore.Limits{Children: 9, Calls: some(7)}, 6, 0, ""},
+		"calls of a child":    {1, convstore.Limits{Children: 9, Calls: some(1)}, 1, 0, ""},
+		"no level":            {0, convstore.Limits{Children: 9, Depth: some(0)}, 0, 0, CodeDepth},
+		"no level of a child": {1, convstore.Limits{Children: 9, Depth: some(1)}, 0, 0, CodeDepth},
+		"levels":              {1, convstore.Limits{Children: 9, Depth: some(2)}, 0, 0, ""},
+		"nothing set":         {0, convstore.Limits{Children: 9}, 5, 0, CodeCalls},
+	} {
+		s := standing(test.depth, 3, []string{toolQuery})
+		if test.depth > 0 {
+			s.Ancestors = []convstore.Conversation{{ID: 3}}
+		}
+		s.Account.Limits, s.Calls, s.Children = &test.session, test.calls, test.made
+		c := caller(toolQuery)
+		c.Limits.MaxChildren = 1000
+		got, err := decide(s, c, Ask{Call: "c", Tool: toolQuery, Profile: researcher(3)})
+		if codeOf(err) != test.want {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		} else if d := test.session.Depth; err == nil && d != nil && got.Grant.MaxDepth != int(*d) {
+			t.Errorf("%s: granted depth %d, want %d", name, got.Grant.MaxDepth, *d)
+		}
+	}
+	s := standing(0, 0, nil)
+	s.Account.Limits = &convstore.Limits{Children: 9, Depth: some(3)}
+	if got, err := decide(s, caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: researcher(9)}); err != nil || got.Grant.MaxDepth != 3 {
+		t.Errorf("granted depth %d, %v, want that of the session, 3", got.Grant.MaxDepth, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
+	"jp/convstore/usage"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -106,14 +107,11 @@ func (env *Env) configOf(ctx context.Context, store *convstore.Store, id convsto
 
 // firstLimits returns the limits of a session whose root has begun no turn here, by the root's config.
 func (env *Env) firstLimits(ctx context.Context, store *convstore.Store, id convstore.ID, ds []profiles.Directive) (l convstore.Limits, err error) {
-	root, err := store.Get(ctx, id)
-	for err == nil && root.Link == convstore.DelegationLink {
-		root, err = store.Get(ctx, root.Parent)
-	}
+	root, err := usage.Ledger(ctx, store.View, id)
 	if err != nil {
 		return l, err
 	}
-	r, err := env.configOf(ctx, store, root.ID, ds)
+	r, err := env.configOf(ctx, store, root, ds)
 	if err == nil {
 		l = rule.SessionLimits(r.Config, rule.LimitsOf(r.Config, env.WaitLimit))
 	}

@@ -7,27 +7,25 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/rule"
-	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 )
 
 // budget returns what the session of this run may use; nil in a delegated conversation, which has a
-// grant. A turn that is resumed keeps its limits: those of cfg only become lower, and cfg has them then.
+// grant. A turn that is resumed keeps its limits, which cfg can only lower; cfg then has its rounds.
 func (r *Run) budget(ctx context.Context, cfg *profiles.Config) (*convstore.Limits, error) {
 	if r.Delegated() || r.hand != nil {
 		return nil, nil
 	}
-	l := rule.LimitsOf(*cfg, 0)
-	session := rule.SessionLimits(*cfg, l).With(convstore.Change{Run: r.req.Bounds})
-	session.Rounds, session.Calls, session.Depth = new(int64(cfg.Conversation.MaxTurns)), new(int64(wording.Either(cfg.Delegation.Enabled, l.MaxPerTurn, 0))), new(int64(l.MaxDepth))
+	session := rule.SessionLimits(*cfg, rule.LimitsOf(*cfg, 0)).With(convstore.Change{Run: r.req.Bounds})
+	session.Rounds = new(int64(cfg.Conversation.MaxTurns))
 	if r.Resumes() && r.Conv.Status == convstore.StatusInterrupted && r.locked() != nil {
 		account, err := r.Store.Account(ctx, r.Conv.ID)
 		if err != nil {
 			return nil, err
 		}
 		session = *account.Limits.Narrow(session)
-		cfg.Conversation.MaxTurns, cfg.Delegation.MaxPerTurn, cfg.Delegation.MaxDepth = int(*session.Rounds), int(*session.Calls), new(int(*session.Depth))
+		cfg.Conversation.MaxTurns = int(*session.Rounds)
 	}
 	return &session, nil
 }
