@@ -31,12 +31,12 @@ func (w *Workspace) Kept() fs.Kept {
 	return k.With(sent)
 }
 
-// Reads is what is kept from tools because the user's own config reads it, and is not in the folder
-// of the config. Sub-agents are told it.
+// Reads is what is kept from tools because the user's own config and profiles read it, and is not in
+// the folder of the config. Sub-agents are told it.
 func (w *Workspace) Reads() (k fs.Kept) {
 	inside := profiles.UserDir(w.Con.Env.Environ) + string(filepath.Separator)
 	own := func(path string) bool { return strings.HasPrefix(path+string(filepath.Separator), inside) }
-	k.Sealed = slices.DeleteFunc(slices.Clone(w.userFiles), own)
+	k.Sealed = slices.DeleteFunc(slices.Concat(w.userFiles, w.extended()), own)
 	k.Growing = slices.DeleteFunc(slices.Clone(w.growing), func(g fs.Growing) bool { return own(g.Dir) })
 	if !utf8.ValidString(fmt.Sprint(k)) { // it travels as JSON
 		k.Sealed = append(k.Sealed, "/")
@@ -103,13 +103,8 @@ func (w *Workspace) sealed() []string {
 		links, end := behind(path)
 		list = append(append(list, links...), end)
 	}
-	for _, file := range w.userFiles {
+	for _, file := range slices.Concat(w.userFiles, w.extended()) {
 		add(file)
-	}
-	if w.extended != nil {
-		for _, file := range w.extended() {
-			add(file)
-		}
 	}
 	w.walkOwn(func(path string, d iofs.DirEntry) {
 		if d.Type()&iofs.ModeSymlink != 0 {
@@ -139,8 +134,12 @@ func (w *Workspace) walkOwn(f func(path string, d iofs.DirEntry)) {
 	})
 }
 
-// profilesExtend returns the files that profiles in the folder of the user's own config extend.
+// profilesExtend returns the files that profiles in the folder of the user's own config extend. A
+// sub-agent reads none of them: what they extend is in Told.
 func (w *Workspace) profilesExtend() (list []string) {
+	if w.Gate.Delegated {
+		return nil
+	}
 	src, own := w.UserSources(), filepath.Join(profiles.UserDir(w.Con.Env.Environ), "config.toml")
 	w.walkOwn(func(path string, d iofs.DirEntry) {
 		if strings.HasSuffix(path, ".toml") && !d.IsDir() && path != own { // config.toml is in userFiles

@@ -60,6 +60,7 @@ type Workspace struct {
 // New returns where a command with this console works.
 func New(con *console.Console) *Workspace {
 	w := &Workspace{Con: con}
+	w.extended = sync.OnceValue(w.profilesExtend)
 	w.Gate = &trust.Gate{Con: con, Root: w.Root, Records: w.trustRecords}
 	con.Last = w.removeVanishing
 	con.Settings = func() { _, _ = w.Machine() } // an error is that of the command, if it needs them
