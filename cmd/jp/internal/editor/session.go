@@ -218,5 +218,5 @@ func stopped(ctx context.Context, own *run.Env, r *run.Run, out agent.Outcome) (
 		own.Con.Note("stopped at a limit: %s", out.Reason)
 		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
-	return "", show.Failure(ctx, r.Conv.ID, r.Again(), out)
+	return "", show.Failure(ctx, r.Conv.ID, r.WorkspaceFlag(), r.Again(), out)
 }

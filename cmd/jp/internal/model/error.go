@@ -138,9 +138,6 @@ func (e *Error) In(conversation, again string) *Error {
 	case again == "":
 		return e
 	case e.Kind == KindContext:
-		if at := strings.LastIndex(again, " -w "); at >= 0 { // the workspace is last, if a person has named it
-			conversation += again[at:]
-		}
 		if in.Hint = "`jp conversation compact " + conversation + "` shortens it"; e.Hint != "" {
 			in.Hint += ", or " + e.Hint
 		}

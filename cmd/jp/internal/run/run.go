@@ -282,11 +282,12 @@ func (r *Run) Again() string {
 		line += " --launcher " + wording.ShellWord(to.Value)
 	}
 	prompts, fits := wording.Repeated(" --append-system-prompt ", r.req.Prompts)
-	line += prompts
-	if r.env.Con.Globals.Workspace.Set { // the person may be elsewhere
-		line += " -w " + wording.ShellWord(r.Root)
-	}
-	return wording.Either(fits, "resume with: ", "resume, and give --append-system-prompt again, with: ") + line
+	return wording.Either(fits, "resume with: ", "resume, and give --append-system-prompt again, with: ") + line + prompts + r.WorkspaceFlag()
+}
+
+// WorkspaceFlag returns the flag of the workspace for a command line, "" where none is needed.
+func (r *Run) WorkspaceFlag() string {
+	return wording.Either(r.env.Con.Globals.Workspace.Set && !r.Delegated(), " -w "+wording.ShellWord(r.Root), "")
 }
 
 // WithDeadline limits a delegated run to the time of its grant, which starts now. The remaining

@@ -14,8 +14,8 @@ import (
 
 // Failure returns the error with which the command ends, from the end of a turn. The answer has
 // been printed by then. again is a hint that ends in the command that resumes the turn, "" if its
-// conversation is gone.
-func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outcome) error {
+// conversation is gone. workspace is the flag that other commands need too, see run.Run.WorkspaceFlag.
+func Failure(ctx context.Context, id convstore.ID, workspace, again string, out agent.Outcome) error {
 	fail := func(code string, s exit.Status, format string, args ...any) *exit.Error {
 		return &exit.Error{Code: code, Status: s, Msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), Err: out.Err}
 	}
@@ -44,10 +44,10 @@ func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outco
 		}
 	}
 	if _, ok := out.Err.(*agent.SchemaError); ok {
-		return hinted(fail("schema", exit.Failed, "%v", out.Err), "the answer is in the conversation: jp conversation print %s --last", id)
+		return hinted(fail("schema", exit.Failed, "%v", out.Err), "the answer is in the conversation: jp conversation print %s%s --last", id, workspace)
 	}
 	if e := (*model.Error)(nil); errors.As(out.Err, &e) {
-		if in := e.In(id.String(), again); in != e {
+		if in := e.In(id.String()+workspace, again); in != e {
 			return fmt.Errorf("conversation %s: %w", id, in)
 		}
 	}

@@ -255,7 +255,7 @@ func WriteReport(ctx context.Context, con *console.Console, r delegate.Report) e
 		}
 		out.Err = &exit.Error{Code: r.Code, Status: status, Msg: r.Reason}
 	}
-	failed := Failure(ctx, r.Child, "jp query --id "+r.Child.String(), out)
+	failed := Failure(ctx, r.Child, "", "resume with: jp query --id "+r.Child.String(), out)
 	text := r.Text
 	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
 		text = ""

@@ -349,7 +349,7 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	}
 	left := r.Finish(ctx, out)
 	s.Unstored = unstored != nil
-	failed := show.Failure(ctx, r.Conv.ID, r.Again(), out)
+	failed := show.Failure(ctx, r.Conv.ID, r.WorkspaceFlag(), r.Again(), out)
 	if unstored != nil {
 		failed = fmt.Errorf("conversation %s: %w", r.Conv.ID, unstored)
 	}
