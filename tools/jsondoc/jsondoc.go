@@ -239,6 +239,19 @@ func Encode(v any) ([]byte, error) {
 	return Sound(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
+// Canonical returns what [Decode] reads of b with sorted keys and no space, and what it does not read
+// as it is.
+func Canonical(b []byte) []byte {
+	v, err := Decode(b)
+	if err != nil {
+		return b
+	}
+	if sorted, err := Encode(v); err == nil {
+		b = sorted
+	}
+	return b
+}
+
 // Sound returns JSON that strict readers take too. U+FFFD stands for each byte that is not UTF-8 and
 // for each escape that is half of a surrogate pair (RFC 8259, section 8.2), as encoding/json reads
 // them: the value is the same. b is not changed.

@@ -118,6 +118,21 @@ func FuzzSound(f *testing.F) {
 	})
 }
 
+func TestCanonical(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"b": 1.0, "a": ["\u003c", {"d": null, "c": 12345678901234567890}]}`: `{"a":["<",{"c":12345678901234567890,"d":null}],"b":1.0}`,
+		` {} `:       `{}`,
+		`{}{}`:       `{}{}`,
+		`{"a": `:     `{"a": `,
+		"[\"\xff\"]": "[\"\ufffd\"]",
+		``:           ``,
+	} {
+		if got := string(Canonical([]byte(in))); got != want {
+			t.Errorf("Canonical(%s) = %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestRepeatedKey(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":1,"b":{"a":2},"c":[{"a":3},{"a":4}]}`: "",

@@ -120,10 +120,11 @@ func (c Content) belongs(r Role) bool {
 }
 
 // Calls collects the tool calls of one reply. It holds what a Stream promises of them: their order,
-// arguments that are never empty, ids that are unique within the conversation, and no call that was
-// cut off.
+// arguments that are never empty, ids that are unique within the conversation, no call twice, and
+// none that was cut off.
 type Calls struct {
 	used  map[string]bool
+	said  map[[sha256.Size]byte]bool // sums of calls as their server says them
 	calls []*Call
 	bare  bool // whether the last one came without arguments
 	whole int  // number of calls behind which something else began
@@ -131,7 +132,7 @@ type Calls struct {
 
 // NewCalls returns the collection for a reply to r.
 func NewCalls(r Request) *Calls {
-	c := &Calls{used: make(map[string]bool)}
+	c := &Calls{used: make(map[string]bool), said: make(map[[sha256.Size]byte]bool)}
 	maps.Copy(c.used, r.CallIDs)
 	for _, m := range r.Messages {
 		for _, part := range m.Content {
@@ -149,11 +150,18 @@ func (c *Calls) Len() int { return len(c.calls) }
 // Add adds a complete call and returns its id. Where a server gives no id, or counts ids from 1 in
 // each reply, the call gets an id of ours: the id of a call names what it started, so it must be
 // unique. It gets one as well where its id could name what another call started, or is longer than
-// the ledger takes. A name that is longer than that of any tool is cut.
+// the ledger takes. A name that is longer than that of any tool is cut. Some servers say a call
+// twice, with one id: it is added once, and Add returns "".
 func (c *Calls) Add(id, name string, arguments []byte) string {
-	if c.bare = len(arguments) == 0; c.bare {
+	bare := len(arguments) == 0
+	if bare {
 		arguments = []byte("{}")
 	}
+	this := sha256.Sum256(slices.Concat([]byte(id+"\x00"+name+"\x00"), jsondoc.Canonical(arguments)))
+	if id != "" && c.said[this] {
+		return ""
+	}
+	c.bare, c.said[this] = bare, true
 	if c.used[id] || Reserved(id) {
 		id = "call_" + rand.Text()
 	}

@@ -70,8 +70,8 @@ func TestCalls(t *testing.T) {
 	for _, id := range []string{"a#1", "a/1", "batch-a", "hand-a", "jp-context-a", "jp-mcp-a", strings.Repeat("a", 513)} {
 		seen[id] = true
 	}
-	for _, id := range slices.Concat([]string{"a", "a", ""}, slices.Sorted(maps.Keys(seen))) {
-		c.Add(id, "t", nil)
+	for i, id := range slices.Concat([]string{"a", "a", ""}, slices.Sorted(maps.Keys(seen))) {
+		c.Add(id, fmt.Sprint("t", i), nil)
 	}
 	got, stop := c.Finish(StopEnd)
 	if stop != StopToolUse || len(got) != 11 || got[0].ID != "a" || string(got[0].Arguments) != "{}" {

@@ -11,8 +11,8 @@
 //
 //   - It ends with exactly one Stop, as its last part, or with exactly one error. A stream
 //     that breaks off is an error, never a short success.
-//   - Tool calls are complete when they are yielded, in the order in which the model made
-//     them, and their ids are unique within the thread.
+//   - Tool calls are complete when they are yielded, once each, in the order in which the model
+//     made them, and their ids are unique within the thread.
 //   - Usage comes at most once, after all content. It may come before an error too, where the
 //     provider reported what the broken reply used. Below [Count] it may be missing.
 //   - When the context ends, the error is its cause. Everything else is an [*Error]. A reply that

@@ -194,8 +194,6 @@ func Open(ctx context.Context, id string, constructors map[string]Provider, p Pr
 	}
 	if c.BaseURL != "" {
 		info.Account = Account{Endpoint: c.BaseURL, Key: c.Key, Model: info.Name}
-	}
-	if c.BaseURL != "" {
 		if strings.HasPrefix(c.BaseURL, "https:") {
 			Warm()
 		}

@@ -126,7 +126,7 @@ func tableEntry(id string) (entry, bool) {
 // PricesDate. OpenAI bills writes to its cache from GPT-5.6 on, at 1.25 times the input price. A
 // function costs nothing at start-up, unlike a map.
 func knownModels(yield func(string, entry) bool) {
-	more := true
+	more, usd := true, PerMillion
 	add := func(e entry, ids ...string) {
 		for _, id := range ids {
 			more = more && yield(id, e)
@@ -168,10 +168,6 @@ func knownModels(yield func(string, entry) bool) {
 	add(entry{200_000, 100_000, usd(1.1, 4.4, 0.275, 1.1)}, "openai/o4-mini", "openai/o4-mini-2025-04-16")
 }
 
-func usd(input, output, cacheRead, cacheWrite float64) Price {
-	return PerMillion(input, output, cacheRead, cacheWrite)
-}
-
 func long(p Price, above int64, l Price) Price {
 	p.Long = &LongPrice{Above: above, Input: l.Input, Output: l.Output, CacheRead: l.CacheRead, CacheWrite: l.CacheWrite}
 	return p
@@ -186,8 +182,7 @@ func longGPT(p Price) Price {
 // Tokens returns counts that a provider reported, corrected where they are impossible: never
 // negative, and never so large that sums of them overflow.
 func Tokens(u convstore.Usage) *convstore.Usage {
-	u = clamp(u)
-	return &u
+	return new(clamp(u))
 }
 
 func clamp(u convstore.Usage) convstore.Usage {

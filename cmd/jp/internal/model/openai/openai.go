@@ -4,8 +4,8 @@
 //
 // Traps: the stream ends quietly when the connection does, so a reply counts as complete only
 // when its finish reason was seen. Compatible servers give tool calls without ids, with the same
-// index, or whole in one delta, call reasoning by several names, and end replies with reasons of
-// their own. From GPT-5.4 on, the vendor's models do not both reason and take tools over this API.
+// index, twice, or whole in one delta, call reasoning by several names, and end replies with reasons
+// of their own. From GPT-5.4 on, the vendor's models do not both reason and take tools over this API.
 package openai
 
 import (
@@ -291,13 +291,25 @@ func (r *reply) finish(err error) {
 	r.yield(model.Part{Stop: stop}, nil)
 }
 
-// addCalls completes the tool calls.
+// addCalls completes the tool calls. A server that says a call under two indexes may say its
+// arguments only once.
 func (r *reply) addCalls() error {
+	type named struct{ id, name string }
+	whole := make(map[named]bool)
+	for _, p := range r.pending {
+		whole[named{p.id, p.name}] = whole[named{p.id, p.name}] || len(p.arguments) > 0
+	}
 	for _, p := range r.pending {
 		if p.name == "" {
 			return r.config.Bad(model.KindStream, "a tool call without a name")
 		}
+		if p.id != "" && len(p.arguments) == 0 && whole[named{p.id, p.name}] {
+			continue
+		}
 		id := r.calls.Add(p.id, p.name, p.arguments)
+		if id == "" {
+			continue
+		}
 		if model.FitID(id, maxID) != id && !r.config.Official() {
 			r.memory.Named = r.config.Model.Name
 		}

@@ -116,6 +116,31 @@ func TestEvents(t *testing.T) {
 			delta(`{"tool_calls":[{"index":0,"id":"2","function":{"name":"t","arguments":"{\"a\""}}]}`),
 			delta(`{"tool_calls":[{"index":0,"id":"2","function":{"name":"t","arguments":":1}"}}]}`), ends("stop")},
 			"call 1 t {}\ncall 2 t {\"a\":1}\nstop tool_use\n", ""},
+		{"a call under two indexes, as New API and LocalAI say it", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"b\":"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"\"<\",\"a\":1}"}}]}`),
+			delta(`{"tool_calls":[{"index":1,"id":"1","function":{"name":"t","arguments":"{\"a\": 1, \"b\": \"\\u003c\"}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"b\":\"<\",\"a\":1}\nstop tool_use\n", ""},
+		{"a call under two indexes, first without arguments", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":""}}]}`),
+			delta(`{"tool_calls":[{"index":1,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\nstop tool_use\n", ""},
+		{"a call under two indexes, then without arguments", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}}]}`),
+			delta(`{"tool_calls":[{"index":1,"id":"1","function":{"name":"t"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\nstop tool_use\n", ""},
+		{"a call under two indexes, without arguments", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t"}},{"index":1,"id":"1","function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")},
+			"call 1 t {}\nstop tool_use\n", ""},
+		{"different calls with one id", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}},{"index":1,"id":"1","function":{"name":"t","arguments":"{\"a\":2}"}},{"index":2,"id":"1","function":{"name":"u","arguments":"{\"a\":1}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\ncall ours t {\"a\":2}\ncall ours u {\"a\":1}\nstop tool_use\n", ""},
+		{"numbers that a float does not tell apart", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"[9007199254740992]"}},{"index":1,"id":"1","function":{"name":"t","arguments":"[9007199254740993]"}}]}`), ends("tool_calls")},
+			"call 1 t [9007199254740992]\ncall ours t [9007199254740993]\nstop tool_use\n", ""},
+		{"equal calls with an id each, or none", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}},{"index":1,"id":"2","function":{"name":"t","arguments":"{}"}}]}`),
+			delta(`{"tool_calls":[{"index":2,"function":{"name":"t","arguments":"{}"}},{"index":3,"function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")},
+			"call 1 t {}\ncall 2 t {}\ncall ours t {}\ncall ours t {}\nstop tool_use\n", ""},
 		{"calls without ids or index", []string{
 			delta(`{"tool_calls":[{"function":{"name":"t","arguments":"{}"}}]}`),
 			delta(`{"tool_calls":[{"function":{"name":"u","arguments":"{\"a\""}}]}`), delta(`{"tool_calls":[{"function":{"arguments":":1}"}}]}`), ends("tool_calls")},

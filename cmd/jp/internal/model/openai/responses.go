@@ -214,8 +214,9 @@ func (r *response) item(index int64, i item, size int) bool {
 		if i.Name == "" {
 			return r.fails(r.config.Bad(model.KindStream, "a tool call without a name"))
 		}
-		r.calls.Add(i.CallID, i.Name, arguments)
-		r.queue = append(r.queue, queued{})
+		if r.calls.Add(i.CallID, i.Name, arguments) != "" {
+			r.queue = append(r.queue, queued{})
+		}
 	case "message":
 		for _, c := range i.Content {
 			r.refused = r.refused || c.Type == "refusal"

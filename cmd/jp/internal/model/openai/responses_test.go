@@ -72,6 +72,8 @@ func TestResponsesEvents(t *testing.T) {
 			"thinks g\nthinks \n\n\nthinks h\n" + strings.Replace(kept2, "thought ", "thought g\n\nh", 1) + "text a\n" + told + "stop end\n", ""},
 		{"reasoning between calls", []string{thought1, call1, thought2, call2, completed},
 			"thinks h\n" + kept1 + `call c1 t {"a":1}` + "\n" + kept2 + "call c2 u {}\n" + told + "stop tool_use\n", ""},
+		{"a call that is said twice", []string{call1, thought2, call1, call2, completed},
+			`call c1 t {"a":1}` + "\n" + kept2 + "call c2 u {}\n" + told + "stop tool_use\n", ""},
 		{"a call that was cut off", []string{call1, cut, full}, `call c1 t {"a":1}` + "\nstop max_tokens\n", ""},
 		{"a call that was cut off behind one without arguments", []string{call2, cut, full}, "call c2 u {}\nstop max_tokens\n", ""},
 		{"a text that was cut off behind a call without arguments", []string{call2, spoken, full}, "text a\ncall c2 u {}\nstop max_tokens\n", ""},
