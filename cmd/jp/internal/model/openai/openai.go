@@ -9,11 +9,16 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -69,6 +74,7 @@ type call struct {
 	id, name  string
 	signature string // the one in the id
 	arguments []byte
+	last      string  // latest piece of the arguments
 	nesting   nesting // of the arguments
 	extra     json.RawMessage
 }
@@ -147,7 +153,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 		for _, t := range d.ToolCalls {
 			delta := r.toolCall(t)
 			if len(r.pending) > model.MaxCalls {
-				return true, tooMany("calls more than %d tools", model.MaxCalls)
+				return true, r.tooMany("calls more than %d tools", model.MaxCalls)
 			}
 			if delta != "" && !r.yield(model.Part{CallDelta: delta}, nil) {
 				return false, nil
@@ -156,7 +162,7 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 	}
 	r.uncounted = r.uncounted && !(c.Usage.counts() || c.Usage != nil && c.Usage.Total.N > 0)
 	if len(r.memory.Details) > maxDetails {
-		return true, tooMany("has more than %d pieces of reasoning", maxDetails)
+		return true, r.tooMany("has more than %d pieces of reasoning", maxDetails)
 	}
 	return true, nil
 }
@@ -164,8 +170,8 @@ func (r *reply) event(e model.Event, name func(id, model string)) (bool, error) 
 // maxDetails bounds memory.Details, each of which takes several times its bytes.
 const maxDetails = 1 << 18
 
-func tooMany(what string, most int) error {
-	return &model.Error{Kind: model.KindTooLarge, Final: true, Message: fmt.Sprintf("the reply "+what, most)}
+func (r *reply) tooMany(what string, most int) error {
+	return &model.Error{Provider: r.config.Name, Kind: model.KindTooLarge, Final: true, Message: fmt.Sprintf("the reply "+what, most)}
 }
 
 // beside returns how many bytes of reasoning are in OpenRouter's details and not in the text beside
@@ -208,23 +214,13 @@ func (r *reply) toolCall(d deltaCall) string {
 		arguments = text.Text
 	}
 	var c *call
-	for i := len(r.pending) - 1; i >= 0 && c == nil; i-- {
-		if r.pending[i].index == d.Index.N {
-			c = r.pending[i]
+	for _, p := range slices.Backward(r.pending) {
+		if p.index == d.Index.N {
+			c = p
+			break
 		}
 	}
-	// Some servers give no index, or 0 to all calls: another id, or a name after a complete call
-	// without ids, starts a new one.
-	if c != nil {
-		another := id != "" && c.id != "" && id != c.id
-		if id == "" && c.id == "" && name != "" && c.nesting.complete() {
-			another = true
-		}
-		if another {
-			c = nil
-		}
-	}
-	if c == nil {
+	if c == nil || !c.takes(id, name) {
 		c = &call{index: d.Index.N}
 		r.pending = append(r.pending, c)
 	}
@@ -235,13 +231,61 @@ func (r *reply) toolCall(d deltaCall) string {
 	if name != "" {
 		c.name = name
 	}
-	c.arguments = append(c.arguments, arguments...)
+	c.arguments, c.last = append(c.arguments, arguments...), cmp.Or(arguments, c.last)
 	c.nesting.take(arguments)
 	if d.Extra != nil {
 		c.extra = d.Extra
 		r.hidden(len(d.Extra))
 	}
 	return name + arguments
+}
+
+// takes reports whether a piece under the index of the call belongs to it. Some servers give no
+// index, or 0 to all calls: another id or name, or a name after a complete call without ids, starts
+// a new one.
+func (c *call) takes(id, name string) bool {
+	other := func(a, b string) bool { return a != "" && b != "" && a != b }
+	return !other(id, c.id) && !other(name, c.name) && (id+c.id != "" || name == "" || !c.nesting.complete())
+}
+
+// objects returns the arguments of the call, and those of further ones if they are objects in a row,
+// because the server gives one index and id to all calls of a tool. vLLM says all arguments once more
+// in its last piece, sometimes behind only a part of them. If the reply was cut off, this piece is
+// cut off too, and may be JSON.
+func (c *call) objects(cut bool) (first []byte, further [][]byte) {
+	if json.Valid(c.arguments) {
+		return c.arguments, nil
+	}
+	var row [][]byte
+	in := json.NewDecoder(bytes.NewReader(c.arguments))
+	for range model.MaxCalls {
+		var one json.RawMessage
+		err := in.Decode(&one)
+		if err == io.EOF && len(row) > 0 {
+			return row[0], row[1:]
+		}
+		if err != nil || one[0] != '{' {
+			break
+		}
+		if string(one) != "{}" { // proxies begin with it where Anthropic does
+			row = append(row, one)
+		}
+	}
+	part := bytes.TrimSuffix(c.arguments, []byte(c.last))
+	if !cut && len(part) > 0 && json.Valid([]byte(c.last)) && strings.HasPrefix(dense(c.last), dense(string(part))) {
+		return []byte(c.last), nil
+	}
+	return c.arguments, nil
+}
+
+// dense returns a text without its space.
+func dense(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // finish yields the end of a reply, or the error that it is incomplete: err, or no finish reason.
@@ -257,7 +301,7 @@ func (r *reply) finish(err error) {
 		err = r.config.Bad(model.KindStream, "the reply broke off")
 	}
 	if err == nil {
-		err = r.addCalls()
+		err = r.addCalls(stop == model.StopMaxTokens || stop == model.StopRefusal)
 	}
 	if err != nil {
 		if used := r.tally.used(); used == nil || r.yield(*used, nil) {
@@ -292,10 +336,10 @@ func (r *reply) finish(err error) {
 }
 
 // addCalls completes the tool calls. A server that says a call under two indexes may say its
-// arguments only once.
-func (r *reply) addCalls() error {
+// arguments only once. cut says whether the reply was cut off.
+func (r *reply) addCalls(cut bool) error {
 	type named struct{ id, name string }
-	whole := make(map[named]bool)
+	whole, n := make(map[named]bool), 0
 	for _, p := range r.pending {
 		whole[named{p.id, p.name}] = whole[named{p.id, p.name}] || len(p.arguments) > 0
 	}
@@ -306,7 +350,15 @@ func (r *reply) addCalls() error {
 		if p.id != "" && len(p.arguments) == 0 && whole[named{p.id, p.name}] {
 			continue
 		}
-		id := r.calls.Add(p.id, p.name, p.arguments)
+		first, further := p.objects(cut)
+		if n += 1 + len(further); n > model.MaxCalls {
+			return r.tooMany("calls more than %d tools", model.MaxCalls)
+		}
+		said := cmp.Or(p.id, "call_"+rand.Text())
+		id := r.calls.Add(said, p.name, first)
+		for _, arguments := range further {
+			r.calls.Add(said, p.name, arguments)
+		}
 		if id == "" {
 			continue
 		}

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -44,6 +45,15 @@ func delta(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]
 
 func ends(reason string) string {
 	return `{"choices":[{"index":0,"delta":{},"finish_reason":"` + reason + `"}]}`
+}
+
+// numbered writes so many objects in a row, as text within JSON.
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{\"a\":%d}`, i)
+	}
+	return b.String()
 }
 
 func TestEvents(t *testing.T) {
@@ -141,6 +151,47 @@ func TestEvents(t *testing.T) {
 			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}},{"index":1,"id":"2","function":{"name":"t","arguments":"{}"}}]}`),
 			delta(`{"tool_calls":[{"index":2,"function":{"name":"t","arguments":"{}"}},{"index":3,"function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")},
 			"call 1 t {}\ncall 2 t {}\ncall ours t {}\ncall ours t {}\nstop tool_use\n", ""},
+		{"arguments once more at the end, as vLLM says them", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}`),
+			`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\": 1}"}}]},"finish_reason":"tool_calls"}]}`},
+			"call 1 t {\"a\":1}\nstop tool_use\n", ""},
+		{"arguments once more, of a call without an id", []string{
+			delta(`{"tool_calls":[{"index":0,"function":{"name":"t","arguments":"{\"a\":1}"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`), ends("tool_calls")},
+			"call ours t {\"a\":1}\nstop tool_use\n", ""},
+		{"arguments once more behind a part of them", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"\"x y"}}]}`),
+			delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\": \"x y z\"}"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":""}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\": \"x y z\"}\nstop tool_use\n", ""},
+		{"arguments once more behind a part of them, cut off", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":\"x y"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\": \"x y\"}"}}]}`), ends("length")},
+			"stop max_tokens\n", ""},
+		{"a value that is not the arguments once more", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"b\":1}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":{\"b\":1}\nstop tool_use\n", ""},
+		{"an object in an object", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`),
+			delta(`{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":{\"a\":1}}\nstop tool_use\n", ""},
+		{"calls with one index and id", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"},"extra_content":{"g":1}}]}`),
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"\n{\"a\":"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"2}"}}]}`),
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"u","arguments":"{}"}}]}`), ends("tool_calls")},
+			"thought ||{\"calls\":{\"1\":{\"g\":1}}}\ncall 1 t {\"a\":1}\ncall ours t {\"a\":2}\ncall ours u {}\nstop tool_use\n", ""},
+		{"calls with one index and id, the last one cut off", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}{\"a\":"}}]}`), ends("length")},
+			"stop max_tokens\n", ""},
+		{"arguments behind empty ones", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\nstop tool_use\n", ""},
+		{"values in a row that are no objects", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1} 2"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1} 2\nstop tool_use\n", ""},
+		{"too many calls with one id", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"` + numbered(600) + `"}},{"index":1,"id":"2","function":{"name":"t","arguments":"` + numbered(600) + `"}}]}`), ends("tool_calls")},
+			"", "openai: too_large: the reply calls more than 1024 tools"},
+		{"calls without arguments, ids or index", []string{
+			delta(`{"tool_calls":[{"function":{"name":"t","arguments":""}},{"function":{"name":"u"}}]}`), ends("tool_calls")},
+			"call ours t {}\ncall ours u {}\nstop tool_use\n", ""},
 		{"calls without ids or index", []string{
 			delta(`{"tool_calls":[{"function":{"name":"t","arguments":"{}"}}]}`),
 			delta(`{"tool_calls":[{"function":{"name":"u","arguments":"{\"a\""}}]}`), delta(`{"tool_calls":[{"function":{"arguments":":1}"}}]}`), ends("tool_calls")},
