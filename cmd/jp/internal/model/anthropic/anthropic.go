@@ -183,7 +183,8 @@ func (r *reply) start(e event) error {
 		}
 	case "tool_use":
 		if b.name == "" {
-			return r.config.Bad(model.KindStream, "content block %d: a tool call without a name", e.Index.N)
+			return &model.Error{Provider: r.config.Name, Kind: model.KindStream, Final: true, // another try would be paid and change nothing
+				Message: fmt.Sprintf("content block %d: a tool call without a name", e.Index.N)}
 		}
 		if raw := string(c.Input); raw != "" && raw != "null" && raw != "{}" {
 			b.startArgument = c.Input

@@ -139,6 +139,15 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestNameless: a reply with a call that has no name is not asked for again.
+func TestNameless(t *testing.T) {
+	s, _ := stream(t, events(begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1"}}`))
+	_, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
+	if e, ok := errors.AsType[*model.Error](err); !ok || e.Temporary() {
+		t.Errorf("error = %v, which is temporary", err)
+	}
+}
+
 // TestUnreadable: lines that are no events.
 func TestUnreadable(t *testing.T) {
 	for _, body := range []string{

@@ -50,7 +50,7 @@ func TestNamedAgain(t *testing.T) {
 
 // TestManyCalls: calls are counted as they come, and not at the end of their event.
 func TestManyCalls(t *testing.T) {
-	s, _ := stream(t, events(delta(`{"tool_calls":[`+strings.Repeat(`{"id":"a"},{"id":"b"},`, 20_000)+`{}]}`)))
+	s, _ := stream(t, events(delta(`{"tool_calls":[`+strings.Repeat(`{"id":"a","function":{"name":"t"}},{"id":"b","function":{"name":"t"}},`, 20_000)+`{}]}`)))
 	_, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
 	if e := (*model.Error)(nil); !errors.As(err, &e) || e.Kind != model.KindTooLarge {
 		t.Errorf("error = %v, want %s", err, model.KindTooLarge)

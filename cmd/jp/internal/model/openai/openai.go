@@ -202,7 +202,9 @@ func (r *reply) say(thought, said string) bool {
 	return r.yield(model.Part{Text: said}, nil)
 }
 
-// toolCall finds the call that a delta belongs to, adds to it, and returns what was added.
+// toolCall finds the call that a delta belongs to, adds to it, and returns what was added. SGLang
+// counts the first piece of a call by its tool, and those after it by the call: without a name, the
+// index may be that of no call, or of one that is complete.
 func (r *reply) toolCall(d deltaCall) string {
 	name, arguments := d.Function.Name.Text, string(d.Function.Arguments)
 	id, signature, _ := strings.Cut(d.ID.Text, signedID)
@@ -213,14 +215,19 @@ func (r *reply) toolCall(d deltaCall) string {
 		}
 		arguments = text.Text
 	}
-	var c *call
-	for _, p := range slices.Backward(r.pending) {
-		if p.index == d.Index.N {
-			c = p
-			break
+	c := r.find(func(p *call) bool { return p.index == d.Index.N })
+	if c != nil && !c.takes(id, name) {
+		c = nil
+	}
+	if name == "" && c == nil {
+		c = r.find(func(p *call) bool { return id == "" || p.id == id })
+	}
+	if name+id == "" && c != nil && c.nesting.complete() {
+		if last := r.pending[len(r.pending)-1]; !last.nesting.complete() {
+			c = last
 		}
 	}
-	if c == nil || !c.takes(id, name) {
+	if c == nil {
 		c = &call{index: d.Index.N}
 		r.pending = append(r.pending, c)
 	}
@@ -238,6 +245,16 @@ func (r *reply) toolCall(d deltaCall) string {
 		r.hidden(len(d.Extra))
 	}
 	return name + arguments
+}
+
+// find returns the latest call for which is holds, nil if there is none.
+func (r *reply) find(is func(*call) bool) *call {
+	for _, c := range slices.Backward(r.pending) {
+		if is(c) {
+			return c
+		}
+	}
+	return nil
 }
 
 // takes reports whether a piece under the index of the call belongs to it. Some servers give no
@@ -345,7 +362,7 @@ func (r *reply) addCalls(cut bool) error {
 	}
 	for _, p := range r.pending {
 		if p.name == "" {
-			return r.config.Bad(model.KindStream, "a tool call without a name")
+			return nameless(r.config)
 		}
 		if p.id != "" && len(p.arguments) == 0 && whole[named{p.id, p.name}] {
 			continue

@@ -1,9 +1,11 @@
 package openai
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"reflect"
 	"slices"
@@ -192,6 +194,20 @@ func TestEvents(t *testing.T) {
 		{"calls without arguments, ids or index", []string{
 			delta(`{"tool_calls":[{"function":{"name":"t","arguments":""}},{"function":{"name":"u"}}]}`), ends("tool_calls")},
 			"call ours t {}\ncall ours u {}\nstop tool_use\n", ""},
+		{"first pieces counted by tool, as SGLang counts them", []string{
+			delta(`{"tool_calls":[{"index":1,"id":"1","function":{"name":"t","arguments":""}}]}`), delta(`{"tool_calls":[{"index":0,"id":null,"function":{"name":null,"arguments":"{\"a\""}}]}`),
+			delta(`{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`), delta(`{"tool_calls":[{"index":0,"id":"2","function":{"name":"u","arguments":""}}]}`),
+			delta(`{"tool_calls":[{"index":1,"function":{"arguments":"{\"b\""}}]}`), delta(`{"tool_calls":[{"index":1,"function":{"arguments":":2}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\ncall 2 u {\"b\":2}\nstop tool_use\n", ""},
+		{"the same, with the id in each piece", []string{
+			delta(`{"tool_calls":[{"index":1,"id":"1","function":{"name":"t","arguments":""}}]}`), delta(`{"tool_calls":[{"index":0,"id":"1","function":{"arguments":"{\"a\":1}"}}]}`),
+			delta(`{"tool_calls":[{"index":0,"id":"2","function":{"name":"u","arguments":""}}]}`), delta(`{"tool_calls":[{"index":1,"id":"2","function":{"arguments":"{\"b\":2}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\ncall 2 u {\"b\":2}\nstop tool_use\n", ""},
+		{"pieces in turns", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t"}},{"index":1,"id":"2","function":{"name":"u"}}]}`),
+			delta(`{"tool_calls":[{"index":1,"function":{"arguments":"{\"b\""}},{"index":0,"function":{"arguments":"{\"a\""}}]}`),
+			delta(`{"tool_calls":[{"index":1,"function":{"arguments":":2}"}},{"index":0,"function":{"arguments":":1}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\ncall 2 u {\"b\":2}\nstop tool_use\n", ""},
 		{"calls without ids or index", []string{
 			delta(`{"tool_calls":[{"function":{"name":"t","arguments":"{}"}}]}`),
 			delta(`{"tool_calls":[{"function":{"name":"u","arguments":"{\"a\""}}]}`), delta(`{"tool_calls":[{"function":{"arguments":":1}"}}]}`), ends("tool_calls")},
@@ -247,7 +263,7 @@ func TestEvents(t *testing.T) {
 		{"no resources", []string{ends("insufficient_system_resource")}, "", `openai: overloaded: the server ended the reply with "insufficient_system_resource"`},
 		{"call without a name", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"arguments":"{}"}}]}`), ends("tool_calls")}, "", "openai: stream: a tool call without a name"},
 		{"error", []string{delta(`{"content":"a"}`), `{"error":{"message":"slow down","code":429}}`}, "text a\n", "openai: rate_limit (429): slow down"},
-		{"too many calls", []string{delta(`{"tool_calls":[` + strings.Repeat(`{"id":"1","function":{"name":"t"}},{"id":"2"},`, 512) + `{"id":"1"}]}`)}, "", "openai: too_large: the reply calls more than 1024 tools"},
+		{"too many calls", []string{delta(`{"tool_calls":[` + strings.Repeat(`{"id":"1","function":{"name":"t"}},{"id":"2","function":{"name":"t"}},`, 512) + `{"id":"1","function":{"name":"t"}}]}`)}, "", "openai: too_large: the reply calls more than 1024 tools"},
 		{"too many pieces of reasoning", []string{details, details, ends("stop")}, "", "openai: too_large: the reply has more than 262144 pieces of reasoning"},
 		{"error beside the usage", []string{delta(`{"content":"a"}`), `{"error":{"message":"gone","code":502},"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"cost":0.5}}`},
 			"text a\n" + `usage {"input_tokens":9,"output_tokens":5,"cache_read_tokens":0,"cache_write_tokens":0} cost 500000000` + "\n", "openai: server (502): gone"},
@@ -266,6 +282,22 @@ func TestEvents(t *testing.T) {
 				t.Errorf("error = %v, want %s", err, tt.err)
 			}
 		})
+	}
+}
+
+// TestNameless: a reply with a call that has no name is not asked for again, in either API: it is paid,
+// and the next one has none either.
+func TestNameless(t *testing.T) {
+	call := delta(`{"tool_calls":[{"index":0,"id":"1","function":{"arguments":"{}"}}]}`)
+	chat, _ := stream(t, events(call, ends("tool_calls")))
+	item, _ := respond(t, "http://127.0.0.1:1/v1/", named(`{"type":"response.output_item.done","item":{"type":"function_call","call_id":"c"}}`))
+	for _, s := range []model.Stream{chat, item} {
+		asked := 0
+		retried := model.Retry(func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] { asked++; return s(ctx, r) },
+			model.RetryOptions{Base: 1})
+		if _, err := modeltest.Read(t, t.Context(), retried, modeltest.Ask("q")); asked != 1 || err == nil {
+			t.Errorf("asked %d times, error %v", asked, err)
+		}
 	}
 }
 

@@ -212,7 +212,7 @@ func (r *response) item(index int64, i item, size int) bool {
 			return true // it was cut off: its arguments are not what the model meant
 		}
 		if i.Name == "" {
-			return r.fails(r.config.Bad(model.KindStream, "a tool call without a name"))
+			return r.fails(nameless(r.config))
 		}
 		if r.calls.Add(i.CallID, i.Name, arguments) != "" {
 			r.queue = append(r.queue, queued{})

@@ -107,3 +107,8 @@ func reported(c model.Config, e model.Event, field json.RawMessage) error {
 	}
 	return c.StreamError(e.Data)
 }
+
+// nameless is the error of a tool call without a name. Another try would be paid and change nothing.
+func nameless(c model.Config) error {
+	return &model.Error{Provider: c.Name, Kind: model.KindStream, Final: true, Message: "a tool call without a name"}
+}
