@@ -97,8 +97,7 @@ func (r Request) Check() error {
 	return nil
 }
 
-func (c Content) kinds() int {
-	n := 0
+func (c Content) kinds() (n int) {
 	for _, set := range []bool{c.Text != "", c.Image != nil, c.Reasoning != nil, c.Call != nil, c.Result != nil} {
 		if set {
 			n++

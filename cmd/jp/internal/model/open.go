@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -55,9 +56,12 @@ func (c Config) Official() bool { return official(c.BaseURL) }
 func official(base string) bool { return base == anthropicURL || ofOpenAI(base) }
 
 // ofOpenAI reports whether a base URL is OpenAI's, also one of a region in which it processes data.
-func ofOpenAI(base string) bool {
+func ofOpenAI(base string) bool { return below(base, ".") }
+
+// below reports whether the host of a base URL, behind a prefix, is below OpenAI's.
+func below(base, prefix string) bool {
 	u, err := url.Parse(base)
-	return err == nil && u.Scheme == "https" && strings.HasSuffix("."+strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), ".api.openai.com")
+	return err == nil && u.Scheme == "https" && strings.HasSuffix(prefix+strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), ".api.openai.com")
 }
 
 // Secret is a key. Formatting it never shows it; Reveal does.
@@ -90,6 +94,7 @@ type Info struct {
 	Window    int    // tokens of input and output together, 0 = unknown
 	MaxOutput int    // tokens, 0 = unknown
 	Price     *Price // nil = unknown
+	Region    bool   // whether Price is a built-in one and what OpenAI takes more for a region
 	Format    string // wire format: "anthropic", "openai" or "script"
 	// whether its wire format has images; only its server knows whether the model takes them
 	Images   bool
@@ -266,13 +271,16 @@ func (p Providers) resolve(id string) (Info, target, error) {
 	info.Local = t.format == "script" || loopback(t.url)
 	if k, ok := tableEntry(id); ok {
 		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price
+		if info.Region = below(t.url, "") && GPT(name) >= 504; info.Region {
+			info.Price = k.price.regional()
+		}
 	} else if t.format == "script" || info.Local && t.keyEnv == "" && !strings.HasSuffix(strings.ToLower(name), "cloud") {
 		// A server on this machine that takes a key may be a proxy of one that takes money. Models
 		// of Ollama named "...:cloud" or "...-cloud" run on another machine, for money.
 		info.Price = &Price{}
 	}
 	if price, ok := p.Prices[id]; ok {
-		info.Price = &price
+		info.Price, info.Region = &price, false
 	}
 	return info, t, nil
 }
@@ -323,15 +331,7 @@ const (
 // the vendor combines reasoning and tools only in the Responses API. Every other server has chat
 // completions; not all have the Responses API.
 func apiOf(base, name string) string {
-	if !ofOpenAI(base) {
-		return Chat
-	}
-	for _, prefix := range []string{"gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"} {
-		if strings.HasPrefix(name, prefix) {
-			return Responses
-		}
-	}
-	if strings.Contains(name, "-pro") || strings.Contains(name, "codex") {
+	if ofOpenAI(base) && (GPT(name) >= 504 || strings.Contains(name, "-pro") || strings.Contains(name, "codex")) {
 		return Responses
 	}
 	return Chat
@@ -339,12 +339,9 @@ func apiOf(base, name string) string {
 
 // names lists the providers that an id may start with.
 func (p Providers) names() []string {
-	var names []string
+	names := slices.Collect(maps.Keys(p.LLM))
 	for _, b := range Builtins() {
 		names = append(names, b.Name)
-	}
-	for name := range p.LLM {
-		names = append(names, name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -377,11 +374,7 @@ func loopback(s string) bool {
 		return false
 	}
 	host := u.Hostname()
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // ollamaHost turns $OLLAMA_HOST, which Ollama reads leniently, into a base URL: "host",

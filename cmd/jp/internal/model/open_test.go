@@ -169,6 +169,33 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// TestRegion: OpenAI takes 10% more at an address of a region, for models from GPT-5.4 on. A price of
+// one's own is as it is.
+func TestRegion(t *testing.T) {
+	own := Price{Input: 7}
+	plain, err := Lookup("openai/gpt-5.5", Providers{})
+	if err != nil || plain.Region || plain.Price.Input != 5000 {
+		t.Fatalf("Lookup = %+v, %v", plain, err)
+	}
+	for _, tt := range []struct {
+		url, id string
+		price   Price
+		region  bool
+	}{
+		{"https://eu.api.openai.com/v1", "openai/gpt-5.5", Price{5500, 33000, 550, 5500, &LongPrice{272_000, 11000, 49500, 1100, 11000}}, true},
+		{"https://US.API.OpenAI.com.:443/v1", "openai/gpt-6-luna", Price{110, 550, 11, 138, &LongPrice{272_000, 220, 825, 22, 275}}, true},
+		{"https://eu.api.openai.com/v1", "openai/gpt-5.2", Price{Input: 1750, Output: 14000, CacheRead: 175, CacheWrite: 1750}, false},
+		{"https://eu.api.openai.com/v1", "openai/gpt-5.4", own, false},
+		{"https://api.openai.com:443/v1", "openai/gpt-5.5", *plain.Price, false},
+		{"https://eu.api.openai.com.example/v1", "openai/gpt-5.5", *plain.Price, false},
+	} {
+		got, err := Lookup(tt.id, Providers{Env: env("OPENAI_BASE_URL", tt.url), Prices: map[string]Price{"openai/gpt-5.4": own}})
+		if err != nil || !reflect.DeepEqual(*got.Price, tt.price) || got.Region != tt.region {
+			t.Errorf("%s at %s: price = %+v, region %t, %v, want %+v", tt.id, tt.url, got.Price, got.Region, err, tt.price)
+		}
+	}
+}
+
 // TestOllamaElsewhere: a model is not free because of the name of its provider.
 func TestOllamaElsewhere(t *testing.T) {
 	for name, p := range map[string]Providers{

@@ -179,6 +179,17 @@ func longGPT(p Price) Price {
 	return long(p, 272_000, Price{Input: 2 * p.Input, Output: p.Output * 3 / 2, CacheRead: 2 * p.CacheRead, CacheWrite: 2 * p.CacheWrite})
 }
 
+// regional returns the price with the 10% that OpenAI adds in a region, rounded up.
+func (p Price) regional() *Price {
+	for _, n := range []*int64{&p.Input, &p.Output, &p.CacheRead, &p.CacheWrite} {
+		*n = (*n*11 + 9) / 10
+	}
+	if l := p.Long; l != nil {
+		p = long(p, l.Above, *l.price().regional())
+	}
+	return &p
+}
+
 // Tokens returns counts that a provider reported, corrected where they are impossible: never
 // negative, and never so large that sums of them overflow.
 func Tokens(u convstore.Usage) *convstore.Usage {

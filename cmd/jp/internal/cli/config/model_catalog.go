@@ -7,6 +7,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
 
@@ -136,7 +137,7 @@ func (c *modelCatalog) show(id string) (modelShown, error) {
 	case info.Local && *info.Price == (model.Price{}):
 		s.Source = "local"
 	default:
-		s.Source = "built-in of " + model.PricesDate
+		s.Source = "built-in of " + model.PricesDate + wording.Either(info.Region, " and 10% for the region", "")
 	}
 	return s, nil
 }
