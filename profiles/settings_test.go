@@ -106,6 +106,7 @@ func TestSettings(t *testing.T) {
 			"-1": "must not be below 0", "none": `must be a whole number or "unlimited"`, `:"none"`: `must be a whole number or "unlimited", not other text`, ":1.5": `must be a whole number or "unlimited", not a number`}},
 		{"delegation.token_budget", "unlimited", func(c Config) any { return c.Delegation.TokenBudget }, (*int64)(nil), nil},
 		{"delegation.max_cost_per_session", "0.1", func(c Config) any { return []any{*c.Delegation.MaxCostNano, c.Delegation.MaxCostSet} }, []any{int64(100_000_000), true}, map[string]string{"-1": "must be between 0 and 1000000000"}},
+		{"delegation.max_cost_per_session", "0.0999999999999999", func(c Config) any { return *c.Delegation.MaxCostNano }, int64(99_999_999), nil},
 		{"delegation.max_cost_per_session", ":0", func(c Config) any { return []any{*c.Delegation.MaxCostNano, c.Delegation.MaxCostSet} }, []any{int64(0), true}, nil},
 		{"delegation.max_cost_per_session", "unlimited", func(c Config) any { return []any{c.Delegation.MaxCostNano, c.Delegation.MaxCostSet} }, []any{(*int64)(nil), true}, nil},
 		{"delegation.budget_inheritance", "1", func(c Config) any { return c.Delegation.BudgetInheritance }, 1.0, map[string]string{"1.1": "must be between 0 and 1"}},

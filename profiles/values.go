@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"jp/profiles/kinds"
@@ -62,24 +63,22 @@ func units(d *time.Duration, unit time.Duration) func(any) {
 	return func(v any) { *d = time.Duration(v.(int64)) * unit }
 }
 
-// nano fills a limit in nano-dollars from dollars.
+// nano fills a limit in nano-dollars from dollars, rounded down.
 func nano(limit **int64) func(any) {
 	return func(v any) {
 		*limit = nil
 		if v != kinds.Unlimited {
-			n := nanoDollars(v)
+			n, _ := kinds.Nano(strconv.FormatFloat(kinds.Float(v), 'f', -1, 64)) // an accepted value
 			*limit = &n
 		}
 	}
 }
 
-func nanoDollars(v any) int64 { return int64(math.Round(kinds.Float(v) * 1e9)) }
-
 func price(set func(*Price, int64)) func(*Config, []string) any {
 	return func(c *Config, names []string) any {
 		return func(v any) {
 			p := c.Providers.Prices[names[0]]
-			set(&p, nanoDollars(v))
+			set(&p, int64(math.Round(kinds.Float(v)*1e9)))
 			c.Providers.Prices[names[0]] = p
 		}
 	}

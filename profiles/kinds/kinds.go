@@ -117,6 +117,24 @@ func (k Kind) Parse(s string) (any, error) {
 	return v, nil
 }
 
+// Nano reads US dollars as people and programs write them, 0.25, 5e-05 or 0.09999999999999998, in
+// billionths. What is less than one is cut off: a limit is never more than was written.
+func Nano(s string) (int64, bool) {
+	if strings.ContainsAny(s, "eE") && strings.Trim(s, "+-0123456789.eE") == "" {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return 0, false
+		}
+		s = strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	whole, frac, point := strings.Cut(s, ".")
+	if point && frac == "" || len(whole) > 10 || s == "" || strings.Trim(whole+frac, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(whole+(frac + "000000000")[:9], 10, 64)
+	return n, err == nil
+}
+
 // Guess parses a value of a tool's table, whose keys are not known here.
 func Guess(s string) any {
 	switch s {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/profiles/kinds"
 	"jp/tools/period"
 	"jp/tools/suggest"
 )
@@ -242,20 +243,25 @@ func Int(p *Maybe[int], name, arg string, least int, usage string) *Option {
 
 // Tokens takes a number of tokens, or unlimited: nil.
 func Tokens(p *Maybe[*int64], name, usage string) *Option {
-	return amountFlag(p, name, "N", 0, "a whole number of tokens", usage)
+	return amountFlag(p, name, "N", tokens, "a whole number of tokens", usage)
+}
+
+func tokens(s string) (int64, bool) {
+	n, err := strconv.ParseUint(s, 10, 63)
+	return int64(n), err == nil && len(s) <= 10
 }
 
 // Cost takes US dollars, in billionths, or unlimited: nil.
 func Cost(p *Maybe[*int64], name, usage string) *Option {
-	return amountFlag(p, name, "USD", 9, "an amount of dollars such as 0.25", usage)
+	return amountFlag(p, name, "USD", kinds.Nano, "an amount of dollars such as 0.25", usage)
 }
 
-func amountFlag(p *Maybe[*int64], name, arg string, decimals int, what, usage string) *Option {
+func amountFlag(p *Maybe[*int64], name, arg string, read func(string) (int64, bool), what, usage string) *Option {
 	return valued(p, name, arg, usage+"; 0 allows none, unlimited removes the limit", func(s string) (*int64, error) {
-		if s == "unlimited" {
+		if s == kinds.Unlimited {
 			return nil, nil
 		}
-		n, ok := Fixed(s, decimals)
+		n, ok := read(s)
 		if !ok {
 			return nil, fmt.Errorf("%q is not %s, nor unlimited", s, what)
 		}
@@ -263,19 +269,7 @@ func amountFlag(p *Maybe[*int64], name, arg string, decimals int, what, usage st
 	})
 }
 
-// Fixed reads a decimal number that is not negative, in units of its last decimal. More decimals
-// than that are an error.
-func Fixed(s string, decimals int) (int64, bool) {
-	whole, frac, point := strings.Cut(s, ".")
-	if point && frac == "" || len(frac) > decimals || len(whole) > 10 || whole == "" && frac == "" ||
-		strings.Trim(whole+frac, "0123456789") != "" {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(whole+frac+strings.Repeat("0", decimals-len(frac)), 10, 64)
-	return n, err == nil
-}
-
-// Amount writes a result of Fixed, or "unlimited", as JSON.
+// Amount writes an amount in units of its last decimal, or "unlimited", as JSON.
 func Amount(n *int64, decimals int) string {
 	if n == nil {
 		return `"unlimited"`
