@@ -74,7 +74,7 @@ func (s *session) begin(ctx context.Context, setup acp.Setup) error {
 	defer done()
 	o := s.server.o
 	own.WS.SetDirectives(o.directives)
-	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(run.SessionLife), Directives: o.directives, Role: o.role}
+	req := run.Request{New: true, Unasked: true, Editor: true, Directives: o.directives, Role: o.role}
 	req.UseModel(o.model.Value)
 	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/blank"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
@@ -334,12 +335,16 @@ func (o *opening) create(ctx context.Context) error {
 	if title == "" && o.Resolved.Config.Conversation.FromQuery {
 		title = delegate.Title(o.req.Task.Text)
 	}
-	if o.Conv, err = o.Store.Create(ctx, convstore.New{
+	n := convstore.New{
 		Title: title, Hidden: o.req.Hidden, ExpiresAt: o.expiry(),
 		Profile: o.Resolved.Profile, ProfileArg: o.Resolved.ProfileArg, ProfileHash: o.Resolved.ProfileHash, Model: model,
 		Role:   o.req.Role,
 		Config: config,
-	}); err != nil {
+	}
+	if o.req.Editor {
+		blank.Begin(&n, time.Now())
+	}
+	if o.Conv, err = o.Store.Create(ctx, n); err != nil {
 		return err
 	}
 	o.made = true

@@ -24,6 +24,7 @@ type Request struct {
 	Fork    command.Maybe[int]    // turns to keep of the target, which is forked first; -1 = all
 	RootID  command.Maybe[string] // conversation that the target is below, or that delegates a new one
 	Title   command.Maybe[string]
+	Editor  bool // reports whether an editor begins a session
 	Hidden  bool
 	Expires command.Maybe[time.Duration]
 	Role    string // tool profile of this run; "" = that of the conversation

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/blank"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
@@ -113,15 +114,6 @@ func onStop(env *Env, log *convstore.Log, stop func(cause error)) (off func()) {
 	return off
 }
 
-// SessionLife is the time after which a session of an editor expires that has had no turn. It is long
-// because clients begin a session in one process and prompt it in another.
-const SessionLife = 30 * 24 * time.Hour
-
-// untouched reports whether an editor began a conversation as a session that has had no turn.
-func untouched(c convstore.Conversation) bool {
-	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == SessionLife
-}
-
 // Surface makes a conversation that is continued one that listings and searches find: it is taken out
 // of the archive, and a session of an editor stays from its first turn on. A person is warned of
 // one that the next query removes. A conversation that another jp delegates remains as it is.
@@ -130,7 +122,7 @@ func (r *Run) Surface(ctx context.Context) error {
 	if r.Delegated() || r.env.Con.Globals.NoPersist {
 		return nil
 	}
-	begins := !r.made && untouched(c)
+	begins := !r.made && blank.Is(c)
 	if !begins && !c.Pinned && !c.ExpiresAt.IsZero() && !c.ExpiresAt.After(time.Now()) {
 		r.env.Con.Warn("conversation %s has expired: the next jp query elsewhere removes it; `jp conversation edit %s --no-tmp` keeps it", c.ID, c.ID)
 	}
@@ -139,7 +131,7 @@ func (r *Run) Surface(ctx context.Context) error {
 	}
 	err := r.Store.Edit(ctx, c.ID, func(c *convstore.Conversation) error {
 		if c.ArchivedAt = (time.Time{}); begins {
-			c.Hidden, c.ExpiresAt = false, time.Time{}
+			blank.End(c)
 		}
 		return nil
 	})
