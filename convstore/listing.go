@@ -207,19 +207,23 @@ type ranked struct {
 	title string
 }
 
-// rank returns the values by which a conversation is ordered. Its texts are copies.
-func (s Sort) rank(id ID, e entry) ranked {
+// rank returns the values by which a conversation is ordered. Its texts are copies. An activity after
+// now is by a wrong clock: the time of the id counts, and nothing if that is after now too.
+func (s Sort) rank(id ID, e entry, now int64) ranked {
 	r := ranked{id: id}
 	switch s {
 	case SortActivity:
-		r.by = e.updated
+		for _, r.by = range []int64{e.updated, int64(id) * int64(100*time.Millisecond), 0} {
+			if r.by <= now {
+				break
+			}
+		}
 	case SortTurns:
 		r.by = int64(e.turns)
 	case SortCost:
 		r.by = e.cost
 	case SortTitle:
-		r.title = string(e.title)
-		r.lower = strings.ToLower(r.title)
+		r.title, r.lower = string(e.title), strings.ToLower(string(e.title))
 	}
 	return r
 }
@@ -265,17 +269,16 @@ func (f *first) cut() {
 }
 
 // ids returns the first ones, in order.
-func (f *first) ids() []ID {
+func (f *first) ids() (ids []ID) {
 	f.cut()
-	ids := make([]ID, len(f.best))
-	for i, r := range f.best {
-		ids[i] = r.id
+	for _, r := range f.best {
+		ids = append(ids, r.id)
 	}
 	return ids
 }
 
 // choose returns the conversations in view that the filter admits, in its order.
-func (v View) choose(t *tx, f Filter) ([]ID, error) {
+func (v View) choose(t *tx, f Filter) (ids []ID, err error) {
 	next := func(ids []ID) error {
 		if f.Limit > 0 && len(ids) == f.Limit {
 			return errEnough
@@ -288,8 +291,6 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 			return ids, err
 		}
 	}
-	var ids []ID
-	var err error
 	switch {
 	case f.Sort == SortTree:
 		err = v.walk(t, f, func(id ID, _ entry) error {
@@ -305,9 +306,9 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 			return next(ids)
 		})
 	default:
-		best := first{limit: f.Limit, descending: f.Descending}
+		best, now := first{limit: f.Limit, descending: f.Descending}, t.Now.UnixNano()
 		offer := func(id ID, e entry) error {
-			best.offer(f.Sort.rank(id, e))
+			best.offer(f.Sort.rank(id, e, now))
 			return nil
 		}
 		if whole {

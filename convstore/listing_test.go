@@ -67,7 +67,7 @@ func TestList(t *testing.T) {
 				}
 			}
 			if f.Sort != SortTree {
-				slices.SortFunc(want, func(a, b Conversation) int { return cmp.Or(compareBy(f.Sort, a, b), cmp.Compare(a.ID, b.ID)) })
+				slices.SortFunc(want, func(a, b Conversation) int { return cmp.Or(compareBy(f.Sort, a, b, now), cmp.Compare(a.ID, b.ID)) })
 			}
 			if f.Descending {
 				slices.Reverse(want)
@@ -94,7 +94,7 @@ func labelled(c Conversation, want map[string]string) bool {
 	return true
 }
 
-func compareBy(s Sort, a, b Conversation) int {
+func compareBy(s Sort, a, b Conversation, now time.Time) int {
 	cost := func(c Conversation) int64 {
 		if c.CostNano == nil {
 			return math.MaxInt64
@@ -103,7 +103,7 @@ func compareBy(s Sort, a, b Conversation) int {
 	}
 	switch s {
 	case SortActivity:
-		return a.UpdatedAt.Compare(b.UpdatedAt)
+		return activity(a, now).Compare(activity(b, now))
 	case SortTitle:
 		return cmp.Or(strings.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title)), strings.Compare(a.Title, b.Title))
 	case SortTurns:
@@ -112,6 +112,17 @@ func compareBy(s Sort, a, b Conversation) int {
 		return cmp.Compare(cost(a), cost(b))
 	}
 	return 0
+}
+
+// activity is the last one, by a clock that was right.
+func activity(c Conversation, now time.Time) time.Time {
+	switch made := time.UnixMilli(int64(c.ID) * 100); {
+	case !c.UpdatedAt.After(now):
+		return c.UpdatedAt
+	case !made.After(now):
+		return made
+	}
+	return time.Unix(0, 0)
 }
 
 func idsOf(cs []Conversation) []ID {

@@ -272,11 +272,10 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 	case TurnEnd:
 		r.TurnOpen, r.State, r.Reason = false, b.State, b.Reason
 		r.Call = nil
-		if r.Run == nil {
-			r.Asked = b.Asked.asked()
-		}
 		if b.Personal || b.State != StateOK {
 			r.Asked = nil
+		} else if r.Run == nil {
+			r.Asked = b.Asked.asked()
 		}
 		if r.Run == nil { // else the end of that run counts
 			if err := t.saveAnswer(id, r); err != nil {
@@ -311,7 +310,7 @@ func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 	}
 	r.LastSeq = seq
 	r.Events++
-	if at := time.Unix(0, s.Nano).UTC(); at.After(r.UpdatedAt) {
+	if at := time.Unix(0, s.Nano).UTC(); at.After(r.UpdatedAt) || r.UpdatedAt.After(t.Now) {
 		r.UpdatedAt = at
 	}
 	return seq, nil
