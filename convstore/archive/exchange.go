@@ -117,14 +117,16 @@ func storable(at time.Time) bool {
 	return !at.Before(time.Unix(0, -1<<63)) && !at.After(time.Unix(0, 1<<63-1))
 }
 
-// maxAmount bounds an imported amount, so that a sum of very many does not overflow.
-const maxAmount = 1 << 50
-
+// checkSpend accepts amounts of any size, as the store keeps them: their sums end at the largest
+// number. Only calls without a price are added plainly.
 func checkSpend(s convstore.Spend) error {
 	for _, n := range []int64{s.Input, s.Output, s.CacheRead, s.CacheWrite, s.CostNano, int64(s.Unpriced)} {
-		if n < 0 || n > maxAmount {
+		if n < 0 {
 			return fmt.Errorf("usage or cost of %d is out of range", n)
 		}
+	}
+	if s.Unpriced > math.MaxInt32 {
+		return fmt.Errorf("%d calls of unknown price: out of range", s.Unpriced)
 	}
 	return nil
 }

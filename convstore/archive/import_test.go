@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -448,7 +449,7 @@ func chanceBodies() *rapid.Generator[convstore.Body] {
 		case 4:
 			return convstore.ToolCall{ID: "c", Name: "n", Arguments: []byte(rapid.SampledFrom([]string{`{"a": 1}`, `{broken`}).Draw(rt, "args"))}
 		case 5:
-			n := int64(rapid.IntRange(0, 9).Draw(rt, "cost"))
+			n := rapid.OneOf(rapid.Int64Range(0, 9), rapid.Int64Range(1<<50, math.MaxInt64)).Draw(rt, "cost")
 			return convstore.ModelCall{Model: "m", Usage: convstore.Usage{Input: n}, CostNano: &n}
 		case 6:
 			return convstore.TurnEnd{State: rapid.SampledFrom(convstore.States()).Draw(rt, "state"), Reason: "r"}
@@ -684,6 +685,10 @@ func TestImportRefuses(t *testing.T) {
 			"f:3: event: invalid character '[' exceeded max depth"},
 		{"a ledger of nobody", importFile(importDelegation), "f:2: a delegation in the ledger of jp-c5, but that conversation has not come before it"},
 		{"an open delegation", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"state":""`, 1)), `f:4: delegation by jp-c5: state "" has not ended`},
+		{"a delegation that cost less than nothing", importFile(five + strings.Replace(importDelegation, `"cost_nano":3`, `"cost_nano":-3`, 1)),
+			"f:4: delegation by jp-c5: usage or cost of -3 is out of range"},
+		{"calls without a price", importFile(five + strings.Replace(importDelegation, `"cost_nano":3`, `"unpriced":2147483648,"cost_nano":3`, 1)),
+			"f:4: delegation by jp-c5: 2147483648 calls of unknown price: out of range"},
 		{"within itself", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"within":1,"state":"ok"`, 1)),
 			"f:4: delegation 1 of jp-c5: is within delegation 1, which has not come before it"},
 		{"other events", importFile(five + importLine("9", `,"title":"here"`) + importEvents(3)), "conversation jp-c9: is here already, with other content"},
