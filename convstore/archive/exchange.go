@@ -186,5 +186,10 @@ func checkExchanged(d *convstore.Delegation) error {
 			return fmt.Errorf("delegation by %s: %w", d.Caller, err)
 		}
 	}
+	for _, at := range []time.Time{d.Reserved, d.Started, d.Ended} {
+		if !at.IsZero() && !storable(at) {
+			return fmt.Errorf("delegation by %s: time %v is out of range", d.Caller, at)
+		}
+	}
 	return nil
 }

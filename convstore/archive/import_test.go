@@ -685,6 +685,8 @@ func TestImportRefuses(t *testing.T) {
 			"f:3: event: invalid character '[' exceeded max depth"},
 		{"a ledger of nobody", importFile(importDelegation), "f:2: a delegation in the ledger of jp-c5, but that conversation has not come before it"},
 		{"an open delegation", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"state":""`, 1)), `f:4: delegation by jp-c5: state "" has not ended`},
+		{"a delegation of year -1", importFile(five + strings.Replace(importDelegation, "2026-01-02T03:04:06Z", "0000-01-01T00:00:00+14:00", 1)),
+			"f:4: delegation by jp-c5: time 0000-01-01 00:00:00 +1400 +1400 is out of range"},
 		{"a delegation that cost less than nothing", importFile(five + strings.Replace(importDelegation, `"cost_nano":3`, `"cost_nano":-3`, 1)),
 			"f:4: delegation by jp-c5: usage or cost of -3 is out of range"},
 		{"calls without a price", importFile(five + strings.Replace(importDelegation, `"cost_nano":3`, `"unpriced":2147483648,"cost_nano":3`, 1)),
