@@ -73,7 +73,8 @@ func (set *Set) Model(ctx context.Context, cfg profiles.Config, id string, w Wai
 			return nil, model.Info{}, err
 		}
 		r := cfg.Assistant.Request
-		retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, MaxAfter: set.waitFor(cfg, id), Gate: m.Gate, Notice: w.Begin, Goes: w.End}
+		base, most := max(r.BaseBackoff, 1), max(r.MaxBackoff, 1) // 0 would be the usual one
+		retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: base, Max: most, MaxAfter: set.waitFor(cfg, id), Gate: m.Gate, Notice: w.Begin, Goes: w.End}
 		return model.Retry(m.Stream, spans.Retries(retry)), m.Info, nil
 	})
 	if err != nil {
