@@ -29,8 +29,8 @@ func newForkCommand(g *Group) *cli.Command {
 	flags := o.Turns.LastFirst()
 	flags = append(flags,
 		command.Bool(&o.None, "no-turns", "no turns, the same as --last=0"),
-		timeFlag(&o.from, "from", "T", "turns that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration before now, such as 2h"),
-		timeFlag(&o.until, "until", "T", "turns that began before T"),
+		timeFlag(&o.from, "from", "T", "from the first turn that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration before now, such as 2h"),
+		timeFlag(&o.until, "until", "T", "to the last turn that began before T"),
 	)
 	flags = append(flags, workspace.ConfigFlags(&o.Directives)...)
 	flags = append(flags, o.Create.Options()...)
