@@ -239,17 +239,36 @@ func Encode(v any) ([]byte, error) {
 	return Sound(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// Canonical returns what [Decode] reads of b with sorted keys and no space, and what it does not read
-// as it is.
+// Canonical returns what [Decode] reads of b with sorted keys, no space, and each number that is no
+// integer in its shortest form, and what it does not read as it is.
 func Canonical(b []byte) []byte {
 	v, err := Decode(b)
 	if err != nil {
 		return b
 	}
-	if sorted, err := Encode(v); err == nil {
+	if sorted, err := Encode(shortest(v)); err == nil {
 		b = sorted
 	}
 	return b
+}
+
+// shortest puts numbers that have a point or an exponent into their shortest form.
+func shortest(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
+			return json.Number(strconv.FormatFloat(f, 'f', -1, 64))
+		}
+	case []any:
+		for i := range v {
+			v[i] = shortest(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = shortest(v[k])
+		}
+	}
+	return v
 }
 
 // Sound returns JSON that strict readers take too. U+FFFD stands for each byte that is not UTF-8 and

@@ -169,7 +169,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	if l := s.Account.Limits; l != nil && l.Depth != nil {
 		deepest = min(deepest, root.Depth+int(*l.Depth))
 	}
-	if depth > deepest {
+	if depth > deepest && (a.ID == 0 || !a.Person) { // a person goes on with what is there at any depth, and nothing begins below it
 		return convstore.Child{}, Refuse(CodeDepth, "a sub-agent here would be at depth %d and at most %d is allowed; do the work with your own tools", depth, max(deepest, 0))
 	}
 
@@ -292,7 +292,10 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 		case vs[i].Err != nil, a.Person:
 			continue
 		case calls >= c.Limits.MaxPerTurn:
-			over[i] = Refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)
+			r := Refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)
+			if over[i] = r; a.Person && s.Caller.Grant == nil && s.Account.Limits != nil && s.Account.Limits.Calls != nil {
+				over[i] = r.withHint(fmt.Sprintf("`jp query --id %s --max-sub-calls N` begins a turn with more", s.Caller.ID))
+			}
 			continue
 		case a.ID == 0 && made >= c.Limits.MaxChildren:
 			over[i] = Refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, c.Limits.MaxChildren)

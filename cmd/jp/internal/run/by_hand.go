@@ -106,6 +106,7 @@ func (env *Env) configOf(ctx context.Context, store *convstore.Store, id convsto
 }
 
 // firstLimits returns the limits of a session whose root has begun no turn here, by the root's config.
+// Only a turn fixes how many calls and levels it has.
 func (env *Env) firstLimits(ctx context.Context, store *convstore.Store, id convstore.ID, ds []profiles.Directive) (l convstore.Limits, err error) {
 	root, err := usage.Ledger(ctx, store.View, id)
 	if err != nil {
@@ -114,6 +115,7 @@ func (env *Env) firstLimits(ctx context.Context, store *convstore.Store, id conv
 	r, err := env.configOf(ctx, store, root, ds)
 	if err == nil {
 		l = rule.SessionLimits(r.Config, rule.LimitsOf(r.Config, env.WaitLimit))
+		l.Calls, l.Depth = nil, nil
 	}
 	return l, err
 }

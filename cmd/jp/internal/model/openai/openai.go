@@ -66,6 +66,7 @@ type reply struct {
 	reasoning []byte
 	memory    memory
 	tags      thinkTags
+	byTool    bool // whether the server has counted a call by the place of its tool, as SGLang does
 }
 
 // call is one tool call in the making.
@@ -219,10 +220,14 @@ func (r *reply) toolCall(d deltaCall) string {
 	if c != nil && !c.takes(id, name) {
 		c = nil
 	}
-	if name == "" && c == nil {
-		c = r.find(func(p *call) bool { return id == "" || p.id == id })
+	if last := len(r.pending) - 1; name == "" && c == nil && last >= 0 {
+		if id != "" {
+			c = r.find(func(p *call) bool { return p.id == id })
+		} else if p := r.pending[last]; !p.nesting.complete() || strings.TrimSpace(arguments) == "" {
+			c, r.byTool = p, r.byTool || arguments != ""
+		}
 	}
-	if name+id == "" && c != nil && c.nesting.complete() {
+	if r.byTool && name+id == "" && c != nil && c.nesting.complete() {
 		if last := r.pending[len(r.pending)-1]; !last.nesting.complete() {
 			c = last
 		}
@@ -262,7 +267,7 @@ func (r *reply) find(is func(*call) bool) *call {
 // a new one.
 func (c *call) takes(id, name string) bool {
 	other := func(a, b string) bool { return a != "" && b != "" && a != b }
-	return !other(id, c.id) && !other(name, c.name) && (id+c.id != "" || name == "" || !c.nesting.complete())
+	return !other(id, c.id) && (!other(name, c.name) || !c.nesting.begun && strings.HasPrefix(name, c.name)) && (id+c.id != "" || name == "" || !c.nesting.complete())
 }
 
 // objects returns the arguments of the call, and those of further ones if they are objects in a row,
@@ -284,7 +289,7 @@ func (c *call) objects(cut bool) (first []byte, further [][]byte) {
 		if err != nil || one[0] != '{' {
 			break
 		}
-		if string(one) != "{}" { // proxies begin with it where Anthropic does
+		if len(row) > 0 || string(one) != "{}" { // proxies begin with it where Anthropic does
 			row = append(row, one)
 		}
 	}
@@ -362,6 +367,10 @@ func (r *reply) addCalls(cut bool) error {
 	}
 	for _, p := range r.pending {
 		if p.name == "" {
+			if cut && p == r.pending[len(r.pending)-1] {
+				r.calls.Next()
+				break
+			}
 			return nameless(r.config)
 		}
 		if p.id != "" && len(p.arguments) == 0 && whole[named{p.id, p.name}] {

@@ -208,6 +208,30 @@ func TestEvents(t *testing.T) {
 			delta(`{"tool_calls":[{"index":1,"function":{"arguments":"{\"b\""}},{"index":0,"function":{"arguments":"{\"a\""}}]}`),
 			delta(`{"tool_calls":[{"index":1,"function":{"arguments":":2}"}},{"index":0,"function":{"arguments":":1}"}}]}`), ends("tool_calls")},
 			"call 1 t {\"a\":1}\ncall 2 u {\"b\":2}\nstop tool_use\n", ""},
+		{"a call without a name behind another, whole", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}}]}`),
+			delta(`{"tool_calls":[{"index":1,"id":"","function":{"name":"","arguments":"{\"b\":2}"}}]}`), ends("tool_calls")},
+			"", "openai: stream: a tool call without a name"},
+		{"a call without a name behind another, in pieces", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}}]}`),
+			delta(`{"tool_calls":[{"index":1,"function":{"arguments":"{\"b\":"}}]}`), delta(`{"tool_calls":[{"index":1,"function":{"arguments":"2}"}}]}`), ends("tool_calls")},
+			"", "openai: stream: a tool call without a name"},
+		{"pieces of two calls, the first of which begins with {}", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}}]}`), delta(`{"tool_calls":[{"index":1,"id":"2","function":{"name":"u","arguments":""}}]}`),
+			delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`), delta(`{"tool_calls":[{"index":1,"function":{"arguments":"{\"b\":2}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\ncall 2 u {\"b\":2}\nstop tool_use\n", ""},
+		{"a call with other arguments, then one with none", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}}]}`), delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":1}\ncall ours t {}\nstop tool_use\n", ""},
+		{"a name that grows", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"get","arguments":""}}]}`), delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"get_weather","arguments":"{\"a\":1}"}}]}`), ends("tool_calls")},
+			"call 1 get_weather {\"a\":1}\nstop tool_use\n", ""},
+		{"a call that is said again with numbers written otherwise", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":0.50}"}}]}`), delta(`{"tool_calls":[{"index":1,"id":"1","function":{"name":"t","arguments":"{\"a\": 0.5}"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":0.50}\nstop tool_use\n", ""},
+		{"a call that is cut off before its name", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}}]}`), delta(`{"tool_calls":[{"index":1,"id":"2","function":{"arguments":""}}]}`), ends("length")},
+			"call 1 t {\"a\":1}\nstop max_tokens\n", ""},
 		{"calls without ids or index", []string{
 			delta(`{"tool_calls":[{"function":{"name":"t","arguments":"{}"}}]}`),
 			delta(`{"tool_calls":[{"function":{"name":"u","arguments":"{\"a\""}}]}`), delta(`{"tool_calls":[{"function":{"arguments":":1}"}}]}`), ends("tool_calls")},
