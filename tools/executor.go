@@ -27,7 +27,8 @@ const (
 type Executor struct {
 	Set Set
 	// Permit gives permission to run a call. nil lets "unattended" tools run and refuses all
-	// others. [Policy.Permit] is the usual one.
+	// others. [Policy.Permit] is the usual one. One that is Standing is asked for again as the
+	// call runs, later perhaps, if it waits for others.
 	Permit Permit
 	// Absent says why a tool of a name that is not in the Set may not be called, "" if nothing is
 	// known of it. nil knows of none.
@@ -148,9 +149,10 @@ type finished struct {
 
 // job is a call that can run.
 type job struct {
-	call Call // with valid arguments
-	orig Call
-	tool Tool
+	call     Call // with valid arguments
+	orig     Call
+	tool     Tool
+	standing bool // mark of a permission that may be taken back before the call runs
 }
 
 // run runs all calls and reports each to b.done.
@@ -180,7 +182,7 @@ func (b *batch) runAlone(ctx context.Context, c Call, agents *sync.WaitGroup) {
 		j, refusal = b.prepare(ctx, c)
 	}
 	if refusal == nil {
-		refusal = b.permit(ctx, j)
+		refusal = b.permit(ctx, &j)
 	}
 	agents.Wait()
 	if refusal == nil && ctx.Err() != nil {
@@ -220,7 +222,7 @@ func (b *batch) runTogether(ctx context.Context, calls []Call, agents *sync.Wait
 	})
 	var questions []job // of tools to a person, who gets them one after another
 	start := func(j job) {
-		switch refusal := b.permit(ctx, j); {
+		switch refusal := b.permit(ctx, &j); {
 		case refusal != nil:
 			b.report(j.orig, *refusal)
 		case j.tool.Delegates():
@@ -286,7 +288,7 @@ func (b *batch) prepare(ctx context.Context, c Call) (job, *Result) {
 }
 
 // permit asks for permission to run the call. If it does not get it, it says why.
-func (b *batch) permit(ctx context.Context, j job) *Result {
+func (b *batch) permit(ctx context.Context, j *job) *Result {
 	permit := b.Permit
 	if permit == nil {
 		permit = permitUnattended
@@ -300,6 +302,7 @@ func (b *batch) permit(ctx context.Context, j job) *Result {
 	case !d.Allow:
 		return refused("refused: %s", orText(d.Reason, "not allowed to run"))
 	}
+	j.standing = d.Standing
 	return nil
 }
 
@@ -310,6 +313,13 @@ func neverRan(ctx context.Context) *Result {
 // do runs a permitted call. It calls ended when the tool has ended, before anybody is asked for
 // permission to deliver the result.
 func (b *batch) do(ctx context.Context, j job, ended func()) {
+	if j.standing {
+		if refusal := b.permit(ctx, &j); refusal != nil {
+			ended()
+			b.report(j.orig, *refusal)
+			return
+		}
+	}
 	r := b.call(ctx, j)
 	ended()
 	b.report(j.orig, b.deliver(ctx, j, r))

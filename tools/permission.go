@@ -6,13 +6,16 @@ import (
 	"fmt"
 )
 
-// Permit says whether a call may run. An [Executor] asks for one call after another, in call order.
+// Permit says whether a call may run. An [Executor] asks for one call after another, in call order,
+// and once more, perhaps concurrently, when a call runs whose permission is Standing.
 type Permit func(ctx context.Context, t Tool, c Call) (Decision, error)
 
-// Decision is an answer of a Permit. Reason is shown to the model on refusal.
+// Decision is an answer of a Permit. Reason is shown to the model on refusal. Standing marks a
+// permission that was given before and can be taken back.
 type Decision struct {
-	Allow  bool
-	Reason string
+	Allow    bool
+	Reason   string
+	Standing bool
 }
 
 // Kind is the kind of a question.
@@ -118,7 +121,7 @@ func (p *Policy) ask(ctx context.Context, q Question, detached DetachedMode) (De
 	q.Always = p.Memory != nil && q.Tool.Source != SourceDelegation && q.Tool.Authority() != ""
 	if q.Always {
 		if allowed, err := p.Memory.Allowed(ctx, q); err != nil || allowed {
-			return Decision{Allow: allowed}, err
+			return Decision{Allow: allowed, Standing: allowed}, err
 		}
 	}
 	if p.prompter == nil {

@@ -173,9 +173,11 @@ func TestPolicyAlways(t *testing.T) {
 				tt.change(d)
 			}
 		})
-		for range 2 {
-			if got, err := p.Permit(t.Context(), tool, Call{ID: "1", Name: "t", Arguments: json.RawMessage(`{}`)}); got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("%s = %+v, %v, want %+v, %v", tt.what, got, err, tt.want, tt.err)
+		for i := range 2 {
+			want := tt.want
+			want.Standing = i > 0 && want.Allow
+			if got, err := p.Permit(t.Context(), tool, Call{ID: "1", Name: "t", Arguments: json.RawMessage(`{}`)}); got != want || !errors.Is(err, tt.err) {
+				t.Errorf("%s = %+v, %v, want %+v, %v", tt.what, got, err, want, tt.err)
 			}
 		}
 		if len(person.asked) != tt.asked || tt.asked > 0 && person.asked[0].Always != tt.always {
@@ -185,6 +187,48 @@ func TestPolicyAlways(t *testing.T) {
 			if got, err := p.Permit(t.Context(), tool, Call{ID: "1", Name: "t"}); got.Allow || err != nil {
 				t.Errorf("denied by config = %+v, %v", got, err)
 			}
+		}
+	}
+}
+
+// retracted is a Memory of one permission, which is taken back.
+type retracted struct {
+	memory
+	looked atomic.Int32
+	first  chan bool // closed when it was looked at once
+	taken  atomic.Bool
+}
+
+func (r *retracted) Allowed(context.Context, Question) (bool, error) {
+	if r.looked.Add(1) == 1 {
+		close(r.first)
+	}
+	return !r.taken.Load(), nil
+}
+
+// TestPolicyTakenBack: what was always allowed and is taken back while a call waits for its turn does
+// not run, neither alone behind a sub-agent nor beside others behind one that has the only place.
+func TestPolicyTakenBack(t *testing.T) {
+	for _, tt := range []struct {
+		before   string // source of the tool before it
+		parallel bool
+	}{
+		{SourceDelegation, false},
+		{SourceLocal, true},
+	} {
+		m := &retracted{first: make(chan bool)}
+		before := tool("before", func(context.Context, Call) (Result, error) {
+			<-m.first
+			m.taken.Store(true)
+			return Result{}, nil
+		}, func(d *Definition) { d.Source = tt.before })
+		write := tool("write", say("written"), func(d *Definition) { d.Run, d.Parallel = RunAsk, tt.parallel })
+		p := NewPolicy(nil)
+		p.Memory = m
+		e := Executor{Set: setOf(t, before, write), Permit: p.Permit, Parallel: 1}
+		got := runAll(t, e, t.Context(), Call{ID: "before", Name: "before"}, Call{ID: "write", Name: "write"})["write"]
+		if n := m.looked.Load(); !got.Refused || n != 2 {
+			t.Errorf("behind %s: a call whose permission was taken back = %+v, looked at %d times, want 2", tt.before, got, n)
 		}
 	}
 }
