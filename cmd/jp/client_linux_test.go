@@ -300,26 +300,27 @@ func TestClientQueue(t *testing.T) {
 	}
 }
 
-// A message that waits when the client's time is up, or a signal ends jp, has a result too.
+// A message that waits when the client's time is up, or a signal or `jp stop` ends jp, has a result too.
 func TestClientWaitingAtTheEnd(t *testing.T) {
 	s := clientSite(t)
 	for _, test := range []struct {
 		args        []string
-		end         func(*clientRun)
+		end         func(c *clientRun, id string)
 		state, want string
 		code        int
 	}{
-		{[]string{"--timeout", "3s"}, func(*clientRun) {}, "timeout", "not begun: --timeout: the time is up", 124},
-		{nil, func(c *clientRun) { _ = c.cmd.Process.Signal(syscall.SIGTERM) }, "cancelled", "not begun: ended by SIGTERM", 143},
+		{[]string{"--timeout", "3s"}, func(*clientRun, string) {}, "timeout", "not begun: --timeout: the time is up", 124},
+		{nil, func(c *clientRun, _ string) { _ = c.cmd.Process.Signal(syscall.SIGTERM) }, "cancelled", "not begun: ended by SIGTERM", 143},
+		{nil, func(_ *clientRun, id string) { s.jp("stop", id) }, "cancelled", "not begun: stopped by `jp stop`", 130},
 	} {
 		c := s.clientRun(test.args...)
 		c.say("stall")
-		c.until("system")
+		id := need[string](c.until("system"), "session_id")
 		c.say("and")
 		c.say("more")
 		c.send(`{"type":"control_request","request_id":"r","request":{"subtype":"set_permission_mode","mode":"default"}}`)
 		c.answer("r") // so they were read
-		test.end(c)
+		test.end(c, id)
 		for n := range 3 {
 			if r := c.until("result"); r["status"] != test.state || n > 0 && need[[]any](r, "errors")[0] != test.want {
 				t.Errorf("%q: %v, want %s: %s", test.args, r, test.state, test.want)

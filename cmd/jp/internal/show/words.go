@@ -67,7 +67,7 @@ func Failed(session string, err error) *stream.Result {
 	switch report := console.Explain(err); report.Code {
 	case "deadline":
 		state = convstore.StateTimeout
-	case "signal", "interrupted":
+	case "signal", "interrupted", "stopped":
 		state = convstore.StateCancelled
 	}
 	return Complete(&stream.Result{ConversationID: session, Status: string(state), Reason: term.Line(console.Explain(err).Message)}, "", err)

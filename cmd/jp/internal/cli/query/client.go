@@ -30,7 +30,8 @@ import (
 // come.
 type client struct {
 	group *Group
-	all   context.Context // of all messages
+	all   context.Context         // of all messages
+	stop  context.CancelCauseFunc // ends all of them, as a signal does
 
 	mu     sync.Mutex
 	o      options                 // options of the next run
@@ -82,6 +83,8 @@ func (g *Group) converse(ctx context.Context, o options) error {
 	}
 	ctx, stop := g.Env.Con.WithSignals(ctx, nil) // between two runs too
 	defer stop()
+	ctx, c.stop = context.WithCancelCause(ctx)
+	defer c.stop(nil)
 	if o.timeout.Set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
@@ -193,17 +196,17 @@ func (c *client) read(in io.Reader) {
 			if !errors.Is(err, term.ErrUnread) && !errors.As(err, new(*term.OutError)) { // of its answer
 				err = stdinError(c.at(), err)
 			}
-			c.stop(err)
+			c.close(err)
 			return
 		}
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		c.stop(stdinError("", errLongLine))
+		c.close(stdinError("", errLongLine))
 	case err != nil && !errors.Is(err, os.ErrClosed):
-		c.stop(fmt.Errorf("stdin: %w", err))
+		c.close(fmt.Errorf("stdin: %w", err))
 	default:
-		c.stop(io.EOF)
+		c.close(io.EOF)
 	}
 }
 
@@ -251,7 +254,7 @@ func (c *client) take(line []byte) error {
 // weight returns the size of a waiting message in bytes, roughly.
 func weight(in stream.Input) int { return 256 + len(in.Text) + len(in.Message) }
 
-func (c *client) stop(err error) {
+func (c *client) close(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = err

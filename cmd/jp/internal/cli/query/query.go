@@ -302,7 +302,11 @@ func (g *Group) ask(ctx context.Context, o options) error {
 		return err
 	}
 	defer r.Close(ctx)
-	defer r.OnStop(abandon)()
+	stopped := abandon
+	if o.client != nil {
+		stopped = o.client.stop
+	}
+	defer r.OnStop(stopped)()
 	ctx, cancel, bounded := r.WithDeadline(ctx)
 	defer cancel()
 	if bounded {
