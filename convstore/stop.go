@@ -29,33 +29,32 @@ func (s Scope) OnStop(r *Reservation, f func()) (off func(), err error) {
 // It fails with a *BusyError if they have not ended within that time, and with the errors of Get.
 //
 // It signals no process. It holds a lock of its own while it waits, and who runs the conversation
-// looks for it. If the conversation is run again meanwhile, it asks that run too.
-func (s *Store) Stop(ctx context.Context, id ID, within time.Duration) (ran bool, err error) {
+// looks for it. Before that process runs it again, Stop reads what it returns.
+func (s *Store) Stop(ctx context.Context, id ID, within time.Duration) (c Conversation, ran bool, err error) {
 	if s.f.ReadOnly {
-		return false, ErrReadOnly
+		return c, false, ErrReadOnly
 	}
-	if _, err := s.Get(ctx, id); err != nil {
-		return false, err
+	read := func() (err error) { c, err = s.Get(ctx, id); return err }
+	if err := read(); err != nil {
+		return c, false, err
 	}
 	held, err := s.f.HeldRuns()
 	if err != nil {
-		return false, err
+		return c, false, err
 	}
 	stands := standsAmong(held)
 	errs := make([]error, len(stands[id]))
 	var all sync.WaitGroup
 	for i, number := range stands[id] {
-		all.Go(func() { _, errs[i] = s.f.Stop(ctx, number, within) })
+		all.Go(func() { _, errs[i] = s.f.Stop(ctx, number, within, func() error { return nil }) })
 	}
-	ran, err = s.f.Stop(ctx, int64(id), within)
+	ran, err = s.f.Stop(ctx, int64(id), within, read)
 	all.Wait()
-	if err = cmp.Or(err, errors.Join(errs...)); err == nil {
-		return ran, nil
-	}
+	err = cmp.Or(err, errors.Join(errs...))
 	if busy, ok := errors.AsType[*file.BusyError](err); ok {
 		err = &BusyError{ID: id, Holder: busy.Holder, Waited: busy.Waited}
 	}
-	return ran, err
+	return c, ran, err
 }
 
 // A stand is a lock in the file of run locks, on a number far above the ids of conversations and
@@ -84,7 +83,7 @@ func (s Scope) Stand(stop func()) (end func() error, err error) {
 			return nil, errors.Join(err, lock.Drop())
 		}
 		return func() error {
-			off()
+			defer off()
 			return lock.Drop()
 		}, nil
 	}

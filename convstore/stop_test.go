@@ -22,18 +22,18 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer off()
-	if ran, err := s.Stop(t.Context(), a, time.Minute); !ran || err != nil {
+	if _, ran, err := s.Stop(t.Context(), a, time.Minute); !ran || err != nil {
 		t.Errorf("Stop = %v, %v, want true", ran, err)
 	}
-	if ran, err := s.Stop(t.Context(), idle, time.Minute); ran || err != nil {
+	if _, ran, err := s.Stop(t.Context(), idle, time.Minute); ran || err != nil {
 		t.Errorf("Stop of a conversation that nobody runs = %v, %v, want false", ran, err)
 	}
 	mustLock(t, s, idle)
-	_, err = s.Stop(t.Context(), idle, time.Millisecond)
+	_, _, err = s.Stop(t.Context(), idle, time.Millisecond)
 	if busy := (*BusyError)(nil); !errors.As(err, &busy) || busy.ID != idle {
 		t.Errorf("Stop of a run that does not listen = %v, want a *BusyError", err)
 	}
-	_, err = s.Stop(t.Context(), idle+100, time.Minute)
+	_, _, err = s.Stop(t.Context(), idle+100, time.Minute)
 	checkError[*NotFoundError](t, "Stop", err, &NotFoundError{ID: idle + 100})
 }
 
@@ -93,7 +93,7 @@ func TestStand(t *testing.T) {
 	if got, err := s.Running(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("Running = %v, %v, want none", got, err)
 	}
-	if ran, err := s.Stop(t.Context(), a, time.Minute); ran || err != nil {
+	if _, ran, err := s.Stop(t.Context(), a, time.Minute); ran || err != nil {
 		t.Errorf("Stop = %v, %v, want false", ran, err)
 	}
 	if got, err := s.Stands(); err != nil || !slices.Equal(got, []ID{b}) {
@@ -103,7 +103,7 @@ func TestStand(t *testing.T) {
 		t.Error(err)
 	}
 	stand(a, func(func() error) {})
-	_, err := s.Stop(t.Context(), a, time.Millisecond)
+	_, _, err := s.Stop(t.Context(), a, time.Millisecond)
 	if busy := (*BusyError)(nil); !errors.As(err, &busy) || busy.ID != a {
 		t.Errorf("Stop of a stand that does not end = %v, want a *BusyError of %s", err, a)
 	}

@@ -38,8 +38,15 @@ func (f *Folder) NewStops() *Stops {
 // stopPoll is how often the requests are read.
 const stopPoll = 100 * time.Millisecond
 
+// seenIn bounds how long an end waits for those who asked for it, who may be suspended. They look
+// each runPoll.
+const seenIn = 2 * time.Second
+
 // On calls ask, once and from another goroutine, if somebody asks for the end of the run of a
 // conversation before off is called. A request that was there before counts.
+//
+// Call off when the run lock is free. It returns when those who asked have seen that, so that what
+// this process runs next in the conversation is not taken for what they meant.
 func (s *Stops) On(id int64, ask func()) (off func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,6 +70,9 @@ func (s *Stops) On(id int64, ask func()) (off func(), err error) {
 	s.runs[r] = struct{}{}
 	s.pass(r, s.requests)
 	return func() {
+		for late := time.Now().Add(seenIn); s.asked(r) && time.Now().Before(late); {
+			time.Sleep(runPoll / 4)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.runs, r)
@@ -71,6 +81,17 @@ func (s *Stops) On(id int64, ask func()) (off func(), err error) {
 			s.requests = nil
 		}
 	}, nil
+}
+
+// asked reports whether somebody asks for the end of a run.
+func (s *Stops) asked(r *stoppable) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, on := s.runs[r]; !on {
+		return false
+	}
+	held, err := s.requests.Held(r.id)
+	return err == nil && held
 }
 
 // watch passes requests on until ctx ends. It reads all of them at once, with a probe of its own,
@@ -101,9 +122,10 @@ func (s *Stops) pass(r *stoppable, requests *RunProbe) {
 	}
 }
 
-// Stop asks for the end of the run of a conversation, and waits for it. It reports false if nobody
-// runs it. With an error the run has not ended: a *BusyError after within.
-func (f *Folder) Stop(ctx context.Context, id int64, within time.Duration) (ran bool, err error) {
+// Stop asks for the end of the run of a conversation, and waits for it. Then it calls ended, before
+// the process that ran it can run it again. It reports false if nobody runs it. With a *BusyError the
+// run has not ended after within.
+func (f *Folder) Stop(ctx context.Context, id int64, within time.Duration, ended func() error) (ran bool, err error) {
 	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var request *RunLock
@@ -125,6 +147,9 @@ func (f *Folder) Stop(ctx context.Context, id int64, within time.Duration) (ran 
 	})
 	if err != nil && limit.Err() != nil && ctx.Err() == nil {
 		err = &BusyError{Run: id, Holder: f.RunHolder(id), Waited: within}
+	}
+	if err == nil {
+		err = ended()
 	}
 	return ran, err
 }

@@ -35,7 +35,7 @@ func TestStops(t *testing.T) {
 		}
 		asked := make(chan error)
 		go func() {
-			_, err := f.Stop(t.Context(), id, time.Minute)
+			_, err := f.Stop(t.Context(), id, time.Minute, func() error { return nil })
 			asked <- err
 		}()
 		for early {
@@ -67,4 +67,49 @@ func TestStops(t *testing.T) {
 		off()
 		_ = again.Drop()
 	}
+}
+
+// TestStopsOne: a request ends one run. What the process runs next in the conversation, as soon as
+// off has returned, is not asked.
+func TestStopsOne(t *testing.T) {
+	f, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.makeDir(); err != nil {
+		t.Fatal(err)
+	}
+	const id = 17
+	stops := f.NewStops()
+	run := func(asked func(end func())) (end func()) {
+		lock, err := f.TakeRun(id)
+		if err != nil {
+			t.Error(err)
+			return func() {}
+		}
+		ready := make(chan bool)
+		var off func()
+		end = func() {
+			<-ready
+			_ = lock.Drop()
+			off()
+		}
+		if off, err = stops.On(id, func() { asked(end) }); err != nil {
+			t.Error(err)
+		}
+		close(ready)
+		return end
+	}
+	next := make(chan func(), 1)
+	run(func(end func()) {
+		end()
+		next <- run(func(end func()) {
+			t.Error("the next run was asked too")
+			end()
+		})
+	})
+	if ran, err := f.Stop(t.Context(), id, time.Minute, func() error { return nil }); !ran || err != nil {
+		t.Errorf("Stop = %v, %v, want true", ran, err)
+	}
+	(<-next)()
 }

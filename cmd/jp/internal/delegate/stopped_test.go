@@ -46,7 +46,7 @@ func TestStoppedInLine(t *testing.T) {
 		t.Fatalf("delegations are %v, %v", ds, err)
 	}
 	for _, del := range ds {
-		if ran, err := st.Stop(t.Context(), del.Child, time.Minute); !ran || err != nil {
+		if _, ran, err := st.Stop(t.Context(), del.Child, time.Minute); !ran || err != nil {
 			t.Fatalf("Stop = %t, %v", ran, err)
 		}
 	}

@@ -148,11 +148,12 @@ func (s *session) prompt(ctx context.Context, prompt []acp.Block, chosen choice,
 	if err != nil {
 		return "", err
 	}
-	defer r.Close(ctx)
 	v.run = r
+	whole := ctx
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	defer r.OnStop(abandon)()
+	defer r.Close(whole)
 	ctx, cancel, _ := r.WithDeadline(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, client.Insist)()

@@ -95,8 +95,8 @@ func (r *Run) Providers() model.Providers { return r.env.Providers(r.Resolved.Co
 // Resumes reports whether the run asks nothing new and resumes the open turn.
 func (r *Run) Resumes() bool { return r.req.Task.Text == "" }
 
-// OnStop calls stop with the cause if a person stops this run with `jp stop`, until off is called.
-// A sub-agent is stopped by the process that started it.
+// OnStop calls stop with the cause if a person stops this run with `jp stop`, until off is called,
+// after Close. A sub-agent is stopped by the process that started it.
 func (r *Run) OnStop(stop func(cause error)) (off func()) {
 	log := r.locked()
 	if log == nil || r.remove != nil {

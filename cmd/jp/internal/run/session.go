@@ -51,14 +51,14 @@ func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session
 	s := &Session{site: at, stop: abandon}
 	defer s.far.close()
 	defer func() {
-		if s.off != nil {
-			s.off()
-		}
 		if s.end != nil {
 			err = errors.Join(err, s.end())
 		}
 		if s.Log != nil {
 			_ = s.Log.Close()
+		}
+		if s.off != nil {
+			s.off()
 		}
 		if s.Unused {
 			s.unmake(ctx, s.Conv.ID, 1)

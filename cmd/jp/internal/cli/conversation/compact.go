@@ -99,10 +99,11 @@ func runCompact(ctx context.Context, g *Group, o compactOptions, word string) er
 	if err != nil {
 		return err
 	}
-	defer r.Close(ctx)
+	whole := ctx
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	defer r.OnStop(abandon)()
+	defer r.Close(whole)
 	ag, err := r.Agent(ctx)
 	if err != nil {
 		return err

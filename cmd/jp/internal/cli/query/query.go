@@ -301,12 +301,12 @@ func (g *Group) ask(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close(ctx)
 	stopped := abandon
 	if o.client != nil {
 		stopped = o.client.stop
 	}
 	defer r.OnStop(stopped)()
+	defer r.Close(ctx)
 	ctx, cancel, bounded := r.WithDeadline(ctx)
 	defer cancel()
 	if bounded {

@@ -1,7 +1,6 @@
 package running
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -21,7 +20,7 @@ func NewStop(g *Group) *cli.Command {
 		Name: "stop", Slow: true, Summary: "stop what runs in a conversation and below it", Args: "ID...",
 		About: "Stops the run of each conversation, with all sub-agents below it but no forks, and waits " +
 			"until it has ended. A root ends as by Ctrl-C. A sub-agent ends as cancelled: its caller gets that " +
-			"result and goes on. What was said stays: `jp query --id ID` resumes it, and `jp batch --resume ID` " +
+			"result and goes on, also with queries that waited for the same sub-agent. What was said stays: `jp query --id ID` resumes it, and `jp batch --resume ID` " +
 			"a batch. `jp batch` and `jp mcp serve` that delegate for one of them with --root-id end first.\n\n" +
 			"Writes a line for each run that it stopped: id, status and, if it was not cancelled, the reason. A run that ended by " +
 			"itself meanwhile has the status of its own end. If nothing runs, that is no error.",
@@ -82,14 +81,16 @@ func runStop(ctx context.Context, g *Group, words []string) error {
 }
 
 // stopTree stops the run of a conversation and all runs below it, from the top: a run stops what it
-// has started itself. Only a person starts others there. It returns the runs that it stopped, and
-// whether it stopped anything.
+// has started itself. Only a person starts others there. A run that begins in a conversation after
+// the one that was stopped there goes on: it was not meant. stopTree returns the runs that it
+// stopped, and whether it stopped anything.
 //
 // Commands that delegate for one of these conversations are stopped before what they have started:
 // otherwise they would start the next.
 func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.ID, below convstore.Scope) (list []ended, anything bool, err error) {
+	done := map[convstore.ID]bool{} // stopped once
 	for {
-		top, err := topmost(ctx, st, id, below)
+		top, err := topmost(ctx, st, id, below, done)
 		if err != nil {
 			return list, anything, err
 		}
@@ -105,7 +106,8 @@ func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.I
 			return list, anything, nil
 		}
 		anything = true
-		for i, err := range stopAll(ctx, st, stands) {
+		_, errs := stopAll(ctx, st, stands)
+		for i, err := range errs {
 			if err != nil {
 				return list, anything, err
 			}
@@ -118,17 +120,19 @@ func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.I
 			}
 		}
 		var failed error
-		for i, err := range stopAll(ctx, st, top) {
-			c, absent := st.Get(ctx, top[i])
-			gone := errors.As(absent, new(*convstore.NotFoundError))
-			if turns, was := queued[top[i]]; err == nil && (gone || was && c.Turns == turns && c.Status != convstore.Status(convstore.StateCancelled)) {
+		cs, errs := stopAll(ctx, st, top)
+		for i, err := range errs {
+			c := cs[i]
+			done[top[i]] = true
+			gone := errors.As(err, new(*convstore.NotFoundError))
+			if turns, was := queued[top[i]]; gone || err == nil && was && c.Turns == turns && c.Status != convstore.Status(convstore.StateCancelled) {
 				g.Con.Note("%s: stopped before it began", top[i])
 				if gone && top[i] == id {
 					return list, anything, nil
 				}
 				continue
 			}
-			if err = cmp.Or(err, absent); err != nil {
+			if err != nil {
 				failed = errors.Join(failed, err)
 				continue
 			}
@@ -143,31 +147,35 @@ func stopTree(ctx context.Context, g *Group, st *convstore.Store, id convstore.I
 	}
 }
 
-// stopAll stops conversations at the same time.
-func stopAll(ctx context.Context, st *convstore.Store, ids []convstore.ID) []error {
-	errs := make([]error, len(ids))
+// stopAll stops conversations at the same time, and returns them as they were then.
+func stopAll(ctx context.Context, st *convstore.Store, ids []convstore.ID) ([]convstore.Conversation, []error) {
+	cs, errs := make([]convstore.Conversation, len(ids)), make([]error, len(ids))
 	var all sync.WaitGroup
 	for i := range ids {
-		all.Go(func() { _, errs[i] = st.Stop(ctx, ids[i], patience) })
+		all.Go(func() { cs[i], _, errs[i] = st.Stop(ctx, ids[i], patience) })
 	}
 	all.Wait()
-	return errs
+	return cs, errs
 }
 
 // topmost returns the conversation if it runs, and else what runs below it and was not called by
-// something that runs.
-func topmost(ctx context.Context, st *convstore.Store, id convstore.ID, below convstore.Scope) ([]convstore.ID, error) {
+// something that runs. What was done before it leaves out.
+func topmost(ctx context.Context, st *convstore.Store, id convstore.ID, below convstore.Scope, done map[convstore.ID]bool) ([]convstore.ID, error) {
 	c, err := st.Get(ctx, id)
-	if err != nil || c.Status == convstore.StatusRunning || c.Status == convstore.StatusQueued {
+	runs := c.Status == convstore.StatusRunning || c.Status == convstore.StatusQueued
+	if err != nil || runs && !done[id] {
 		return []convstore.ID{id}, err
 	}
 	cs, err := below.Running(ctx)
 	var ids, top []convstore.ID
+	if runs {
+		ids = append(ids, id)
+	}
 	for _, c := range cs {
 		ids = append(ids, c.ID)
 	}
 	for _, c := range cs {
-		if !slices.Contains(ids, c.Parent) {
+		if !slices.Contains(ids, c.Parent) && !done[c.ID] {
 			top = append(top, c.ID)
 		}
 	}
