@@ -197,19 +197,36 @@ func (s *Show) apiMessage(m agent.Message) stream.Message {
 }
 
 // Result shows how a turn ended; failed is the error that the command ends with.
-func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) error {
+//
+// tidy is what the run does in the conversation when its turn has ended. Who reads JSON reads the
+// result after that, and can go on in the conversation at once; its usage is not in the result. A
+// person reads the answer before that.
+func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error, tidy func()) error {
 	r := &stream.Result{
 		ConversationID: s.run.Conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
 		Model: cmp.Or(out.Model, s.model()), Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
 		SubCalls: s.agent.Sub.Calls(), Elsewhere: &stream.Elsewhere{PermissionDenials: s.agent.Denied()},
 	}
-	if s.con.JSON() && !s.run.Delegated() {
-		s.total(r, s.used(ctx, out))
+	shown := s.tree != nil && s.con.IO.ErrTTY
+	var u Used
+	if shown || s.con.JSON() && !s.run.Delegated() {
+		u = s.used(ctx, out)
 	}
-	if err := s.last(Complete(r, out.Limit, failed)); err != nil || s.tree == nil || !s.con.IO.ErrTTY {
+	if s.con.JSON() {
+		if !s.run.Delegated() {
+			s.total(r, u)
+		}
+		tidy()
+	}
+	if err := s.last(Complete(r, out.Limit, failed)); err != nil {
 		return err
 	}
-	s.beside(s.spent(s.used(ctx, out)))
+	if shown {
+		s.beside(s.spent(u))
+	}
+	if !s.con.JSON() {
+		tidy()
+	}
 	return nil
 }
 

@@ -357,8 +357,15 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	if unstored != nil {
 		failed = fmt.Errorf("conversation %s: %w", r.Conv.ID, unstored)
 	}
+	tidy := func() {
+		if unstored == nil && !r.Delegated() {
+			r.Expire(ctx)
+			ag.Name(ctx, out, s.Titling())
+		}
+	}
+	err = s.Result(ctx, out, failed, tidy)
 	signalled := errors.As(context.Cause(ctx), new(*console.SignalError)) // a terminal that hangs up takes the output with it
-	if err := s.Result(ctx, out, failed); errors.Is(err, term.ErrUnread) || err != nil && signalled {
+	if errors.Is(err, term.ErrUnread) || err != nil && signalled {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	} else if err != nil {
 		return err
@@ -368,10 +375,6 @@ func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options)
 	}
 	if out.Back && !g.Env.Con.Globals.NoPersist {
 		g.Env.Con.Note("%s has the model of before again: %s", r.Conv.ID, r.Conv.Model)
-	}
-	if !r.Delegated() {
-		r.Expire(ctx)
-		ag.Name(ctx, out, s.Titling())
 	}
 	if again := r.Again(); out.State == convstore.StateCancelled && again != "" && !r.Delegated() {
 		failed = &exit.Next{Err: failed, Hint: again}
