@@ -262,6 +262,7 @@ func TestLoadPaths(t *testing.T) {
 	files := map[string]string{
 		"WS/.jp/config/p.toml": profile("workspace"), "USER/config/p.toml": profile("user"), "USER/config/u.toml": profile("user"),
 		"WS/.jp/more/p.toml": profile("more"), "OUT/q/p.toml": profile("out"), "USER/near/p.toml": profile("near"), "WS/conf/p.toml": profile("conf"),
+		"WS/.jp/more/m.toml": profile("more"), "OUT/q/o.toml": profile("out"), "USER/near/n.toml": profile("near"), "OUT/list.toml": "config_load_paths = ['q']",
 		"WS/.jp/config/agent/researcher.toml": profile("own"),
 	}
 	tests := []struct {
@@ -274,9 +275,14 @@ func TestLoadPaths(t *testing.T) {
 		{name: "before the built-in ones", cfg: []string{"agent/researcher"}, want: "own"},
 		{name: "built-in by its own name", cfg: []string{"builtin:agent/researcher"}, want: "researcher"},
 		{name: "built in last", cfg: []string{"agent/planner"}, want: "planner"},
-		{name: "user's, relative to its file", user: "config_load_paths = ['near']", cfg: []string{"p"}, want: "near"},
-		{name: "user's, absolute and home", user: "config_load_paths = ['/nowhere', '~/q']", cfg: []string{"p"}, want: "out"},
-		{name: "user's, into the workspace", user: "config_load_paths = ['../WS/.jp/more']", cfg: []string{"p"}, want: "more"},
+		{name: "user's, relative to its file", user: "config_load_paths = ['near']", cfg: []string{"n"}, want: "near"},
+		{name: "user's, absolute and home", user: "config_load_paths = ['/nowhere', '~/q']", cfg: []string{"o"}, want: "out"},
+		{name: "user's, into the workspace", user: "config_load_paths = ['../WS/.jp/more']", cfg: []string{"m"}, want: "more"},
+		{name: "user's, after the workspace's", user: "config_load_paths = ['near', '../WS/.jp/config']", cfg: []string{"p"}, want: "workspace"},
+		{name: "user's, before the built-in ones", user: "config_load_paths = ['near']", cfg: []string{"agent/researcher"}, want: "own"},
+		{name: "user's, in place of its default", user: "config_load_paths = ['near']", cfg: []string{"u"},
+			want: "--cfg: profile u: not found (it was looked for in WS/.jp/config, USER/near, the built-in profiles)"},
+		{name: "of a file, after those that the workspace names", workspace: "config_load_paths = ['.jp/more']", cfg: []string{"./list.toml", "p"}, want: "more"},
 		{name: "workspace's, relative to it", workspace: "config_load_paths = ['.jp/more']", cfg: []string{"p"}, want: "more"},
 		{name: "workspace over user", user: "config_load_paths = ['near']", workspace: "config_load_paths = ['.jp/config']", cfg: []string{"p"}, want: "workspace"},
 		{name: "variable", env: []string{`JP_CFG_CONFIG_LOAD_PATHS=:["conf"]`}, workspace: "config_load_paths = ['.jp/more']", cfg: []string{"p"}, want: "conf"},

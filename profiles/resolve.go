@@ -163,6 +163,7 @@ type resolver struct {
 	files  *reader
 	anew   bool       // WORKSPACE is among them: the stored config is not read
 	search []location // folders in which names are looked up
+	own    []location // those of the workspace: .jp/config, or those that its files name
 	names  []string   // of the profiles in them, once one was not found; nil = not listed
 
 	skills   skill.Places
@@ -212,7 +213,8 @@ func newResolver(src Sources) (*resolver, error) {
 	if f.workspace == nil {
 		r.src.Workspace = ""
 	} else {
-		r.search = append(r.search, location{place: place{f.jp, true}, path: "config"})
+		r.own = []location{{place: place{f.jp, true}, path: "config"}}
+		r.search = slices.Clone(r.own)
 		r.ini = &location{place: place{f.jp, true}, path: specializationsFile}
 	}
 	if r.src.UserDir != "" {

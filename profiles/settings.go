@@ -67,7 +67,8 @@ func table() []setting {
 		{key: "extends", kind: kinds.Texts, class: loader, doc: "files to read first: relative paths or globs"},
 		{key: "loader.reset", kind: kinds.Text, class: loader, check: kinds.OneOf("none"),
 			doc: `"none": nothing read before this file counts; only in a file loaded by --cfg`},
-		{key: "config_load_paths", kind: kinds.Texts, class: loader, check: kinds.NotEmpty, doc: "folders in which --cfg looks for names, first hit wins"},
+		{key: "config_load_paths", kind: kinds.Texts, class: loader, check: kinds.NotEmpty,
+			doc: "folders in which --cfg looks for names, first hit wins; in a file of yours after the workspace's; not set: .jp/config, then config/ beside your config.toml"},
 
 		{key: "assistant.name", kind: kinds.Text, check: kinds.NoControl, field: func(c *Config, _ []string) any { return &c.Assistant.Name },
 			doc: "what the assistant is called"},
