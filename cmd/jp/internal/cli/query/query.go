@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -415,16 +416,30 @@ func (g *Group) activate(ctx context.Context, r *run.Run) error {
 }
 
 // reused shows an answer of before, and makes its conversation the active one, as that of a new
-// answer would be.
+// answer would be. One in the archive is taken out of it, since jp query continues none there.
 func (g *Group) reused(ctx context.Context, a convstore.Answer, o options) error {
 	store, err := g.Env.WS.Store(ctx)
-	if session := g.Env.WS.Session(); err == nil && session != "" && !o.noActivate {
-		err = store.Activate(ctx, session, a.ID)
+	if err == nil {
+		err = show.WriteReused(ctx, g.Env.Con, store.View, a)
+	}
+	session := g.Env.WS.Session()
+	if err != nil || session == "" || o.noActivate {
+		return err
+	}
+	c, err := store.Get(ctx, a.ID)
+	if err == nil && c.Archived() {
+		err = store.Edit(ctx, a.ID, func(c *convstore.Conversation) error {
+			c.ArchivedAt = time.Time{}
+			return nil
+		})
+		if err == nil {
+			g.Env.Con.Note("conversation %s was in the archive and was taken out of it", a.ID)
+		}
 	}
 	if err != nil {
 		return err
 	}
-	return show.WriteReused(ctx, g.Env.Con, store.View, a)
+	return store.Activate(ctx, session, a.ID)
 }
 
 var errParentGone = errors.New("the jp that started this one is gone")
