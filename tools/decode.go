@@ -50,9 +50,6 @@ var (
 	}
 )
 
-// Keys returns the keys of a tool, sorted.
-func Keys() []string { return slices.Sorted(slices.Values(wholeLayer.keys)) }
-
 const notYet = "is not supported yet in this version"
 
 // Decode reads a whole definition from a table that a TOML or JSON decoder has made. pos returns

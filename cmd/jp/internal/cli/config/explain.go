@@ -59,12 +59,9 @@ func newExplainCommand(g *Group) *cli.Command {
 
 func runExplain(ctx context.Context, g *Group, o configOptions, args []string) error {
 	if len(args) == 0 {
-		return g.writeSettings(profiles.Settings())
+		return g.writeSettings(settings())
 	}
-	s, err := profiles.Describe(args[0])
-	if err == nil {
-		err = checkToolKey(s.Key)
-	}
+	s, err := describe(args[0])
 	if err != nil {
 		return err
 	}
@@ -76,10 +73,10 @@ func runExplain(ctx context.Context, g *Group, o configOptions, args []string) e
 	if g.Con.JSON() {
 		return g.Con.Document(e)
 	}
-	if err := g.Con.Text(func(w *bufio.Writer) error { return g.writeExplained(w, e) }); err != nil || s.Kind != "" {
+	if err := g.Con.Text(func(w *bufio.Writer) error { return g.writeExplained(w, e) }); err != nil {
 		return err
 	}
-	below := slices.DeleteFunc(profiles.Settings(), func(o profiles.Setting) bool { return !strings.HasPrefix(o.Key, s.Key+".") })
+	below := below(s.Key)
 	if len(below) == 0 {
 		return nil
 	}
@@ -89,13 +86,72 @@ func runExplain(ctx context.Context, g *Group, o configOptions, args []string) e
 	return g.writeSettings(below)
 }
 
-// checkToolKey refuses a key that no tool has.
-func checkToolKey(key string) error {
-	parts, _ := tomldoc.SplitKey(key)
-	if len(parts) < 4 || parts[0] != "conversation" || parts[1] != "tools" || slices.Contains(tools.Keys(), parts[3]) {
-		return nil
+// settings lists every key, those of a tool included.
+func settings() []profiles.Setting {
+	list := profiles.Settings()
+	for _, k := range tools.Keys() {
+		list = append(list, profiles.Setting{Key: "conversation.tools.<name>." + k.Name, Kind: k.Kind, Default: k.Default, Doc: k.Doc})
 	}
-	return exit.Usagef("%s: unknown key", key).WithHint("the keys of a tool are %s", strings.Join(tools.Keys(), ", "))
+	slices.SortFunc(list, func(a, b profiles.Setting) int { return strings.Compare(a.Key, b.Key) })
+	return list
+}
+
+// describe is [profiles.Describe], and explains a key of a tool. Its default is in the text, because
+// the definition of the tool and '*' may have another one.
+func describe(key string) (profiles.Setting, error) {
+	s, err := profiles.Describe(key)
+	parts, _ := tomldoc.SplitKey(s.Key)
+	if err != nil || len(parts) < 4 || parts[0] != "conversation" || parts[1] != "tools" {
+		return s, err
+	}
+	rest := strings.Join(parts[3:], ".")
+	var names []string
+	for _, k := range tools.Keys() {
+		names = append(names, k.Name)
+		switch {
+		case rest == k.Name:
+			if s.Kind, s.Doc = k.Kind, k.Doc; k.Default != nil {
+				def, err := console.EncodeJSON(k.Default, false)
+				s.Doc += "; " + strings.TrimSuffix(string(def), "\n") + " if neither the definition of the tool nor '*' has it"
+				return s, err
+			}
+			return s, nil
+		case strings.HasPrefix(rest, k.Name+"."):
+			s.Doc = "a key of " + k.Name + ": " + k.Doc
+			return s, nil
+		case strings.HasPrefix(k.Name, rest+"."):
+			s.Doc = ""
+			return s, nil
+		}
+	}
+	return s, exit.Usagef("%s: unknown key", s.Key).WithHint("the keys of a tool are %s", strings.Join(names, ", "))
+}
+
+// below lists the settings below a table, also where its key has the name that somebody gave it.
+func below(key string) (list []profiles.Setting) {
+	given, _ := tomldoc.SplitKey(key)
+	for _, s := range settings() {
+		parts := strings.Split(s.Key, ".")
+		if len(parts) <= len(given) {
+			continue
+		}
+		named := false
+		for i, g := range given {
+			if named = named || parts[i] != g; parts[i] != g && parts[i][0] != '<' {
+				parts = nil
+				break
+			}
+		}
+		if parts == nil {
+			continue
+		}
+		s.Key = key + "." + strings.Join(parts[len(given):], ".")
+		// A table of a name of its own, such as aliases, is none of those that have any name.
+		if d, err := describe(strings.NewReplacer("<", "", ">", "").Replace(s.Key)); !named || err == nil && strings.HasPrefix(d.Doc, s.Doc) {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // writeSettings lists settings with their defaults, not with the values of this workspace.
