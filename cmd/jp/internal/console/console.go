@@ -111,7 +111,7 @@ func (c *Console) GlobalFlags() []*command.Option {
 		command.Choice(&g.Format, "format", "FORMAT", Formats(), "form of stdout: "+strings.Join(Formats(), ", ")).Alias("F"),
 		elsewhere,
 		command.Bool(&g.Quiet, "quiet", "print only errors on stderr").Alias("q"),
-		command.Count(&g.Verbose, "verbose", "print more on stderr; repeat for even more").Alias("v"),
+		command.Count(&g.Verbose, "verbose", "print more on stderr, and write more to the log").Alias("v"),
 		logFile,
 		command.String(&g.Workspace, "workspace", "PATH", "use the workspace at or above PATH").Alias("w"),
 		command.Bool(&g.NoPersist, "no-persist", "write nothing to the store").Alias("no-session-persistence"),
