@@ -652,7 +652,7 @@ type owner struct {
 	stop   context.CancelCauseFunc
 }
 
-func serve(t *testing.T, first string) *owner {
+func serve(t *testing.T, first string, lease time.Duration) *owner {
 	t.Helper()
 	p := pool(t, "", nil) // its workspace and its host
 	theirIn, in := io.Pipe()
@@ -666,7 +666,7 @@ func serve(t *testing.T, first string) *owner {
 	}()
 	go func() {
 		if first == "" {
-			_ = o.writeFirst(startWord, start{Protocol: Protocol, Wire: wire.Protocol, Nonce: "n", Lease: 500 * time.Millisecond, Workspace: p.Workspace})
+			_ = o.writeFirst(startWord, start{Protocol: Protocol, Wire: wire.Protocol, Nonce: "n", Lease: lease, Workspace: p.Workspace})
 		} else {
 			_, _ = io.WriteString(in, first)
 		}
@@ -700,7 +700,11 @@ func TestOwnerBreaksRules(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o := serve(t, tt.first)
+			lease := time.Minute
+			if strings.HasPrefix(tt.name, "silent") {
+				lease = 500 * time.Millisecond
+			}
+			o := serve(t, tt.first, lease)
 			if tt.first == "" {
 				h, err := o.readHello(func([]byte) {})
 				if err != nil || h.Nonce != "n" || h.Refused != "" {
@@ -733,7 +737,7 @@ func TestLongRefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := serve(t, startWord+string(text)+"\n")
+	o := serve(t, startWord+string(text)+"\n", 0)
 	h, err := o.readHello(func([]byte) {})
 	if err != nil || !strings.Contains(h.Refused, "is another one here") {
 		t.Errorf("refused %.100q, %v", h.Refused, err)
@@ -744,7 +748,7 @@ func TestLongRefusal(t *testing.T) {
 
 // TestOwnerGone closes the lines: the children end.
 func TestOwnerGone(t *testing.T) {
-	o := serve(t, "")
+	o := serve(t, "", time.Minute)
 	if _, err := o.readHello(func([]byte) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -776,19 +780,21 @@ func TestNodeEnds(t *testing.T) {
 	why := errors.New("terminated")
 	for _, tt := range []struct {
 		name, want string
+		lease      time.Duration
 		end        error
 	}{
-		{"in order", "out 1 waits\nbye 1 terminated\nexit 1 {\"code\":130", why},
-		{"by its lease", "out 1 waits\nbye 1 no word for 500ms from the jp that started this worker", nil},
+		{"in order", "out 1 waits\nbye 1 terminated\nexit 1 {\"code\":130", time.Minute, why},
+		{"by its lease", "out 1 waits\nbye 1 no word for 2s from the jp that started this worker", 2 * time.Second, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o := serve(t, "")
+			o := serve(t, "", tt.lease)
 			if _, err := o.readHello(func([]byte) {}); err != nil {
 				t.Fatal(err)
 			}
 			_ = o.write(message{verb: verbGo}, says(verbOpen, 1, opening{Args: []string{"jp", "query", "wait"}}))
 			var said []string
+			there := true // until the child has begun, or the lease may be over before it has
 			for {
 				m, err := o.next()
 				if err != nil {
@@ -796,12 +802,12 @@ func TestNodeEnds(t *testing.T) {
 				}
 				switch m.verb {
 				case verbAlive:
-					if tt.end != nil {
+					if there {
 						_ = o.write(message{verb: verbHeard, text: m.text})
 					}
 					continue
 				case streamOut:
-					if tt.end != nil {
+					if there = tt.end != nil; there {
 						o.stop(tt.end)
 					}
 				case verbExit:
