@@ -208,13 +208,13 @@ type ranked struct {
 }
 
 // rank returns the values by which a conversation is ordered. Its texts are copies. An activity after
-// now is by a wrong clock: the time of the id counts, and nothing if that is after now too.
-func (s Sort) rank(id ID, e entry, now int64) ranked {
+// late is by a wrong clock: the time of the id counts, and nothing if that is after late too.
+func (s Sort) rank(id ID, e entry, late int64) ranked {
 	r := ranked{id: id}
 	switch s {
 	case SortActivity:
 		for _, r.by = range []int64{e.updated, int64(id) * int64(100*time.Millisecond), 0} {
-			if r.by <= now {
+			if r.by <= late {
 				break
 			}
 		}
@@ -306,9 +306,9 @@ func (v View) choose(t *tx, f Filter) (ids []ID, err error) {
 			return next(ids)
 		})
 	default:
-		best, now := first{limit: f.Limit, descending: f.Descending}, t.Now.UnixNano()
+		best, late := first{limit: f.Limit, descending: f.Descending}, t.Now.Add(24*time.Hour).UnixNano()
 		offer := func(id ID, e entry) error {
-			best.offer(f.Sort.rank(id, e, now))
+			best.offer(f.Sort.rank(id, e, late))
 			return nil
 		}
 		if whole {

@@ -36,7 +36,8 @@ func TestList(t *testing.T) {
 			l, err := s.Lock(ctx, c.ID)
 			must(rt, err)
 			for range rapid.IntRange(0, 2).Draw(rt, "turns") {
-				at := now.Add(time.Duration(rapid.IntRange(-3, 3).Draw(rt, "minutes")) * time.Minute)
+				unit := rapid.SampledFrom([]time.Duration{time.Minute, 20 * time.Hour}).Draw(rt, "unit")
+				at := now.Add(time.Duration(rapid.IntRange(-3, 3).Draw(rt, "time")) * unit)
 				call := ModelCall{CostNano: rapid.SampledFrom([]*int64{nil, new(int64), &dear}).Draw(rt, "cost")}
 				must(rt, l.Append(ctx, Event{Time: at, Body: TurnStart{}}, Event{Time: at, Body: call}))
 			}
@@ -67,7 +68,9 @@ func TestList(t *testing.T) {
 				}
 			}
 			if f.Sort != SortTree {
-				slices.SortFunc(want, func(a, b Conversation) int { return cmp.Or(compareBy(f.Sort, a, b, now), cmp.Compare(a.ID, b.ID)) })
+				slices.SortFunc(want, func(a, b Conversation) int {
+					return cmp.Or(compareBy(f.Sort, a, b, now.Add(24*time.Hour)), cmp.Compare(a.ID, b.ID))
+				})
 			}
 			if f.Descending {
 				slices.Reverse(want)
@@ -94,7 +97,7 @@ func labelled(c Conversation, want map[string]string) bool {
 	return true
 }
 
-func compareBy(s Sort, a, b Conversation, now time.Time) int {
+func compareBy(s Sort, a, b Conversation, late time.Time) int {
 	cost := func(c Conversation) int64 {
 		if c.CostNano == nil {
 			return math.MaxInt64
@@ -103,7 +106,7 @@ func compareBy(s Sort, a, b Conversation, now time.Time) int {
 	}
 	switch s {
 	case SortActivity:
-		return activity(a, now).Compare(activity(b, now))
+		return activity(a, late).Compare(activity(b, late))
 	case SortTitle:
 		return cmp.Or(strings.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title)), strings.Compare(a.Title, b.Title))
 	case SortTurns:
@@ -115,11 +118,11 @@ func compareBy(s Sort, a, b Conversation, now time.Time) int {
 }
 
 // activity is the last one, by a clock that was right.
-func activity(c Conversation, now time.Time) time.Time {
+func activity(c Conversation, late time.Time) time.Time {
 	switch made := time.UnixMilli(int64(c.ID) * 100); {
-	case !c.UpdatedAt.After(now):
+	case !c.UpdatedAt.After(late):
 		return c.UpdatedAt
-	case !made.After(now):
+	case !made.After(late):
 		return made
 	}
 	return time.Unix(0, 0)

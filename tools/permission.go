@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // Permit says whether a call may run. An [Executor] asks for one call after another, in call order,
@@ -72,7 +73,8 @@ type Policy struct {
 	Memory Memory // nil = AllowAlways is no answer; set before the policy is used
 
 	prompter Prompter
-	asking   chan struct{} // one question at a time; guards turn
+	asking   chan struct{} // one question at a time
+	mu       sync.Mutex    // of turn
 	turn     map[rememberKey]Answer
 }
 
@@ -107,22 +109,20 @@ func (p *Policy) Deliver(ctx context.Context, t Tool, c Call, r Result) (Decisio
 
 // ask asks the person q, or decides by the detached mode.
 func (p *Policy) ask(ctx context.Context, q Question, detached DetachedMode) (Decision, error) {
+	key := rememberKey{q.Kind, q.Tool.Name}
+	// A tool that starts agents can do what these can, which its authority does not say.
+	q.Always = p.Memory != nil && q.Tool.Source != SourceDelegation && q.Tool.Authority() != ""
+	if d, ok, err := p.known(ctx, key, q); ok || err != nil { // without waiting for the answer to another question
+		return d, err
+	}
 	select {
 	case p.asking <- struct{}{}:
 		defer func() { <-p.asking }()
 	case <-ctx.Done():
 		return Decision{}, context.Cause(ctx)
 	}
-	key := rememberKey{q.Kind, q.Tool.Name}
-	if a, ok := p.turn[key]; ok {
-		return a.decision(), nil
-	}
-	// A tool that starts agents can do what these can, which its authority does not say.
-	q.Always = p.Memory != nil && q.Tool.Source != SourceDelegation && q.Tool.Authority() != ""
-	if q.Always {
-		if allowed, err := p.Memory.Allowed(ctx, q); err != nil || allowed {
-			return Decision{Allow: allowed, Standing: allowed}, err
-		}
+	if d, ok, err := p.known(ctx, key, q); ok || err != nil { // by the answer to another question
+		return d, err
 	}
 	if p.prompter == nil {
 		return unanswered(q, detached), nil
@@ -136,7 +136,9 @@ func (p *Policy) ask(ctx context.Context, q Question, detached DetachedMode) (De
 	}
 	switch {
 	case a.Choice == AllowTurn || a.Choice == DenyTurn:
+		p.mu.Lock()
 		p.turn[key] = a
+		p.mu.Unlock()
 	case a.Choice == AllowAlways && q.Always:
 		if err := p.Memory.Allow(ctx, q); err != nil {
 			return Decision{}, err
@@ -144,6 +146,18 @@ func (p *Policy) ask(ctx context.Context, q Question, detached DetachedMode) (De
 		return Decision{Allow: true}, nil
 	}
 	return a.decision(), nil
+}
+
+// known returns the decision of an answer for the turn, or for always.
+func (p *Policy) known(ctx context.Context, key rememberKey, q Question) (d Decision, ok bool, err error) {
+	p.mu.Lock()
+	a, ok := p.turn[key]
+	p.mu.Unlock()
+	if ok || !q.Always {
+		return a.decision(), ok, nil
+	}
+	allowed, err := p.Memory.Allowed(ctx, q)
+	return Decision{Allow: allowed, Standing: allowed}, allowed, err
 }
 
 func (a Answer) decision() Decision {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unicode"
 )
 
@@ -227,10 +228,40 @@ func TestPolicyTakenBack(t *testing.T) {
 		p.Memory = m
 		e := Executor{Set: setOf(t, before, write), Permit: p.Permit, Parallel: 1}
 		got := runAll(t, e, t.Context(), Call{ID: "before", Name: "before"}, Call{ID: "write", Name: "write"})["write"]
-		if n := m.looked.Load(); !got.Refused || n != 2 {
-			t.Errorf("behind %s: a call whose permission was taken back = %+v, looked at %d times, want 2", tt.before, got, n)
+		if n := m.looked.Load(); !got.Refused || n != 3 {
+			t.Errorf("behind %s: a call whose permission was taken back = %+v, looked at %d times, want 3", tt.before, got, n)
 		}
 	}
+}
+
+// besides has one tool always allowed.
+type besides string
+
+func (besides) Allow(context.Context, Question) error { return nil }
+
+func (name besides) Allowed(_ context.Context, q Question) (bool, error) {
+	return q.Tool.Name == string(name), nil
+}
+
+// TestPolicyBesideQuestion: what is allowed runs while a person thinks about another call.
+func TestPolicyBesideQuestion(t *testing.T) {
+	ran := make(chan struct{})
+	ask := func(d *Definition) { d.Run, d.Parallel = RunAsk, true }
+	always := tool("always", func(context.Context, Call) (Result, error) {
+		close(ran)
+		return Result{}, nil
+	}, ask)
+	p := NewPolicy(prompterFunc(func(ctx context.Context, _ Question) (Answer, error) {
+		select {
+		case <-ran:
+		case <-time.After(time.Minute):
+			t.Error("an allowed call waits for the answer about another one")
+		}
+		return Answer{Choice: AllowOnce}, nil
+	}))
+	p.Memory = besides("always")
+	runAll(t, Executor{Set: setOf(t, always, tool("asked", say(""), ask)), Permit: p.Permit}, t.Context(),
+		Call{ID: "always", Name: "always"}, Call{ID: "asked", Name: "asked"})
 }
 
 // Y and N hold for the turn, that is for the Policy: for one tool and one kind of question.

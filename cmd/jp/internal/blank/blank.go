@@ -14,9 +14,6 @@ const life = 30 * 24 * time.Hour
 
 const label = "editor-session"
 
-// labelled is when the label came, in Unix seconds: older sessions are known by their life alone.
-const labelled = 1_795_968_000 // 2026-11-29 16:00 UTC
-
 // Begin makes n a session that begins now.
 func Begin(n *convstore.New, now time.Time) {
 	n.Hidden, n.ExpiresAt = true, now.Add(life)
@@ -27,11 +24,7 @@ func until(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // Is reports whether c is such a session.
 func Is(c convstore.Conversation) bool {
-	if c.Turns > 0 || !c.Hidden || c.ExpiresAt.IsZero() {
-		return false
-	}
-	return c.Labels[label] == until(c.ExpiresAt) ||
-		c.CreatedAt.Unix() < labelled && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == life
+	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.Labels[label] == until(c.ExpiresAt)
 }
 
 // End makes such a session a conversation as any other.

@@ -207,13 +207,10 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error, tidy
 		Model: cmp.Or(out.Model, s.model()), Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
 		SubCalls: s.agent.Sub.Calls(), Elsewhere: &stream.Elsewhere{PermissionDenials: s.agent.Denied()},
 	}
-	shown := s.tree != nil && s.con.IO.ErrTTY
 	var u Used
-	if shown || s.con.JSON() && !s.run.Delegated() {
-		u = s.used(ctx, out)
-	}
 	if s.con.JSON() {
 		if !s.run.Delegated() {
+			u = s.used(ctx, out)
 			s.total(r, u)
 		}
 		tidy()
@@ -221,7 +218,10 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error, tidy
 	if err := s.last(Complete(r, out.Limit, failed)); err != nil {
 		return err
 	}
-	if shown {
+	if s.tree != nil && s.con.IO.ErrTTY {
+		if !s.con.JSON() {
+			u = s.used(ctx, out)
+		}
 		s.beside(s.spent(u))
 	}
 	if !s.con.JSON() {
