@@ -51,6 +51,7 @@ func Verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 		}
 	}
 	switch {
+	case stored == nil && result.Turn == 0 && result.Status == string(convstore.StateCancelled): // before its turn
 	case stored == nil:
 		worse(convstore.StateLost, "it reported an end that the store does not hold")
 	default:
