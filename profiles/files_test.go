@@ -278,7 +278,7 @@ func TestLoadPaths(t *testing.T) {
 		{name: "user's, relative to its file", user: "config_load_paths = ['near']", cfg: []string{"n"}, want: "near"},
 		{name: "user's, absolute and home", user: "config_load_paths = ['/nowhere', '~/q']", cfg: []string{"o"}, want: "out"},
 		{name: "user's, into the workspace", user: "config_load_paths = ['../WS/.jp/more']", cfg: []string{"m"}, want: "more"},
-		{name: "user's, after the workspace's", user: "config_load_paths = ['near', '../WS/.jp/config']", cfg: []string{"p"}, want: "workspace"},
+		{name: "user's, after the workspace's", user: "config_load_paths = ['near', '../WS/.jp/config']", cfg: []string{"p"}, want: "near"},
 		{name: "user's, before the built-in ones", user: "config_load_paths = ['near']", cfg: []string{"agent/researcher"}, want: "own"},
 		{name: "user's, in place of its default", user: "config_load_paths = ['near']", cfg: []string{"u"},
 			want: "--cfg: profile u: not found (it was looked for in WS/.jp/config, USER/near, the built-in profiles)"},

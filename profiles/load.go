@@ -161,16 +161,16 @@ func (r *resolver) loaderSetting(d *document, l leaf) error {
 	switch {
 	case d.from.place.confined:
 		r.own = dirs
-	case d.from.path != "": // no entry of it can name the folders of the workspace
-		others := slices.DeleteFunc(dirs, func(at location) bool { return slices.Contains(r.own, at) })
-		dirs = slices.Concat(r.own, others)
+	case d.from.path != "": // it is for all workspaces: their folders come first where it does not name them
+		own := slices.DeleteFunc(slices.Clone(r.own), func(at location) bool { return slices.Contains(dirs, at) })
+		dirs = slices.Concat(own, dirs)
 	}
 	r.search, r.paths = dirs, list
 	return nil
 }
 
 // searchDir: in the workspace's files a path is relative to the workspace and stays in .jp. In
-// other files it is relative to their folder, and comes after the workspace's own. Elsewhere it is relative to the workspace, or without
+// other files it is relative to their folder. Elsewhere it is relative to the workspace, or without
 // one to the working directory.
 func (r *resolver) searchDir(d *document, entry string) (location, error) {
 	base := r.dir

@@ -1,11 +1,22 @@
 package tools
 
+import (
+	"slices"
+	"strings"
+)
+
 // Key is a key in the table of a tool.
 type Key struct {
 	Name    string // dotted
 	Kind    string // kind of its values
 	Default any    // of a definition that does not have it; nil = none
 	Doc     string // one line
+}
+
+// ForAll reports whether '*', which holds for all tools at once, can have the key too.
+func (k Key) ForAll() bool {
+	first, _, _ := strings.Cut(k.Name, ".")
+	return k.Name != keyAccessJP && slices.Contains(defaultsLayer.keys, first)
 }
 
 // Keys returns the keys of a tool, sorted.

@@ -107,16 +107,20 @@ func describe(key string) (profiles.Setting, error) {
 	rest := strings.Join(parts[3:], ".")
 	var names []string
 	for _, k := range tools.Keys() {
+		if parts[2] == "*" && !k.ForAll() {
+			continue
+		}
 		names = append(names, k.Name)
 		switch {
 		case rest == k.Name:
 			if s.Kind, s.Doc = k.Kind, k.Doc; k.Default != nil {
 				def, err := console.EncodeJSON(k.Default, false)
-				s.Doc += "; " + strings.TrimSuffix(string(def), "\n") + " if neither the definition of the tool nor '*' has it"
+				s.Doc += "; " + strings.TrimSuffix(string(def), "\n") + " if " +
+					wording.Either(k.ForAll(), "neither the definition of the tool nor '*' has it", "the definition of the tool does not have it")
 				return s, err
 			}
 			return s, nil
-		case strings.HasPrefix(rest, k.Name+"."):
+		case strings.HasPrefix(rest, k.Name+".") && strings.HasSuffix(k.Kind, "a table"):
 			s.Doc = "a key of " + k.Name + ": " + k.Doc
 			return s, nil
 		case strings.HasPrefix(k.Name, rest+"."):
