@@ -201,10 +201,11 @@ type retracted struct {
 }
 
 func (r *retracted) Allowed(context.Context, Question) (bool, error) {
+	taken := r.taken.Load()
 	if r.looked.Add(1) == 1 {
 		close(r.first)
 	}
-	return !r.taken.Load(), nil
+	return !taken, nil
 }
 
 // TestPolicyTakenBack: what was always allowed and is taken back while a call waits for its turn does

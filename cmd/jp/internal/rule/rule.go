@@ -293,7 +293,7 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 			continue
 		case calls >= c.Limits.MaxPerTurn:
 			r := Refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)
-			if over[i] = r; a.Person && s.Caller.Grant == nil && s.Account.Limits != nil && s.Account.Limits.Calls != nil {
+			if over[i] = r; s.Caller.Grant == nil && s.Account.Limits != nil && s.Account.Limits.Calls != nil {
 				over[i] = r.withHint(fmt.Sprintf("`jp query --id %s --max-sub-calls N` begins a turn with more", s.Caller.ID))
 			}
 			continue

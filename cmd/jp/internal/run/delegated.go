@@ -135,7 +135,8 @@ func (o *opening) take(ctx context.Context, scope convstore.Scope, res *convstor
 	o.Log = log
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer onStop(o.env, log, stop)()
+	off := onStop(o.env, log, stop)
+	defer func() { go off() }() // after a stop it waits for the run lock, which is held here
 	most := res.Delegation.Grant.MaxParallel
 	o.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
 		o.env.Con.Note("waiting for a slot: %s at work in this tree", wording.Plural(most, "sub-agent"))
