@@ -257,7 +257,7 @@ func shortest(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
-			return json.Number(strconv.FormatFloat(f, 'f', -1, 64))
+			return json.Number(strconv.FormatFloat(f, 'g', -1, 64))
 		}
 	case []any:
 		for i := range v {

@@ -24,7 +24,12 @@ func until(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // Is reports whether c is such a session.
 func Is(c convstore.Conversation) bool {
-	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.Labels[label] == until(c.ExpiresAt)
+	if c.Turns > 0 || !c.Hidden || c.ExpiresAt.IsZero() {
+		return false
+	}
+	// A session of before the label has a time with nanoseconds, and no person sets such a time.
+	return c.Labels[label] == until(c.ExpiresAt) ||
+		c.Labels[label] == "" && c.ExpiresAt.Nanosecond() != 0 && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == life
 }
 
 // End makes such a session a conversation as any other.

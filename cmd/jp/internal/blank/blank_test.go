@@ -8,7 +8,7 @@ import (
 )
 
 func TestIs(t *testing.T) {
-	now := time.Now().UTC()
+	now := time.Date(2026, 11, 29, 1, 2, 3, 4, time.UTC)
 	begun := func(at time.Time) convstore.Conversation {
 		var n convstore.New
 		Begin(&n, at)
@@ -26,7 +26,9 @@ func TestIs(t *testing.T) {
 		{"shown by a person", func(c *convstore.Conversation) { c.Hidden = false }, false},
 		{"kept by a person", func(c *convstore.Conversation) { c.ExpiresAt = time.Time{} }, false},
 		{"to expire at another time", func(c *convstore.Conversation) { c.ExpiresAt = c.ExpiresAt.Add(1) }, false},
-		{"hidden for 30 days by a person", func(c *convstore.Conversation) { c.Labels = nil }, false},
+		{"hidden for 30 days by a person", func(c *convstore.Conversation) { c.Labels, c.ExpiresAt = nil, c.ExpiresAt.Round(time.Second) }, false},
+		{"a session of before the label", func(c *convstore.Conversation) { c.Labels = nil }, true},
+		{"hidden for 29 days", func(c *convstore.Conversation) { c.Labels, c.ExpiresAt = nil, c.ExpiresAt.Add(-24*time.Hour) }, false},
 	} {
 		conv := begun(now)
 		if c.with(&conv); Is(conv) != c.want {

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/rule"
 	"jp/convstore"
+	"jp/convstore/amount"
 	"jp/tools"
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
@@ -420,7 +421,7 @@ func (d *Delegator) reduced(ctx context.Context, call string, a batchArguments, 
 			result.Others = append(result.Others, unready{i + 1, row.ConversationID, row.Status, reason})
 		}
 		inputs[i] = Input{Number: i + 1, Status: row.Status, Size: len(ends[i].Text) + ends[i].Rest}
-		used += ends[i].Total.Tokens()
+		used = amount.Sum(used, ends[i].Total.Tokens())
 		if row.ConversationID != nil && ends[i].useful() {
 			inputs[i].ID = *row.ConversationID
 			inputs[i].Text = func(ctx context.Context) (string, error) {

@@ -69,7 +69,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // one may not spend more, or it failed in a way that passes. A mistake, such as a key that is not
 // accepted, is nothing that another model should hide.
 func (e *Error) Elsewhere() bool {
-	return e.Kind.limits() || e.Temporary() || e.Kind == KindStream && e.Status == 0 // of no use, as it came
+	return e.Kind.limits() || e.Temporary()
 }
 
 // limits reports whether the provider takes no requests for now, and may say for how long.

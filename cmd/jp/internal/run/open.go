@@ -278,7 +278,7 @@ func (o *opening) expiry() time.Time {
 	if !o.req.Expires.Set {
 		return time.Time{}
 	}
-	return time.Now().Add(o.req.Expires.Value)
+	return time.Now().Add(o.req.Expires.Value).Round(time.Second)
 }
 
 // resolve resolves the config. A delegated conversation keeps to its grant.

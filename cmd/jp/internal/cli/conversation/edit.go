@@ -97,7 +97,7 @@ func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string,
 	c.Hidden = (c.Hidden || o.hide) && !o.unhide
 	c.Pinned = (c.Pinned || o.pin) && !o.unpin
 	if o.tmp.Set {
-		c.ExpiresAt = now.Add(o.tmp.Value)
+		c.ExpiresAt = now.Add(o.tmp.Value).Round(time.Second)
 	}
 	if o.noTmp {
 		c.ExpiresAt = time.Time{}

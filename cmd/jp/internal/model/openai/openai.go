@@ -267,7 +267,7 @@ func (r *reply) find(is func(*call) bool) *call {
 // a new one.
 func (c *call) takes(id, name string) bool {
 	other := func(a, b string) bool { return a != "" && b != "" && a != b }
-	return !other(id, c.id) && (!other(name, c.name) || !c.nesting.begun && strings.HasPrefix(name, c.name)) && (id+c.id != "" || name == "" || !c.nesting.complete())
+	return !other(id, c.id) && (!other(name, c.name) || id != "" && id == c.id && !c.nesting.begun && strings.HasPrefix(name, c.name)) && (id+c.id != "" || name == "" || !c.nesting.complete())
 }
 
 // objects returns the arguments of the call, and those of further ones if they are objects in a row,

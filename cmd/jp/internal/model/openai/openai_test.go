@@ -223,6 +223,9 @@ func TestEvents(t *testing.T) {
 		{"a call with other arguments, then one with none", []string{
 			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":1}"}}]}`), delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")},
 			"call 1 t {\"a\":1}\ncall ours t {}\nstop tool_use\n", ""},
+		{"calls without ids, index and arguments, the name of one begins with that of another", []string{
+			delta(`{"tool_calls":[{"function":{"name":"get","arguments":""}}]}`), delta(`{"tool_calls":[{"function":{"name":"get_weather","arguments":"{\"a\":1}"}}]}`), ends("tool_calls")},
+			"call ours get {}\ncall ours get_weather {\"a\":1}\nstop tool_use\n", ""},
 		{"a name that grows", []string{
 			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"get","arguments":""}}]}`), delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"get_weather","arguments":"{\"a\":1}"}}]}`), ends("tool_calls")},
 			"call 1 get_weather {\"a\":1}\nstop tool_use\n", ""},
