@@ -1,7 +1,6 @@
 package file
 
 import (
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -10,13 +9,7 @@ import (
 // TestSlotsReleasedDespiteCopies: a slot is free at once, also while a process that is being
 // started has a copy of its descriptor, and whoever waits for it is woken.
 func TestSlotsReleasedDespiteCopies(t *testing.T) {
-	f, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.makeDir(); err != nil {
-		t.Fatal(err)
-	}
+	f := empty(t)
 	slot, err := f.Slots(1, 1).Take(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

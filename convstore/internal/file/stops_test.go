@@ -6,17 +6,24 @@ import (
 	"time"
 )
 
+// empty returns the folder of a store that nobody has written to.
+func empty(t *testing.T) Folder {
+	t.Helper()
+	f, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.makeDir(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // TestStops: a request counts whether it came before the run listens or after, and only while
 // somebody holds it.
 func TestStops(t *testing.T) {
 	for _, early := range []bool{false, true} {
-		f, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.makeDir(); err != nil {
-			t.Fatal(err)
-		}
+		f := empty(t)
 		const id = 17
 		run, err := f.TakeRun(id)
 		if err != nil {
@@ -72,13 +79,7 @@ func TestStops(t *testing.T) {
 // TestStopsOne: a request ends one run. What the process runs next in the conversation, as soon as
 // off has returned, is not asked.
 func TestStopsOne(t *testing.T) {
-	f, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.makeDir(); err != nil {
-		t.Fatal(err)
-	}
+	f := empty(t)
 	const id = 17
 	stops := f.NewStops()
 	run := func(asked func(end func())) (end func()) {

@@ -27,7 +27,7 @@ func Is(c convstore.Conversation) bool {
 	if c.Turns > 0 || !c.Hidden || c.ExpiresAt.IsZero() {
 		return false
 	}
-	// A session of before the label has a time with nanoseconds, and no person sets such a time.
+	// A session of before the label has a time with nanoseconds, and command.Expiry has none.
 	return c.Labels[label] == until(c.ExpiresAt) ||
 		c.Labels[label] == "" && c.ExpiresAt.Nanosecond() != 0 && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == life
 }

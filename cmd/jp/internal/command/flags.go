@@ -303,6 +303,15 @@ func DurationMaybe(p *Maybe[time.Duration], name, arg string, bare time.Duration
 	return maybe(p, name, arg, usage, bare, ParseDuration)
 }
 
+// Expiry is when something expires to which a person gives the life of an option; zero = never. It is
+// in whole seconds, which no session of an editor is: those of older versions are known by that.
+func Expiry(life Maybe[time.Duration]) time.Time {
+	if !life.Set {
+		return time.Time{}
+	}
+	return time.Now().Add(life.Value).Round(time.Second)
+}
+
 // Call passes each value to set, in the order of the command line. Without arg it is a switch, and
 // set gets "".
 func Call(name, arg, usage string, set func(value string) error) *Option {

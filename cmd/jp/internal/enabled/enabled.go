@@ -82,8 +82,8 @@ func Cause(err, broken error) error {
 	return err
 }
 
-// defining returns of joined mistakes the first in the definition of a tool, and the first in a file
-// that may define any; nil for none.
+// defining returns of joined mistakes the first in the definition of a tool, and the first in a file of
+// any definition; nil for none.
 func defining(tool string, broken error) (own, other error) {
 	if all, ok := broken.(interface{ Unwrap() []error }); ok {
 		for _, one := range all.Unwrap() {

@@ -319,7 +319,7 @@ func TestIgnoresDiscover(t *testing.T) {
 }
 
 // TestNews: a change of the list that a server has told of before its answer holds for the next call,
-// whatever it has said of how long the list holds.
+// although it has said that the list holds for longer.
 func TestNews(t *testing.T) {
 	c := open(t, self("raw-news"), Options{})
 	for n := range 300 {

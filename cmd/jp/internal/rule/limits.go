@@ -8,8 +8,8 @@ import (
 )
 
 // SessionLimits returns the limits of the sub-agents of a session, from the config of its root and
-// the limits that its command makes of that. Flags change them by a convstore.Change. In a batch, of
-// which a person gives each line, the number of calls has no limit.
+// the limits that its command makes of that. Flags change them by a convstore.Change. In a batch
+// the number of calls has no limit: a person gives each line.
 func SessionLimits(cfg profiles.Config, l Limits) convstore.Limits {
 	d := cfg.Delegation
 	session := convstore.Limits{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/blank"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/enabled"
 	"jp/cmd/jp/internal/exit"
@@ -226,7 +227,7 @@ func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
 		return err
 	}
 	f := convstore.Fork{
-		Hidden: o.req.Hidden, Title: o.req.Title.Value, ExpiresAt: o.expiry(), Config: &config, Model: model,
+		Hidden: o.req.Hidden, Title: o.req.Title.Value, ExpiresAt: command.Expiry(o.req.Expires), Config: &config, Model: model,
 		Profile: o.Conv.Profile, ProfileArg: o.Conv.ProfileArg, ProfileHash: o.Conv.ProfileHash, Role: role.Narrower(o.Conv.Role, o.req.Role),
 	}
 	if o.req.Fork.Value >= 0 {
@@ -272,13 +273,6 @@ func (env *Env) Target(ctx context.Context, req Request) (convstore.ID, error) {
 			WithHint("--new begins another; --id %s continues it and takes it out of the archive", active)
 	}
 	return active, nil
-}
-
-func (o *opening) expiry() time.Time {
-	if !o.req.Expires.Set {
-		return time.Time{}
-	}
-	return time.Now().Add(o.req.Expires.Value).Round(time.Second)
 }
 
 // resolve resolves the config. A delegated conversation keeps to its grant.
@@ -336,7 +330,7 @@ func (o *opening) create(ctx context.Context) error {
 		title = delegate.Title(o.req.Task.Text)
 	}
 	n := convstore.New{
-		Title: title, Hidden: o.req.Hidden, ExpiresAt: o.expiry(),
+		Title: title, Hidden: o.req.Hidden, ExpiresAt: command.Expiry(o.req.Expires),
 		Profile: o.Resolved.Profile, ProfileArg: o.Resolved.ProfileArg, ProfileHash: o.Resolved.ProfileHash, Model: model,
 		Role:   o.req.Role,
 		Config: config,

@@ -59,14 +59,6 @@ func (f *createFlags) Options() []*command.Option {
 	}
 }
 
-// Expiry is when a conversation made now expires, in whole seconds; zero = never.
-func (f *createFlags) Expiry() time.Time {
-	if !f.Tmp.Set {
-		return time.Time{}
-	}
-	return time.Now().Add(f.Tmp.Value).Round(time.Second)
-}
-
 // labelFilter reads repeated --label K[=V].
 func labelFilter(list []string) (map[string]string, error) {
 	out := map[string]string{}

@@ -90,14 +90,14 @@ func (o *editOptions) check() error {
 }
 
 // apply makes the change to one conversation.
-func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string, parent convstore.ID, now time.Time) {
+func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string, parent convstore.ID) {
 	if o.title.Set {
 		c.Title = o.title.Value
 	}
 	c.Hidden = (c.Hidden || o.hide) && !o.unhide
 	c.Pinned = (c.Pinned || o.pin) && !o.unpin
 	if o.tmp.Set {
-		c.ExpiresAt = now.Add(o.tmp.Value).Round(time.Second)
+		c.ExpiresAt = command.Expiry(o.tmp)
 	}
 	if o.noTmp {
 		c.ExpiresAt = time.Time{}
@@ -144,7 +144,6 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 			return err
 		}
 	}
-	now := time.Now()
 	edited := make([]convstore.Conversation, 0, len(ids))
 	if err := st.EditAll(ctx, ids, func(c *convstore.Conversation) error {
 		for _, tool := range o.ask {
@@ -152,7 +151,7 @@ func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error
 				return exit.Usagef("--ask: conversation %s: %s is not always allowed", c.ID, unseen.Word(tool)).WithHint("`jp conversation show %s` lists the tools that are", c.ID)
 			}
 		}
-		o.apply(c, labels, parent, now)
+		o.apply(c, labels, parent)
 		return nil
 	}); err != nil {
 		return err

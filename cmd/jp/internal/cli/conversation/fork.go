@@ -131,7 +131,7 @@ func planFork(ctx context.Context, g *Group, st *convstore.Store, o forkOptions,
 	if err != nil {
 		return f, nil, err
 	}
-	f, had = convstore.Fork{Title: o.Create.Title.Value, Hidden: o.Create.Hidden, ExpiresAt: o.Create.Expiry()}, review.Had(src)
+	f, had = convstore.Fork{Title: o.Create.Title.Value, Hidden: o.Create.Hidden, ExpiresAt: command.Expiry(o.Create.Tmp)}, review.Had(src)
 	switch {
 	case o.None:
 		f.Turns = convstore.LastTurns(0)

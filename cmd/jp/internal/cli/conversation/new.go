@@ -79,7 +79,7 @@ func newRoot(ctx context.Context, g *Group, st *convstore.Store, o newOptions) (
 		return 0, err
 	}
 	conv, err := st.Create(ctx, convstore.New{
-		Title: o.create.Title.Value, Hidden: o.create.Hidden, ExpiresAt: o.create.Expiry(),
+		Title: o.create.Title.Value, Hidden: o.create.Hidden, ExpiresAt: command.Expiry(o.create.Tmp),
 		Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash, Model: c.Model, Config: c.Config,
 	})
 	if err == nil {
@@ -114,7 +114,7 @@ func newChild(ctx context.Context, g *Group, st *convstore.Store, o newOptions) 
 		return id, nil
 	}
 	return id, st.Edit(ctx, id, func(c *convstore.Conversation) error {
-		c.ExpiresAt = o.create.Expiry()
+		c.ExpiresAt = command.Expiry(o.create.Tmp)
 		return nil
 	})
 }
